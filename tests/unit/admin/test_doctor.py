@@ -134,7 +134,7 @@ def test_stacks(status: str | None, verdict: Verdict) -> None:
 
 
 def test_a_small_quota_is_noted() -> None:
-    """Nothing is set aside, so a deploy goes through; ten readers would stop everything."""
+    """No concurrency is reserved, so a deploy succeeds; but ten readers would use all of it."""
     found = doctor_command.judge_concurrency(Concurrency(10, 0), 0, deployed=False)
     assert found.verdict is Verdict.NOTE
     assert (
@@ -144,7 +144,9 @@ def test_a_small_quota_is_noted() -> None:
 
 
 def test_streams_that_nothing_bounds_are_noted() -> None:
-    """A deploy goes through, and readers could hold what posts, lists and relays need."""
+    """
+    A deploy succeeds, but readers could use the concurrency that posts, lists and relays need.
+    """
     found = doctor_command.judge_concurrency(Concurrency(1000, 300), 0, deployed=True)
     assert found.verdict is Verdict.NOTE
     assert "at most 600" in found.do
@@ -175,7 +177,7 @@ def test_a_region_without_function_urls_is_refused(region: str | None, verdict: 
 def test_settings_that_no_account_takes_are_told_without_asking_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The name, the Region and the days of logs; nothing is asked of AWS then."""
+    """The name, the Region and the retention of logs are checked without a request to AWS."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "il-central-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     result = _run("--stage", "prod-data", "--log-days", "31", "--json")
@@ -189,7 +191,7 @@ def test_settings_that_no_account_takes_are_told_without_asking_it(
 
 
 def test_the_region_is_that_of_the_other_tools_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS_REGION, which boto3 alone does not read."""
+    """AWS_REGION applies, which boto3 alone does not read."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_REGION", "eu-central-2")
     result = CliRunner().invoke(main, ["doctor", "--stage", "dev"])

@@ -137,7 +137,7 @@ def test_a_generated_password_is_printed_once(profiles: DynamoDBProfiles) -> Non
 
 
 def test_a_rotation(profiles: DynamoDBProfiles) -> None:
-    """Both hold while clients move, then the newest alone, then none."""
+    """Both passwords are valid while clients move, then only the newest, then none."""
     feed("password", "read", said="the old one")
     feed("password", "read", "--keep-old", said="the new one")
     assert allows(profiles, Role.READ, "the old one")
@@ -191,7 +191,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
 
 
 def test_a_stage_that_is_not_there(profiles: DynamoDBProfiles) -> None:
-    """Named, with what CloudFormation says."""
+    """The error has its name and CloudFormation's message."""
     done = feed("show", stage="prod")
     assert done.exit_code == 1
     assert "the stack tidings-prod: Stack with id tidings-prod does not exist" in done.stderr

@@ -54,7 +54,7 @@ def _restored(client: Any) -> DynamoDBLog:
 
 
 def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) -> None:
-    """First it says what it would do; the tables in use, and a dry run, write nothing."""
+    """A dry run shows the plan; neither the tables in use nor a dry run write anything."""
     log, kept = _restored(client), FolderArchive(tmp_path)
     kept.put("main", *segments.encode([_page(number) for number in (1, 2, 3, 4)]))
     options = ["--tables", "2", "--heard", "7", "--archive", str(tmp_path)]

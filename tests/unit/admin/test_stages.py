@@ -152,7 +152,7 @@ def test_where_a_command_asks(words: str, url: str, ws_url: str | None) -> None:
     ],
 )
 def test_what_no_stage_can_mean(words: str, code: int, said: str) -> None:
-    """It is said in a sentence, by each kind of command."""
+    """Each kind of command prints one sentence."""
     done = _run(*words.split())
     assert (done.exit_code, said in done.stderr) == (code, True)
 

@@ -150,7 +150,7 @@ def test_what_was_broken_is_named_and_put_right(kept: Kept) -> None:
 
 
 def test_a_row_that_lacks_attributes_is_named_and_put_right(kept: Kept) -> None:
-    """Each attribute by itself; and a row with a key alone, of which the log says nothing."""
+    """This holds for each attribute, and for a row with only a key, which is not in the log."""
     rows = kept.filled()
     for name, lost in {"a": "page", "b": "slot", "d": "at", "e": "line"}.items():
         kept.lose(rows[f"video/{name}"], lost)

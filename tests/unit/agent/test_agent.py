@@ -241,7 +241,7 @@ def test_W20_a_poisoned_operation_does_not_block(agent: Agent, target: Target) -
 
 
 def test_a_key_that_is_taken(agent: Agent, target: Target) -> None:
-    """422 says that the key belongs to another request: the batch gets a fresh one."""
+    """A 422 means that the key belongs to another request: the batch gets a new key."""
     answers = iter([Answer(422, "idempotency_key_reused")])
     target.judge = lambda request: next(answers, Answer())
     agent.send(operation("a"))
@@ -257,7 +257,10 @@ def test_a_key_that_is_taken(agent: Agent, target: Target) -> None:
 def test_W25_a_wrong_setting_loses_nothing_and_is_told(
     answer: Answer, state: str, agent: Agent, target: Target
 ) -> None:
-    """Password, feed or address: said in both places, kept and tried again."""
+    """
+    A wrong password, feed or address is in the status and on stderr; the operations are kept and
+    sent again.
+    """
     target.judge = lambda request: answer
     agent.send(operation("a"))
     status = agent.until(lambda status: status["status"] != "OK")

@@ -55,7 +55,7 @@ def _told(folder: Path, address: str) -> str:
     ],
 )
 def test_wrong_usage(options: list[str]) -> None:
-    """Exit code 2 before anything is taken."""
+    """The exit code is 2, before the agent accepts anything."""
     done = CliRunner().invoke(command.agent, options)
 
     assert done.exit_code == 2

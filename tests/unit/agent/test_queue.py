@@ -155,7 +155,7 @@ def test_a_request_is_queued_whole_or_not_at_all(queue: Store) -> None:
 
 
 def test_batches_are_what_a_feed_takes(queue: Store) -> None:
-    """A thousand operations or a megabyte, cut within what came together."""
+    """A batch has at most a thousand operations or a megabyte, and may end within a chunk."""
     _datagrams(queue, *[operation(n) for n in range(700)])
     _datagrams(queue, *[operation(n) for n in range(700, 1_500)])
     _check(queue)

@@ -274,7 +274,7 @@ class TestOutcomes:
         ],
     )
     def test_an_answer_in_pieces_is_an_answer(self, answer: bytes) -> None:
-        """Byte by byte, however long it is."""
+        """An answer of any length may arrive byte by byte."""
 
         def talk(connection: socket.socket, number: int) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -113,7 +113,10 @@ call("", Context()), call("", Context())
 
 @pytest.mark.parametrize(("metrics", "counted"), [("all", 1), ("alarms", 0)])
 def test_a_cold_start_is_a_key_and_a_metric(metrics: str, counted: int) -> None:
-    """Once an environment, by Powertools' names; the metric is one that only some stages pay."""
+    """
+    It is written once for each environment, under Powertools' names; only some stages pay for the
+    metric.
+    """
     variables = {SERVICE_VARIABLE: metrics_service("dev"), "TIDINGS_METRICS": metrics, "PATH": ""}
     ran = subprocess.run(
         [sys.executable, "-c", _COLD], env=variables, capture_output=True, text=True, check=True

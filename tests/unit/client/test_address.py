@@ -28,7 +28,7 @@ def test_a_feed_below_a_path() -> None:
 
 
 def test_all_that_a_feed_filters_by_can_be_asked_for() -> None:
-    """In code, on the command line, and by the suite that tries servers: each by itself."""
+    """The Python client, the command line and the conformance suite each have all filters."""
     options = {option for each in tail.params for option in each.opts}
 
     assert filters.FIELDS == FIELDS == FILTERS

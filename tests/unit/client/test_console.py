@@ -154,7 +154,10 @@ def _packed(plain: bytes) -> str:
 
 
 def test_the_plug(server: Running, page: chromium.Page) -> None:
-    """P2.3: pulled and put back, the page has everything once and says how much it missed."""
+    """
+    P2.3: after a disconnect and a reconnect the page has every event once, and shows how many it
+    missed.
+    """
     server.append(_file(0))
     server.feed.faults.repeat = 2
     page.open(f"{server.url}/console/?from=now")
@@ -211,7 +214,7 @@ def test_a_reload_resumes(server: Running, page: chromium.Page) -> None:
 
 
 def test_filters_and_a_fresh_start(server: Running, page: chromium.Page) -> None:
-    """Following something else forgets what was shown."""
+    """A new choice clears the list."""
     server.append(_file(1), {"event": "insert", "type": "video", "id": "x", "parents": ["c"]})
     page.open(f"{server.url}/console/")
     _rows(page, 2)
@@ -295,7 +298,7 @@ def test_a_refusal_is_told(server: Running, page: chromium.Page) -> None:
 
 
 def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
-    """The page asks for it, says it on every connection, and leaves it nowhere."""
+    """The page asks for it, sends it on every connection, and stores it nowhere."""
     server.feed.password = "s3cret"
     server.append(_file(1))
     page.open(f"{server.url}/console/")

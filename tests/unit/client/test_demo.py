@@ -329,7 +329,9 @@ def test_without_a_repository_something_is_made_up(server: Running) -> None:
 
 
 def test_what_is_made_up_could_have_happened() -> None:
-    """Only what lives is changed or deleted, nothing inserted twice, and the list stays short."""
+    """
+    Only living objects are changed or deleted, none is inserted twice, and there are never many.
+    """
     living: set[str] = set()
     for operation in itertools.islice(invented_operations(), 2_000):
         if operation["event"] == "insert":

@@ -153,7 +153,9 @@ def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes) -> None:
 
 
 def test_where_a_command_takes_it_from(server: Running, tmp_path: Path) -> None:
-    """A file, the variable, the command line; a file that is named goes before the variable."""
+    """
+    It may come from a file, the variable or the command line; both options override the variable.
+    """
     (tmp_path / "password").write_text("from file\n")
     file = ("--password-file", str(tmp_path / "password"))
 

@@ -195,14 +195,14 @@ def test_a_pong_with_another_state(states: list[str]) -> None:
 
 
 def test_events_then_cursor() -> None:
-    """P8.4: the cursor of a message vouches for its events, so it comes after them."""
+    """P8.4: the cursor of a message covers its events, so it comes after them."""
     items = _items(_reader(), events=[{"id": "1", "event": "insert", "data": {"a": 1}}], cursor="2")
 
     assert items == [Event("1", "insert", {"a": 1}), Moved("2")]
 
 
 def test_the_cursor_of_subscribed() -> None:
-    """P8.5: it is where to resume from, unless events came before it (P8.4)."""
+    """P8.5: the client resumes from it, unless a message with a cursor came before it (P8.4)."""
     reader = _reader()
 
     assert _items(reader, reply="subscribed", cursor="5") == [Moved("5")]
@@ -249,7 +249,10 @@ def test_what_no_feed_says(text: str) -> None:
 
 
 def test_subscriptions() -> None:
-    """P8.1: an event id is resumed, anything else subscribed from; no filter leaves no trace."""
+    """
+    P8.1: an event id is sent as `resume`, any other cursor as `subscribe`; unset filters are left
+    out.
+    """
     at = "650000000000000001000000"
 
     assert json.loads(subscribe_message("", Subscription())) == {

@@ -26,7 +26,7 @@ class Told:
 
 @pytest.mark.parametrize("metric", RULES)
 def test_what_is_above_its_limit_is_told(metric: str) -> None:
-    """With its feed and both figures, under the one metric that its rule says; and passed on."""
+    """The finding has the feed and both values; the rule's own metric is counted, too."""
     told, rule = Told(), RULES[metric]
     told.judge.feed = "main"
     told.judge(metric, rule.limit)

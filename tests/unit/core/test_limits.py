@@ -24,7 +24,7 @@ def test_a_page_is_an_item_and_an_operation_fits_a_message() -> None:
 
 
 def test_positions_fit_their_digits() -> None:
-    """A slot of ours is never one of a replication, nor a bucket a flag."""
+    """A slot is never that of a replication, and a bucket is never a flag."""
     assert limits.REQUEST_OPERATIONS_MAX - 1 < cursors.PAGE_END
     assert limits.BUCKETS < 0x400000
 

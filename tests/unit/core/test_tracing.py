@@ -102,7 +102,7 @@ def test_what_is_kept_comes_back(stored: bytes) -> None:
     ],
 )
 def test_who_is_traced(mode: str, given: str | None, kept: str) -> None:
-    """Time is asked for where something is traced, and nowhere else."""
+    """The clock is read only if the request is traced."""
     clock = Clock()
     assert tracer(mode, clock).choose(given) == kept
     assert clock.asked == (1 if kept else 0)

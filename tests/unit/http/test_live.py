@@ -157,7 +157,7 @@ def test_a_key_that_has_ended_receives_nothing_more(scene: Scene) -> None:
 
 
 def test_a_log_that_does_not_answer_ends_no_stream_silently(scene: Scene) -> None:
-    """Each reads by itself, and so learns the error; it may join again."""
+    """Each stream reads for itself, and so gets the error; it may join again."""
 
     async def act(poller: Poller) -> None:
         poller.error = Unavailable("no answer")

@@ -151,7 +151,7 @@ def test_a_client_that_leaves_wakes_nobody_else() -> None:
 
 
 def test_who_is_behind_does_not_wait() -> None:
-    """News that came between the read and the wait is taken at once."""
+    """Pages from between the read and the wait are found at once."""
 
     async def scene(log: Log, poller: TailPoller) -> None:
         log.append(1)

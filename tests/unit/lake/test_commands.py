@@ -75,7 +75,7 @@ def compact(scene: Scene, *options: str) -> Result:
 def test_without_a_bound_nothing_is_compacted(
     tmp_path: Path, options: tuple[str, ...], rule: str
 ) -> None:
-    """The usage is wrong, and the sentence says what is missing; nothing was started."""
+    """The error is a wrong usage and names the missing option; nothing is started."""
     done = invoke("compact", "--archive", str(tmp_path), "--table", str(tmp_path), *options)
 
     assert (done.exit_code, rule in done.stderr) == (2, True)

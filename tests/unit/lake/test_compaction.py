@@ -130,8 +130,8 @@ def test_killed_at_every_step_nothing_is_missing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A run that dies at a step, and the next one at the next: parts and history together hold every
-    operation, the fold of the parts is what it was, and every page is found.
+    Runs are killed at one step after the other: parts and history together have every operation,
+    the fold of the parts stays the same, and every page is found.
     """
     monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 4 * PAGE_BYTES + 1_000)
     for first in range(1, 11, 2):

@@ -40,7 +40,7 @@ def test_T16_exactly_14_15_and_16_are_left(twin: Twin, scene: Scene) -> None:
 
 
 def test_T18_a_consumer_that_acknowledged_nothing_bounds_it(twin: Twin, scene: Scene) -> None:
-    """Nothing is compacted until it does, whichever way the feed is asked."""
+    """Nothing is compacted until it acknowledges, for both ways to access the feed."""
     feed = "fresh"
     with Poster(twin.url, feed) as poster:
         for _ in range(3):

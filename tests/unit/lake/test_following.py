@@ -132,7 +132,9 @@ def test_older_operations_never_replace_newer_ones(scene: Scene) -> None:
 
 
 def test_of_two_runs_one_is_refused(scene: Scene) -> None:
-    """Both read the same pages; the second to commit doubles nothing, and says what to do."""
+    """
+    Both read the same pages; the second one to commit adds nothing, and its error says what to do.
+    """
     scene.put(kept(1, line("a")))
     scene.follow()
     one, other = scene.tables(), scene.tables()
@@ -208,7 +210,7 @@ def test_tables_of_an_earlier_release_are_followed(scene: Scene) -> None:
 
 
 def test_what_compaction_left_is_taken_if_that_is_said(scene: Scene) -> None:
-    """Without, the run stops by the page and says so: only another table has all of it."""
+    """Without the option the run stops at that page: only another table has all operations."""
     scene.put(kept(1, line("a"), line("a")))
     scene.put(kept(2, line("b")))
     scene.follow()

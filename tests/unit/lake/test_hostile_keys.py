@@ -124,7 +124,10 @@ def test_a_type_whose_table_fails_leaves_the_others(scene: Scene) -> None:
 
 
 def test_types_with_any_name_are_asked(scene: Scene) -> None:
-    """A view of each, whatever its name; one called as another view has the name of its table."""
+    """
+    Each type has a view of its name; if that is the name of another view, it has the name of its
+    table.
+    """
     names = ["a`b", "a.b", "history", "select"]
     scene.put(kept(1, *(line(f"id{at}", type=name) for at, name in enumerate(names))))
     scene.follow(json.dumps(dict.fromkeys(names, columns.INFER)))

@@ -24,8 +24,8 @@ VIDEOS = "SELECT id, n, title, year(published), stats.likes, rating, data FROM t
 
 def test_engines_agree_with_the_feed(scene: Scene) -> None:
     """
-    Objects that came, changed and went, before and after maintenance: the same rows by each
-    engine, and the columns of a type without reading JSON.
+    Objects are inserted, changed and deleted: before and after maintenance each engine reads the
+    same rows, and the columns of a type without parsing JSON.
     """
     for number in range(1, 4):
         lines = [line(name, data={"n": number}) for name in "abc"[: 1 + number % 3]]
@@ -66,8 +66,8 @@ def test_engines_agree_with_the_feed(scene: Scene) -> None:
 
 def test_columns_of_a_type(scene: Scene) -> None:
     """
-    A value goes into its column if it is one of its type, and data are kept whole where the
-    columns do not say all: a wrong value, a key without a column, no object at all.
+    A value goes into its column if it has the column's type. Data are kept as a whole if the
+    columns do not have all of it: a wrong value, a key without a column, or no object at all.
     """
     fits = {"n": 1, "title": "x", "published": "2026-01-02T03:04:05Z", "stats": {"likes": 3}}
     number = int("1" * 3000)
@@ -116,7 +116,7 @@ def test_columns_of_a_type(scene: Scene) -> None:
 
 
 def test_a_type_that_is_named_later_has_all_its_objects(scene: Scene) -> None:
-    """They are taken from `latest`; a column that is added later has what comes from then on."""
+    """They are taken from `latest`; a column that is added later has only later values."""
     scene.put(kept(1, line("a", data={"n": 1, "m": 1}), line("b", data={"n": 2})))
     scene.put(kept(2, line("b", event="delete")))
     scene.follow()

@@ -37,7 +37,7 @@ pipeline.save("table", Postgres("postgresql://me:{secret}@127.0.0.1:1/app"), ref
 
 
 def test_each_path_is_a_job(tmp_path: Path, receiver: Receiver) -> None:
-    """A reader writes the feed, a store reads it; one that fails fails alone."""
+    """A reader writes the feed, a store reads it; a failed path does not fail the others."""
     rows = [{"id": "a"}, {"id": "b"}]
     (tmp_path / "in.json").write_text("".join(f"{json.dumps(each)}\n" for each in rows))
     with Server() as server:

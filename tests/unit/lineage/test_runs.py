@@ -23,7 +23,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_run_that_goes_on_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a minute, however often it says so."""
+    """At most one event a minute is sent, however often the run reports."""
     events: list[Event] = []
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

@@ -87,7 +87,7 @@ def numbered(*numbers: int) -> list[dict[str, Any]]:
 
 
 def test_a_topic_goes_on_where_it_was_left(kafka_servers: str) -> None:
-    """In each partition, also in those that were added; nothing is committed to Kafka."""
+    """This holds for each partition, also for added ones; nothing is committed to Kafka."""
     topic = make_topic(kafka_servers, "left", 2)
     send(kafka_servers, topic, *numbered(*range(BATCH + 20)))
     reader = KafkaTopics(kafka_servers, topic, type="video")
@@ -206,7 +206,7 @@ def test_a_queue_is_acknowledged_behind_what_the_feed_has(queue: Queue) -> None:
 
 
 def test_what_comes_again_behind_something_older(queue: Queue) -> None:
-    """Killed while half of it had come again: the rest is still known."""
+    """A reader is killed when half of the messages were redelivered: the rest is still known."""
     queue.send(*numbered(1, 2, 3))
     standing = {"mode": "complete", "taken": [identity(2), identity(3), identity(9)]}
     reader = queue.reader()

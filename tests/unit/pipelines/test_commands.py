@@ -35,7 +35,7 @@ def test_every_source_and_store_is_offered_and_described() -> None:
 
 
 def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
-    """A file with each store that was asked for; a database that is away is not checked."""
+    """The file has each of the given stores; an unreachable database is not checked."""
     file = tmp_path / "pipeline.py"
     reads = [part for each in SOURCES for part in ("--read", each)]
     done = run("init", *SINKS, *reads, "--file", str(file), "--name", "videos")

@@ -27,7 +27,7 @@ def read(envelope: Any, value: Any, key: Any = None, *, type: str = "", id: str 
 
 @pytest.mark.parametrize("envelope", ["tidings", "cloudevents", "debezium"])
 def test_what_our_stores_write_reads_as_what_was_posted(envelope: str) -> None:
-    """Put, changed, gone, no longer seen; with all its fields."""
+    """This covers inserts, updates, deletes and leaves, with all fields."""
     more = {"parents": ["a"], "timestamp": "2026-11-25T12:00:00Z", "tags": ["x"]}
     write = encoder(envelope, "main")
     for op, event in (("insert",) * 2, ("update",) * 2, ("delete",) * 2, ("leave", "delete")):
@@ -85,7 +85,7 @@ def test_a_number_with_more_digits_than_a_double_is_an_id() -> None:
 
 
 def test_cloudevents_of_others() -> None:
-    """Called by a field of their data, else by their subject."""
+    """The id is a field of their data, else their subject."""
     event: dict[str, Any] = {
         "specversion": "1.0",
         "id": "1",

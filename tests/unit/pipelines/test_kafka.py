@@ -123,7 +123,7 @@ def test_a_broker_that_is_away_blames_no_message(
 
 
 def test_what_kafka_needs(kafka_servers: str) -> None:
-    """Servers, and a topic that is there; what else is given is librdkafka's."""
+    """It needs servers and an existing topic; other options are librdkafka's."""
     with pytest.raises(WrongPipeline, match="servers must be host:port"):
         Kafka("")
     with pytest.raises(WrongPipeline, match="at least one topic"):

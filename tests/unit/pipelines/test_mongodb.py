@@ -26,7 +26,9 @@ def names(url: str, collection: str) -> set[str]:
 
 
 def test_objects_become_documents(mongodb_url: str) -> None:
-    """Put, put again, deleted, one that was never there; a batch that comes again is the same."""
+    """
+    The batch inserts, updates and deletes, also an unknown object; a repeat of it changes nothing.
+    """
     sink = opened(mongodb_url, "made")
     batch = [video("insert", "a", 1, 1), video("insert", "b", 2), video("update", "a", 3, 2)]
     batch += [video("delete", "b", 4), video("leave", "never", 5)]
@@ -63,7 +65,7 @@ def test_what_comes_too_late_changes_nothing(mongodb_url: str) -> None:
 
 
 def test_before_a_copy_the_documents_go(mongodb_url: str) -> None:
-    """In their turn within the batch, whatever their places are."""
+    """They are deleted at their place in the batch, whatever their versions are."""
     sink = opened(mongodb_url, "emptied")
     sink.write([RESET, video("insert", "old", 9)], 1)
     sink.write([video("insert", "older", 9), RESET, video("insert", "new", 1)], 1)

@@ -24,7 +24,9 @@ def opened(url: str, table: str) -> MySQL:
 
 
 def test_objects_become_rows(mariadb_url: str) -> None:
-    """Put, put again, deleted, one that was never there; a batch that comes again is the same."""
+    """
+    The batch inserts, updates and deletes, also an unknown object; a repeat of it changes nothing.
+    """
     sink = opened(mariadb_url, "made")
     batch = [message("insert", "a", 1), message("insert", "b", 1)]
     batch += [message("update", "a", "\u00e4\U0001f600"), message("delete", "b")]

@@ -61,7 +61,7 @@ def followed(database: Database, standing: Any = (), **options: Any) -> Iterator
 
 
 def test_a_table_is_copied_then_followed(database: Database) -> None:
-    """Rows as they were copied and as they come by the log read alike."""
+    """A copied row and one from the log have the same form."""
     database.do(
         "ALTER TABLE {t} ADD (seen timestamp NULL, made datetime(3), price decimal(6,2), ok bool,"
         " kind enum('a', 'b'), raw varbinary(10), more json, length time, big bigint unsigned)"

@@ -74,7 +74,7 @@ def test_T39_what_a_pipeline_does_not_know_is_refused() -> None:
     ],
 )
 def test_T26_a_namespace_is_a_regular_expression(namespace: str, kept: list[str]) -> None:
-    """Found anywhere, slashes around it or not; everything unless it is said."""
+    """It is searched anywhere, with slashes around it or not; by default it matches everything."""
     store = Kept()
     batch = [message("a", each) for each in ("video", "videos", "user")]
     write(store, batch, namespace=namespace)

@@ -275,7 +275,7 @@ def do(dsn: str, *statements: str) -> None:
 
 
 def test_T23_a_table_is_copied_then_followed(pipe: Pipe, database: str) -> None:
-    """Rows as they were copied and as they come by the log read alike, key changes and all."""
+    """A copied row and one from the log have the same form, and changes of keys are followed."""
     table = pipe.feed
     make_table(database, table)
     row = "'2026-01-02 03:04:05+00', 1.50, true, '{a,b}', '{\"x\": [1]}', '\\x00ff'"

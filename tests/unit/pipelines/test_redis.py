@@ -23,7 +23,9 @@ def opened(url: str, key: str) -> Redis:
 
 
 def test_objects_become_fields(redis_url: str) -> None:
-    """Put, put again, deleted, one that was never there; a batch that comes again is the same."""
+    """
+    The batch inserts, updates and deletes, also an unknown object; a repeat of it changes nothing.
+    """
     sink = opened(redis_url, "made")
     batch = [message("insert", "a", 1), message("insert", "\u00e4", 1), message("update", "a", 2)]
     batch += [message("delete", "\u00e4"), message("leave", "never")]

@@ -58,7 +58,9 @@ def documents(url: str, index: str) -> dict[str, Any]:
 
 
 def test_objects_become_documents(url: str) -> None:
-    """Put, put again, deleted, one that was never there; a type may be part of the index."""
+    """
+    Objects are inserted, updated and deleted, also an unknown one; a type may be part of the index.
+    """
     sink = opened(url, "made-{namespace}")
     sink.write([video("insert", "a", 1, 1), video("insert", "b", 1, 1)], 1)
     sink.write([video("update", "a", 2, 2), video("delete", "b", 3)], 1)
@@ -156,7 +158,7 @@ def test_the_version_grows_with_the_log() -> None:
 
 
 def test_a_key_of_an_api() -> None:
-    """It goes with each request, the first one when the store is opened."""
+    """It is sent with each request, first when the store is opened."""
     told = []
 
     class Handler(BaseHTTPRequestHandler):

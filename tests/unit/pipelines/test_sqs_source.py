@@ -152,7 +152,7 @@ def test_what_was_not_deleted_is_deleted_when_it_comes_again() -> None:
 
 
 def test_what_never_comes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once nothing is left in the queue, when everything would have come."""
+    """Ids are dropped once the queue is empty, after the time of a redelivery."""
     monkeypatch.setattr(aws, "HIDDEN_S", 0)
     queue = Queue("forgotten")
     reader = queue.reader()

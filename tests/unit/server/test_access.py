@@ -109,7 +109,7 @@ def test_P10_3_a_feed_stays_closed_after_its_last_key(server: Server) -> None:
 
 
 def test_P10_3_other_feeds_stay_open(tmp_path: Path) -> None:
-    """A credential is one of its feed."""
+    """A credential closes only its own feed."""
     with Server("--feeds", "main,other", data=tmp_path / "data") as server:
         make_key(server, "--role", "read")
 

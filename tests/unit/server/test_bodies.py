@@ -81,7 +81,7 @@ def told(server: Server, request: str, fields: str, body: bytes = b"") -> str:
 def test_a_refusal_does_not_wait_for_the_body(
     server: Server, request_line: str, fields: str, status: int, body: str
 ) -> None:
-    """It comes while nothing of the body was sent, with or without `Expect`."""
+    """The answer comes before any byte of the body is sent, with or without `Expect`."""
     for expects in ("", "Expect: 100-continue\r\n"):
         answer = told(server, request_line, fields + body + expects)
         assert answer.startswith(f"http/1.1 {status} ")
@@ -89,7 +89,7 @@ def test_a_refusal_does_not_wait_for_the_body(
 
 
 def test_a_body_that_is_too_large_is_not_waited_for(server: Server) -> None:
-    """Its length says so."""
+    """Its declared length is enough to refuse it."""
     fields = f"Authorization: {BASIC}\r\n{JSON}Content-Length: 99999999\r\n"
     assert told(server, "POST /", fields).startswith("http/1.1 413 ")
 
@@ -232,7 +232,7 @@ def test_options_of_the_server(server: Server) -> None:
 
 @pytest.mark.parametrize("path", ["app/console", "console"])
 def test_a_redirect_stays_below_the_prefix(server: Server, path: str) -> None:
-    """The page is asked for where the deployment is."""
+    """The location includes the prefix of the deployment."""
     answer = httpx.get(server.url + path, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, "/app/console/")
     assert httpx.get(server.url + "app/console", follow_redirects=True).status_code == 200

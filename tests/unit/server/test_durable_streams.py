@@ -121,7 +121,7 @@ def test_bytes_are_kept_whatever_they_are(server: Server) -> None:
 
 
 def test_a_live_reader_hears_at_once(server: Server) -> None:
-    """P21.7: of a message, of the end, and that the stream is gone."""
+    """P21.7: it gets a message, the end, and the deletion of the stream."""
     ask(server, "PUT", "live", TEXT, b"a")
     with httpx.stream("GET", url_of(server, "live?offset=now&live=sse"), timeout=30) as events:
         lines = events.iter_lines()

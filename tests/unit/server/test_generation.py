@@ -202,7 +202,7 @@ def test_a_stream_begins_again(restored: Restored, reader: str) -> None:
 
 
 def test_a_fold_forgets_what_is_lost(restored: Restored) -> None:
-    """It holds what the feed holds, and nothing else."""
+    """It has exactly the objects of the feed."""
     (held,) = restored.told["fold"]
     kept = [f"video/kept-{number}" for number in range(KEPT)]
     assert held == sorted(["durable-stream/s", *kept, *(f"video/new-{n}" for n in range(NEW))])
@@ -221,7 +221,9 @@ def test_a_consumer_is_noted_to_have_been_put_back(restored: Restored) -> None:
 
 
 def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Restored) -> None:
-    """P16.9, P5.7: it is neither up to date nor waits for the master to come to its page."""
+    """
+    P16.9, P5.7: its status is an error, and it does not wait until the master reaches its page.
+    """
     relay = restored.relay
     stands = until(lambda: (told := relayed(relay))["status"] == "other-log" and told)
     assert "page that was lost" in stands["error"]
@@ -269,13 +271,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_kill_begins_no_generation(folder: Path, tmp_path: Path) -> None:
-    """The files are those that the last start left, wherever they were moved."""
+    """The files are those of the last start, even if they were moved."""
     moved = folder.rename(tmp_path / "elsewhere")
     assert started(moved, 1) == 0
 
 
 def test_a_copy_that_was_made_since_the_last_start_begins_one(folder: Path, tmp_path: Path) -> None:
-    """It was put back without the mark, as by a program that leaves alone what did not change."""
+    """The copy was restored without the mark, as by a program that skips unchanged files."""
     saved = tmp_path / "saved"
     assert asyncio.run(_started(folder, 1, saved)) == 0
     for file in saved.glob(f"{operating.FILE}*"):

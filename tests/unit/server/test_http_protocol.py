@@ -236,7 +236,7 @@ async def until(condition: Callable[[], object]) -> None:
     ],
 )
 def test_a_head_beyond_a_rule_is_refused(head: bytes, status: int) -> None:
-    """Once, with a body that says why, and the app is not asked."""
+    """It is refused once, with the reason in the body, and the app is not called."""
     app, told = answers(head, then_close=False)
 
     assert told.startswith(b"http/1.1 %d " % status)
@@ -386,7 +386,9 @@ def test_an_unused_connection_is_closed() -> None:
 
 
 def test_silent_connections_make_room(caplog: pytest.LogCaptureFixture) -> None:
-    """The oldest one is closed; an answer under way never is. The log says so once."""
+    """
+    The oldest one is closed; a connection with an answer in progress never is. This is logged once.
+    """
     few = Bounds(3, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:

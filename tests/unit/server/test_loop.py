@@ -354,7 +354,7 @@ def test_all_kinds_of_requests_at_once(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_a_server_whose_loop_is_stuck() -> None:
-    """By force, and it says so."""
+    """The server is ended by force, with a message."""
     command = [sys.executable, "-c", STUCK]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as stuck:
         assert stuck.stdout is not None and stuck.stderr is not None

@@ -246,7 +246,7 @@ def test_tls_is_served(tmp_path: Path) -> None:
 
 
 def test_it_starts_without_aws() -> None:
-    """Nothing of boto3 is imported, nor what is loaded for it."""
+    """Neither boto3 nor its dependencies are imported."""
     code = "import sys, tidings.server.serving; print([m for m in sys.modules if 'boto' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

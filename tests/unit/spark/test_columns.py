@@ -95,7 +95,7 @@ def test_a_change_is_told_with_its_data_alone() -> None:
 
 
 def test_what_is_not_asked_for_is_not_parsed() -> None:
-    """Columns of the place and the line alone are made of lines that are no JSON at all."""
+    """Columns of the position and the line can be read even from lines that are not JSON."""
     (row,) = table(['{"event":"insert",oops'], ["cursor", "event", "line"])
 
     assert row["event"] == "insert"

@@ -78,7 +78,7 @@ def test_offsets_are_cursors_in_json() -> None:
 
 
 def test_a_copy_goes_on_bucket_by_bucket_and_then_in_the_log() -> None:
-    """Each batch is what follows from its two ends alone."""
+    """Each batch depends only on its two offsets."""
     ends = [Offset(at, COPY) for at in (COPY, after(COPY, 40), after(COPY, 64), place(12))]
 
     found = [options.between(one, other) for one, other in itertools.pairwise(ends)]

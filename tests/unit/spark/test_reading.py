@@ -59,7 +59,7 @@ def test_the_log_is_read_whole_and_in_pieces(way: Any, twin: Twin, feed: str) ->
 def test_a_new_session_is_given_the_source_once_more(
     spark: SparkSession, twin: Twin, feed: str
 ) -> None:
-    """It is not in there from the first one, which has it already, nor is it refused."""
+    """The new session does not have it from the first one, and does not refuse it either."""
     feeds.fill(twin, feed, 1)
     another = spark.newSession()
     register(another)
@@ -85,7 +85,7 @@ def test_the_log_is_read_from_a_cursor_up_to_another(way: Any, twin: Twin, feed:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_state_equals_the_fold_of_the_log(way: Any, twin: Twin, feed: str) -> None:
-    """Every object that lives, as an insert, with what its latest operation said."""
+    """Every living object is an insert, with the fields of its latest operation."""
     feeds.fill(twin, feed, 6)
     feeds.projected(twin, feed)
 

@@ -63,7 +63,9 @@ def lines(twin: Twin, feed: str) -> list[dict[str, Any]]:
 
 
 def test_a_task_that_is_tried_again_appends_nothing_twice(twin: Twin, feed: str) -> None:
-    """A page by its number in the partition; also where the first try came half way."""
+    """
+    A page is recognized by its number in the partition, also if the first attempt was incomplete.
+    """
     sink = writer(twin, feed)
     count = BATCH_LINES_MAX + 5
 
@@ -190,7 +192,7 @@ def test_a_feed_is_copied_into_another(spark: SparkSession, twin: Twin, feed: st
 def test_a_streamed_batch_that_comes_again_appends_nothing_twice(
     spark: SparkSession, twin: Twin, feed: str, tmp_path: Path
 ) -> None:
-    """Its commit is taken out of the checkpoint, as if the process had been killed before it."""
+    """Its commit is removed from the checkpoint, as if the process had been killed before it."""
     feeds.fill(twin, feed, 2)
     other = next(feeds.UNUSED)
 

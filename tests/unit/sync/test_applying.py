@@ -176,7 +176,9 @@ class Ending:
 )
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_run_that_fails_shows_what_it_did(error: Exception, code: int, as_json: bool) -> None:
-    """The summary, with why in its JSON; the exit code says whether anything is left to do."""
+    """
+    The summary is printed, with the reason in its JSON; the exit code says whether work is left.
+    """
 
     @click.command()
     @click.pass_context

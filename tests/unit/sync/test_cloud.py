@@ -75,7 +75,10 @@ def job(twin: Twin, feed: str, tmp_path: Path, spark: SparkSession) -> Cloud:
 
 
 def test_the_plan_and_what_is_said_of_it(job: Cloud) -> None:
-    """Parts with their sizes in the order of applying, the counts, and nothing else is left."""
+    """
+    The plan has parts with their sizes in the order of applying, and the counts; no other file
+    remains.
+    """
     job.post(a=1, b=2, gone=1, **{f"x{number}": 3 for number in range(20)})
     dump = job.folder / "a dump"
     (dump / "part=1").mkdir(parents=True)
@@ -148,7 +151,7 @@ def test_a_failure_says_why(job: Cloud, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_an_export_gives_what_a_scan_gives(job: Cloud, spark: SparkSession) -> None:
-    """The same rows and the same plan, of this feed alone, whatever else is in the table."""
+    """Both give the same rows of this feed and the same plan, whatever else is in the table."""
     Feed(job.twin.port, job.feed, ends=True).post(
         op("ü/%€😀", timestamp=at(1), parents=["user/ä"], data={"a": '"\\\n\u2028'}),
         op("gone", "delete", timestamp=at(1)),
@@ -194,7 +197,7 @@ def test_an_export_of_another_maker(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_an_export_that_is_not_whole(job: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-    """Fewer items than it says, a file that is cut, a line that is, and none at all: refused."""
+    """It is refused with too few items, with a truncated file or line, and without any file."""
     items = [
         {
             "bucket": {"S": f"{job.feed}#00"},

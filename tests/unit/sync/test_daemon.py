@@ -9,7 +9,10 @@ from pyspark.sql import SparkSession
 
 
 def test_a_worker_has_all_it_needs_and_no_archive(spark: SparkSession) -> None:
-    """PySpark is the installed one; boto3 is there before a task asks, and taken for no garbage."""
+    """
+    It uses the installed PySpark; boto3 is imported before the first task, and frozen for the
+    garbage collector.
+    """
 
     def seen(_: int) -> tuple[str, list[str], bool, int]:
         import pyspark

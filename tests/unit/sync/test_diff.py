@@ -129,7 +129,7 @@ def test_of_an_object_that_comes_twice_the_last_line_counts(
 
 
 def test_part_of_a_feed(session: SparkSession, tmp_path: Path) -> None:
-    """With types, all others are left alone, and their times decide nothing."""
+    """With types given, other types are not changed, and their times do not matter."""
     dump = [line("a", 2), line("u", 50, type="user")]
     rows = [row(line("a", 1)), row(line("gone", 1)), row(line("new", 3))]
     rows += [row(line("gone", 1, type="user"))]
@@ -152,7 +152,9 @@ LINE_OF_2099 = line("late", 1).replace(b"2026", b"2099")
 def test_what_is_newer_than_the_dump_stands(
     session: SparkSession, tmp_path: Path, watermark: Watermark
 ) -> None:
-    """By where or when it changed, as the core says it, with a line of 2099 in the dump."""
+    """
+    The position or the time of the change decides, as in the core; the dump has a line of 2099.
+    """
     dump = [line("a", 5), line("b", 5), line("back", 5), LINE_OF_2099]
     rows = [
         replace(row(line(name, 1), event, page=page, slot=slot), at_ms=1_000 * page + slot)
@@ -208,7 +210,9 @@ def test_nothing_is_deleted_where_that_is_wished(session: SparkSession, tmp_path
 def test_guards_stop_before_a_plan_is_written(
     session: SparkSession, tmp_path: Path, dump: list[bytes], wishes: Wishes, code: str
 ) -> None:
-    """An empty dump, one of another length than said, too many deletes."""
+    """
+    The guards are an empty dump, a dump of another length than declared, and too many deletes.
+    """
     rows = [row(line("a", 1)), row(line("b", 1))]
     with pytest.raises(Stopped) as caught:
         planned(session, tmp_path, dump, rows, wishes)
@@ -293,7 +297,9 @@ def _said(each: Row) -> tuple[bool, str, object]:
 
 
 def test_O71_many_objects_end_as_the_rules_say(session: SparkSession, tmp_path: Path) -> None:
-    """By the real job, six hundred cases at once, as the core alone; a second plan is empty."""
+    """
+    The real job gives the result of the core in six hundred cases at once; a second plan is empty.
+    """
     dump, rows = case(Random(1))
     found, summary = planned(session, tmp_path, dump, rows)
     later = after(rows, found)

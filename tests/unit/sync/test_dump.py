@@ -164,7 +164,7 @@ def test_lines_of_one_order_are_what_the_core_says(
 
 
 def test_ordinary_lines_do_not_wait_for_python(session: SparkSession, tmp_path: Path) -> None:
-    """What producers of oplog write is recognised, whatever the order of its keys."""
+    """The lines of oplog's producers are recognised with any order of keys."""
     texts = [
         line("x1", 1),
         line("ü€😀", 2.5, parents=["user/ä", "b"]),

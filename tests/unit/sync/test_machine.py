@@ -92,7 +92,7 @@ def sync(dump: str, *options: str) -> Result:
 
 
 def test_a_dump_is_uploaded_and_the_sync_followed(stage: Any, tmp_path: Path) -> None:
-    """The machine gets what was asked; its report is the command's."""
+    """The machine gets the options; its report is the command's output."""
     client = stage(states(REPORT), planned())
     dump = written(tmp_path / "dump.json", [line("a", 1)])
     done = sync(dump, "--types", "Video, u/r", "--no-deletes", "--expect", "3", "--json")

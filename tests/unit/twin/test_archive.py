@@ -23,7 +23,7 @@ def told(options: Options) -> str | None:
 
 
 def test_it_is_beside_the_feed_or_where_it_is_put(tmp_path: Path) -> None:
-    """A twin that ends with everything has none; a setting says it last."""
+    """A twin without a data folder has no archive; a setting overrides the options."""
     data, other = tmp_path / "a b", tmp_path / "c"
 
     assert told(Options()) is None

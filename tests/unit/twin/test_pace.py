@@ -30,7 +30,7 @@ def test_while_nothing_runs_pauses_are_long() -> None:
 
 
 def test_everybody_who_pauses_goes_on_when_a_function_is_invoked() -> None:
-    """At once, however long they would have paused."""
+    """All of them continue at once, however long they would have paused."""
 
     async def scenario(made: Pace) -> None:
         pausing = [asyncio.ensure_future(made.pause()) for _ in range(3)]

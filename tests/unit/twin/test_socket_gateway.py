@@ -116,7 +116,7 @@ def _management(url: str, token: str) -> Any:
 
 
 async def test_8_7_a_keep_alive_reaches_no_function(api: Api) -> None:
-    """P8.7: the gateway takes it and says nothing, as a route without a response does."""
+    """P8.7: the gateway accepts it without an answer, like a route without a response."""
     async with connect(api.url) as client:
         await client.send('{"action":"keepalive","more":1}')
         for other in ('{"action":"keepalives"}', "keepalive", '["keepalive"]', '{"action":["x"]}'):
@@ -333,7 +333,7 @@ async def test_a_post_above_the_limit_is_refused(api: Api) -> None:
 
 
 async def test_a_client_that_does_not_read_is_told_to_its_writer(api: Api) -> None:
-    """Posts are refused with 429 once too much waits, and nothing else is held up."""
+    """Posts are refused with 429 once too much is queued; other connections are not delayed."""
     async with connect(api.url, max_queue=1, max_size=None) as client:
         id_ = (await api.event("$connect"))["requestContext"]["connectionId"]
         client.transport.pause_reading()

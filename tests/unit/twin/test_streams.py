@@ -196,7 +196,7 @@ def test_a_refusal_is_told_and_the_next_look_is_a_new_one(wrong: tuple[int, byte
 
 
 def test_nobody_there_is_told() -> None:
-    """The engine is starting, or gone."""
+    """The engine may be starting, or have ended."""
     with pytest.raises(NotRead):
         StreamReader(f"http://127.0.0.1:{free_port()}").read("one")
 

@@ -147,6 +147,6 @@ def test_a_coordinator_is_a_table(text: str, found: CoordinatorUrl) -> None:
     "text", ["clusters", "s3://clusters", "dynamodb://a/b", "dynamodb://a?x=1"]
 )
 def test_what_is_no_coordinator_is_refused(text: str) -> None:
-    """It names a table and nothing else."""
+    """The value must name a table and nothing else."""
     with pytest.raises(settings.WrongSetting, match="must be dynamodb://TABLE"):
         parsed(text)

@@ -233,7 +233,7 @@ def test_served(feeds: list[str]) -> None:
 
 
 def test_counters() -> None:
-    """Without an item, nothing was taken and the log reaches back to page 1."""
+    """Without an item no number was allocated, and the log begins with page 1."""
     assert (log.decode_head({}), log.decode_floor({})) == (0, 1)
     found = {"page": attributes.number(7)}
     assert (log.decode_head(found), log.decode_floor(found)) == (7, 7)

@@ -77,7 +77,7 @@ def test_a_part_that_reaches_beyond_the_bound_is_left() -> None:
 
 
 def test_parts_are_known_by_the_age_of_their_last_page() -> None:
-    """Few of many are looked at."""
+    """The age of only a few of many parts is read."""
     spans = [span(number, number) for number in range(1, 1001)]
     seen: list[int] = []
 

@@ -110,7 +110,7 @@ def test_the_checkpoint_stays_where_a_part_is_not_kept(
 
 
 def test_who_lost_the_lease_does_no_harm(scene: Scene) -> None:
-    """Its part says the same of each page, and the checkpoint is the other's."""
+    """Its part has the same pages, and the checkpoint is that of the other holder."""
     scene.post(op("a"))
     scene.post(op("b"))
 

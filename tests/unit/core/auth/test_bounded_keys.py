@@ -80,7 +80,7 @@ class TestNarrowing:
 
 class TestReading:
     def test_a_stream_tells_what_is_within(self, scene: Scene) -> None:
-        """From the log and from a copy, whatever it asks for."""
+        """This holds for the log and for a copy, whatever filter the client sends."""
         given = scene.key(bound=ANNS)
         two(scene)
         scene.project()
@@ -207,7 +207,7 @@ class TestLeaving:
         assert names(streamed(kept, given, START.encode(), leave="true")) == ["insert x"]
 
     def test_who_was_away_for_too_long_gets_everything_anew(self, kept: Scene) -> None:
-        """The state does not know what left; so what is not in the copy is gone."""
+        """The state does not know which objects left, so all that the copy lacks are gone."""
         self._goes(kept)
         wanted = within(EVERYTHING, ANNS, leave=True)
         other = f"{kept.now_ms // 1000 + 1:08x}{1:010x}7fffff"  # the id of another log: a time
@@ -321,7 +321,7 @@ class TestEnding:
         assert [each.has_ended() for each in streams] == [True, True]
 
     def test_who_unsubscribes_leaves_the_admission_behind(self, scene: Scene) -> None:
-        """What ends is the subscription's; the connection may say another key."""
+        """Only the subscription's admission ends; the connection may present another key."""
         name = subscribed(scene, scene.key())
         assert scene.connection(name).admission.key
         scene.say(name, action="unsubscribe")

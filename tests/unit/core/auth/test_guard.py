@@ -57,7 +57,7 @@ def test_no_password_given_is_a_wrong_one() -> None:
 
 
 def test_O06_without_a_credential_an_open_stage_is_open() -> None:
-    """To every caller, whatever it sends."""
+    """It is open to every caller, with any credential."""
     guarded = guard(Profile(), opened=True)
     for role in Role:
         guarded.check("main", role, None)

@@ -362,7 +362,7 @@ def test_what_others_change_meanwhile_is_kept() -> None:
 
 
 def test_what_keeps_changing_is_given_up() -> None:
-    """Nothing is said to be done that is not."""
+    """The revocation fails, and the profile does not list it."""
 
     class Changing(MemoryKeys):
         def save(self, feed: str, key: Key) -> bool:

@@ -80,7 +80,7 @@ PAGES: dict[str, tuple[Mapping[str, str], bool, bool]] = {
 
 @pytest.mark.parametrize("who", PAGES)
 def test_who_may_have_a_browser_ask(who: str) -> None:
-    """Our own pages and those that are named; `*` lets every page read, and none change."""
+    """Our own pages and listed ones may; `*` lets every page read, and none change."""
     headers, reads, changes = PAGES[who]
     request = {"host": "feed.lan:8042", "content-type": "application/json", **headers}
     assert passes(check_page, request, LISTED[:1]) is reads

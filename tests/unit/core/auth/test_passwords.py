@@ -101,7 +101,7 @@ def test_a_replaced_password_is_forgotten() -> None:
 def test_what_is_remembered_is_bounded(
     monkeypatch: pytest.MonkeyPatch, hashings: list[bytes]
 ) -> None:
-    """The one not used for longest goes."""
+    """The least recently used one is dropped."""
     monkeypatch.setattr(limits, "VERIFIED_MAX", 2)
     verifier = Verifier(b"key")
     hashes = {name: stored(name) for name in ("first one", "second one", "third one")}
@@ -113,7 +113,7 @@ def test_what_is_remembered_is_bounded(
 
 
 def test_a_huge_password_costs_nothing(hashings: list[bytes]) -> None:
-    """None that long was ever set."""
+    """No password of that length can have been set."""
     assert not Verifier(b"key").matches("x" * (limits.PASSWORD_BYTES_MAX + 1), [STORED])
     assert hashings == []
 

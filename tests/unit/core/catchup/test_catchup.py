@@ -176,7 +176,7 @@ def test_trimmed_in_the_middle_of_the_log(scene: Scene) -> None:
 
 
 def test_a_frontier_step_of_nothing_is_quiet(scene: Scene) -> None:
-    """Asked again and again, `live` is said once."""
+    """Further steps at the frontier do not repeat `live`."""
     filled(scene)
     events, progress = follow(scene, scene.catch_up.start(FEED, Since(0)))
     assert names(events)[-1] == LIVE

@@ -66,7 +66,7 @@ def test_event_streams(scene: Scene) -> None:
 
 
 def test_web_sockets(scene: Scene) -> None:
-    """Pushed as it comes, and replayed from a hole."""
+    """The page is pushed as it arrives, and replayed from a hole."""
     scene.subscribe("live")
     scene.push()
     page = copied(scene)

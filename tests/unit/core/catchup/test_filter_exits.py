@@ -269,7 +269,7 @@ class TestAsking:
         ("leave", "wanted"), [(None, False), ("", False), ("false", False), ("true", True)]
     )
     def test_the_switch(self, leave: str | None, wanted: bool) -> None:
-        """Off unless it says true."""
+        """It is off by default, and `true` turns it on."""
         assert filters.parse("video", ANN, leave).leave is wanted
 
     @pytest.mark.parametrize("leave", ["1", "True", "yes", "true,false"])

@@ -69,7 +69,9 @@ def test_where_an_old_cursor_leads(scene: Scene, name: str, cursor: str, events:
 def test_a_resume_from_any_event_continues_exactly_there(
     handled: int, floor: int, step_bytes: int
 ) -> None:
-    """Within a page, at its end, on either side of the floor, whatever a step may hold."""
+    """
+    The event may be within a page or at its end, before or after the floor, with steps of any size.
+    """
     scene = Scene()
     for number in range(6):
         scene.post(op(f"{number}a"), op(f"{number}b"))

@@ -226,7 +226,7 @@ def test_O60_an_updated_object_is_a_row_of_its_last_operation(scene: Scene) -> N
 
 
 def test_expired_tombstones_are_not_told(scene: Scene) -> None:
-    """DynamoDB deletes them some time or other; they count as gone from their time on."""
+    """DynamoDB deletes them at some later time; they count as deleted once they have expired."""
     filled(scene)
     later = NOW + TOMBSTONE_MS + 2000
     scene.tombstones = MemoryTombstones()

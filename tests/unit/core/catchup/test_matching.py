@@ -115,7 +115,10 @@ def test_an_entry_that_was_left_keeps_its_id() -> None:
 
 
 def test_of_a_page_that_was_compacted_departures_are_unknown() -> None:
-    """What took the parent away may be gone: whatever does not match may have left."""
+    """
+    The operation that removed the parent may have been compacted: any entry that does not match may
+    have left.
+    """
     leaving = parse(None, "user/bob", "true")
 
     assert slots(list(page_events(COMPACTED, leaving, 0, {}))) == ["leave 000001"]

@@ -72,7 +72,9 @@ def test_7_7_what_was_read_ahead_is_not_told_as_handled(scene: Scene) -> None:
 
 
 def test_7_7_a_copy_moves_too(scene: Scene) -> None:
-    """Bucket by bucket, but neither before its `reset` nor between its end and its `live`."""
+    """
+    Its cursor moves with each bucket, but neither before `reset` nor between its end and `live`.
+    """
     scene.post(op("a"), op("b"))
     scene.project()
     stream = scene.streamer.open(FEED, "0", {"types": "rare", **CURSORS})
@@ -364,7 +366,7 @@ def test_who_is_not_in_step_reads(scene: Scene, cursor: str) -> None:
 
 
 def test_live_is_announced_by_the_stores(scene: Scene) -> None:
-    """A copy that has reached the log takes nothing from memory before it said `live`."""
+    """A copy that has reached the log uses no pages from memory before its `live`."""
     scene.post(op("a", "insert"))
     scene.project()
     stream = scene.streamer.open(FEED, "1")

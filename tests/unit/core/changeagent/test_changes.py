@@ -109,7 +109,7 @@ def test_an_operation_is_tagged_by_what_it_is_about() -> None:
 
 @given(TEXTS, TEXTS)
 def test_a_line_is_only_parsed_where_a_tag_may_be(tag: str, other: str) -> None:
-    """What `may_hold` rules out is not there, whatever letters a tag has."""
+    """A line that `may_hold` rejects does not have the tag, whatever its letters."""
     kept = line_of(Change("1", (tag,)), name="n", now_ms=NOW)
 
     assert may_hold(kept, [tag]) and may_hold(kept, [other, tag])

@@ -243,7 +243,7 @@ def test_what_is_not_asked_for_has_defaults() -> None:
 
 
 def test_who_heard_what_a_restore_lost_is_told(feed: Feed) -> None:
-    """Once, whatever else is in the reply; a strict reader is refused."""
+    """One reply has `lost`, with or without changes; a strict reader is refused."""
     for _ in range(7):
         feed.post()
     profiles = feed.scene.profiles

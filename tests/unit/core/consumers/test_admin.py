@@ -107,7 +107,7 @@ def test_no_more_is_parked_than_may_be() -> None:
 
 
 def test_what_is_sent_again_already() -> None:
-    """Nothing is asked for twice; an unknown message is named."""
+    """A second request to send it again is refused; an unknown message is an error."""
     scene = registered("a")
     scene.consumers.park(FEED, "c0", WHY)
     scene.consumers.retry(FEED, "c0", "all", WHY)

@@ -31,7 +31,7 @@ def test_D_nothing_acknowledged_comes_before_everything() -> None:
 
 
 def test_what_is_not_needed_any_more() -> None:
-    """A page with entries to come is; before a copy begins nothing of the log is."""
+    """A page with unhandled entries is still needed; before a copy begins no page of the log is."""
     assert handled(None) == 0
     assert handled(COPY) is None
     assert handled(WITHIN) == 7
@@ -46,7 +46,7 @@ def test_as_it_is_told(position: positions.Position | None) -> None:
 
 
 def test_the_oldest_page_of_a_trimmed_log(scene: Scene) -> None:
-    """A consumer that begins there is sent the log from its floor on, and nothing else."""
+    """A consumer that begins there gets exactly the log from its floor."""
     for name in "abcd":
         scene.post(op(name))
     scene.project()

@@ -86,7 +86,7 @@ def test_who_was_away_and_missed_nothing_is_sent_no_copy() -> None:
 
 
 def test_a_parked_message_is_sent_again() -> None:
-    """Failed once more it stays parked with the new error; confirmed it is gone."""
+    """If it fails again, it stays parked with the new error; once confirmed, it is removed."""
     scene = registered("a", "a")
     scene.fail(scene.lease(), 0, "too long")
     scene.consumers.park(FEED, "c0", WHY)

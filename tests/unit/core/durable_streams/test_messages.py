@@ -61,7 +61,7 @@ def test_json_comes_back_as_values(value: object) -> None:
 
 
 def test_operations_carry_what_consumers_of_the_feed_read() -> None:
-    """The value of JSON, else text or base64; an array without elements has none."""
+    """The data is the JSON value, or text, or base64; an empty array has no operation."""
 
     def data(kind: str, body: bytes) -> list[object]:
         return [json.loads(line).get("data") for line in lines_from(NAME, kind, body, NOW)]
@@ -103,7 +103,7 @@ def parsed(block: str) -> tuple[str, str]:
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_no_text_ends_its_event(text: str) -> None:
-    """Each kind of line end begins another line of the data, whatever it begins with."""
+    """After each kind of line end the data continues on a new line, whatever text follows."""
     name, data = parsed(data_event("text/plain", [{"text": text}]))
 
     assert name == "data"

@@ -93,7 +93,7 @@ def test_what_is_appended_follows_its_offset(streams: Streams) -> None:
 
 
 def test_a_long_stream_is_told_in_portions(streams: Streams) -> None:
-    """Each but the last says that more follows."""
+    """Each portion except the last says that more follows."""
     streams.create()
     body = b"0123456789abcdef" * 20_000
     for _ in range(5):
@@ -110,7 +110,7 @@ def test_a_long_stream_is_told_in_portions(streams: Streams) -> None:
 def test_a_reader_that_is_overtaken_by_a_new_stream_is_told_nothing_of_it(
     streams: Streams,
 ) -> None:
-    """It has looked the old one up, which is deleted and created again before it reads on."""
+    """The old stream is deleted and created again between the look-up and the read."""
     old = streams.create(b"old")
 
     class Overtaken(MemoryStreams):

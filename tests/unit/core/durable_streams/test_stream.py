@@ -134,7 +134,7 @@ def test_no_credential_makes_a_stream_forget_the_producer_of_another() -> None:
 
 
 def test_a_stream_is_created_once() -> None:
-    """Again with the same type, whatever its parameters, and as closed or open as it is."""
+    """A repeat must have the same type, apart from its parameters, and the same closed state."""
     check_same(STREAM, "TEXT/plain;charset=x", closed=False)
     check_same(CLOSED, "text/plain", closed=True)
     for stream, kind, closed in ((STREAM, "text/css", False), (STREAM, "text/plain", True)):

@@ -172,7 +172,7 @@ def test_a_run_that_fails_anywhere_releases_its_lease(
 def test_a_checkpoint_that_may_be_stored_is_not_taken_back(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The floor may have passed it: the lease is left to be taken over."""
+    """The floor may have passed the checkpoint, so the lease is not released but taken over."""
     for name in ("x", "y"):
         scene.post(op(name))
     save = scene.followers.save

@@ -106,7 +106,7 @@ def test_secrets_are_shown_by_nobody() -> None:
     ],
 )
 def test_what_breaks_a_rule_changes_nothing(given: dict[str, Any], field: str) -> None:
-    """The error names the field; neither a webhook nor a consumer is there."""
+    """The error names the field; neither a webhook nor a consumer is created."""
     scene = HookScene()
     with pytest.raises(InvalidWebhook) as refused:
         scene.make(**given)
@@ -156,7 +156,7 @@ def test_a_consumer_of_somebody_else_is_not_taken_over() -> None:
 
 
 def test_one_that_was_interrupted_is_made_by_asking_again() -> None:
-    """Its consumer comes last, and is what is found missing."""
+    """Its consumer is created last, and the repeat creates it if it is missing."""
     scene = HookScene()
     made = scene.make()
     scene.consumers.remove(FEED, NAME, WHY)
@@ -413,7 +413,7 @@ def test_an_operator_who_steps_in_is_obeyed() -> None:
 
 
 def test_one_whose_messages_are_gone_waits_for_its_operator() -> None:
-    """Nothing is skipped in silence: its state says so."""
+    """No message is skipped silently: its state shows it."""
     scene = hooked("a", "a", "a")
     scene.endpoint.says = lambda _: BROKEN
     scene.run()
@@ -460,7 +460,9 @@ class Moody:
 def test_nothing_is_lost_or_out_of_order_whatever_happens(
     objects: list[str], moods: list[int]
 ) -> None:
-    """Failures, lost answers and kills: each message is taken, those of an object in order."""
+    """
+    With failures, lost answers and kills, each message is delivered, those of an object in order.
+    """
     scene = HookScene()
     scene.make()
     moody = Moody(moods)

@@ -52,7 +52,7 @@ def test_letters_are_appended_in_their_order(scene: Scene) -> None:
 def test_F43_a_crash_behind_the_append_repeats_nothing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The letter is still there, comes again, and is in the log once."""
+    """The message is still in the outbox, is forwarded again, and is in the log once."""
     outbox = MemoryOutbox()
     outbox.leave(FEED, message("1", op("a")))
     with monkeypatch.context() as patch:

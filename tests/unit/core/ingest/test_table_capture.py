@@ -61,7 +61,7 @@ def test_what_comes_together_is_one_page(
 
 
 def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
-    """The page was written, and the store did not say so."""
+    """The page was written, but the answer was lost."""
 
     class Lost(Appender):
         def append_once(self, feed: str, lines: Sequence[str], *named: Any) -> Page:
@@ -110,7 +110,7 @@ def test_pages_hold_what_fits(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_capture_that_changed_meanwhile_ends(scene: Scene) -> None:
-    """A write that had one operation and now has two is not looked for again and again."""
+    """A write that had one operation and now has two is not searched for again and again."""
     moved = Write("m", "update", {"id": "m"}, {"kind": "draft"}, {"kind": "video"}, NOW)
     replace(capturer(scene), capture=Capture(FEED, "fixed", "{{id}}")).run([moved])
     capturer(scene).run([moved, *writes("a")])

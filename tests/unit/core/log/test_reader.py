@@ -284,7 +284,7 @@ def test_a_page_that_was_there_is_lost_and_never_filled(scene: Scene) -> None:
 
 
 def test_a_hole_that_nobody_closed_for_a_day_is_lost(scene: Scene) -> None:
-    """It may be a page that expired; before that it can be a writer's alone."""
+    """It may be an expired page; until then only a late writer can be the reason."""
     put(scene, 1, 3)
     scene.now_ms += limits.HOLE_LOST_MS - 1
     assert scene.reader.read(FEED, 1).waiting
@@ -337,7 +337,10 @@ def test_which_holes_are_closed(
 
 
 def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
-    """A cursor on it is taken as a time once it is gone: not that at which the outage ended."""
+    """
+    A cursor on it counts as a time once the page is trimmed: this must not be the end of the
+    outage.
+    """
     put(scene, 1, 3)
     scene.now_ms += 6 * 3_600_000
     scene.filler.close_hole(FEED, 1)

@@ -120,7 +120,7 @@ def test_numbers_go_on_above_whatever_was_known(place: Kept) -> None:
 
 
 def test_what_nobody_knows_is_bounded_by_the_time(place: Kept) -> None:
-    """More pages were not written in that time; the moment of the copy may be later."""
+    """No more pages can have been written in that time; the time of the backup may be later."""
     place.post("a")
     place.scene.now_ms += 3000
     slack_s, per_s = limits.CLOCK_SKEW_MS_MAX // 1000, limits.NUMBERS_PER_S_MAX
@@ -268,7 +268,7 @@ def test_a_follower_at_work_stops_it(place: Kept) -> None:
 
 
 def test_a_lease_that_was_stored_with_the_table_is_nobodys(place: Kept) -> None:
-    """Its holder died with the tables of then: it is looked at as long as a lease lasts."""
+    """Its holder ended with the earlier tables: the lease is observed for the length of a lease."""
     place.post("a")
     lease = place.scene.followers.take(FEED, "state", owner="x", now_ms=place.scene.now_ms)
     place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms + 10**9)

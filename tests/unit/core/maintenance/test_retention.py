@@ -277,7 +277,10 @@ class Renewals:
 
 
 def test_what_expires_soon_and_must_stay_is_renewed() -> None:
-    """For the life of a page, however its neighbours expire; others are left alone."""
+    """
+    It is renewed for the lifetime of a page, whatever its neighbours' expiry; others are not
+    changed.
+    """
     far = SOON + 1
     kept = Renewals([SOON - 1, far, SOON - 1, NOW - 5, 0, SOON - 1, far])
 

@@ -36,7 +36,7 @@ def followers(scene: Scene) -> dict[str, dict[str, Any]]:
 
 
 def test_what_never_got_a_page_was_received_only(scene: Scene) -> None:
-    """Its writer died between number and page; a follower closed the hole."""
+    """Its writer crashed after it took the number; a follower closed the hole."""
     scene.log.take(FEED, 10)
     scene.post(op("a"))
     scene.now_ms += limits.HOLE_GRACE_MS

@@ -39,7 +39,10 @@ def test_late_followers_are_rung(scene: Scene) -> None:
 
 
 def test_a_follower_at_rest_beside_a_page_that_waited_was_not_woken(scene: Scene) -> None:
-    """A stream wakes it within a second. One at work, or with a new page, is left alone."""
+    """
+    The stream wakes it within a second. A follower that is running, or has only a new page, is not
+    counted.
+    """
 
     def missed() -> int:
         before = scene.counted["WakeupsMissed"]
@@ -64,7 +67,10 @@ def test_each_figure_is_of_the_feed_that_is_swept(scene: Scene) -> None:
 
 
 def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run costs two writes and a part: it comes with time, or with enough for a part."""
+    """
+    Each run costs two writes and a part: it is woken after some time, or with enough pages for a
+    part.
+    """
     monkeypatch.setattr(limits, "ARCHIVE_PAGES", 3)
     sweeper = replace(scene.sweeper, archives=True, archive_wait_ms=900_000)
 
@@ -224,7 +230,7 @@ def test_a_connection_that_fails_stops_no_other(scene: Scene) -> None:
 
 
 def test_each_minute_another_feed_is_the_first(scene: Scene) -> None:
-    """A sweep that is killed for its time limit has come to every feed after some minutes."""
+    """Sweeps that are killed at their time limit have covered every feed after some minutes."""
     for feed in FEEDS:
         scene.post(op(), feed=feed)
     firsts = set()
@@ -324,7 +330,10 @@ def test_connections_end_after_two_hours(scene: Scene) -> None:
 
 
 def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None:
-    """Nothing lags, but whoever comes would have to wait: its lease is looked at now."""
+    """
+    No follower lags yet, but the next one would have to wait: the sweep starts to observe the
+    lease.
+    """
     scene.followers.take(FEED, "push", owner="dead", now_ms=scene.now_ms)
     scene.sweeper.run(FEEDS)
     assert scene.waker.woken == []

@@ -83,7 +83,10 @@ def test_a_state_that_follows_its_log_agrees(scene: Scene) -> None:
 
 
 def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
-    """A row that is gone, one that was never overwritten, one that was changed, one too many."""
+    """
+    The rows are one missing, one that was never overwritten, one that was changed, and one too
+    many.
+    """
     remove(scene, "video/a")
     alter(scene, "video/b", page=1, slot=1, line=line("b", "insert"), expires_ms=0, at_ms=NOW)
     alter(scene, "video/c", line=line("c", "insert", parents=["p"]))
@@ -111,7 +114,9 @@ def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
     ],
 )
 def test_a_row_at_its_place_must_say_the_same(scene: Scene, fields: dict[str, object]) -> None:
-    """The line, the time of its page, and whether it expires: one that lives must not."""
+    """
+    These are the line, the time of its page, and the expiry, which a living object must not have.
+    """
     alter(scene, "video/c", **fields)
 
     assert named(scene) == ["altered video/c"]
@@ -164,7 +169,7 @@ def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> 
 
 
 def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
-    """Nothing is said of them; where the log still names their object, they are stale."""
+    """They are not judged; if the log still has their object, they are stale."""
     trimmed(scene, 3)
     alter(scene, "video/b", page=1, slot=1)
     results = compared(scene)
@@ -177,7 +182,7 @@ def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
 
 
 def test_a_tombstone_may_have_expired(scene: Scene) -> None:
-    """It may be there or not; before its time it must be there."""
+    """After its time it may be there or not; before its time it must be there."""
     tombstone = remove(scene, "video/b")
     assert named(scene) == ["missing video/b"]
     scene.now_ms = tombstone.expires_ms
@@ -202,7 +207,7 @@ def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: 
 
 
 def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> None:
-    """It may be right as the operation it was when the run began, and stale since."""
+    """It may be right for the time when the run began, and be stale now."""
     made = verifier(scene)
     made.compare(bucket_of("video/c"))
     before = rows(scene.state)["video/a"]

@@ -131,7 +131,7 @@ def test_O37_24_hex_digits_are_a_place(text: str, cursor: Place | Replication) -
     ],
 )
 def test_O36_what_is_no_cursor(text: str) -> None:
-    """Anything else, however long or strange its digits."""
+    """Any other text is refused, however long or strange its digits are."""
     with pytest.raises(InvalidCursor, match="cursor: must be 24 hex digits"):
         cursors.parse(text)
 

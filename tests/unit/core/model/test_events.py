@@ -36,7 +36,7 @@ def test_O30_an_sse_block() -> None:
 
 
 def test_O31_data_is_the_operation_without_its_event() -> None:
-    """The event is its name, not said twice."""
+    """The event is the frame's name, and is not repeated."""
     kept = line("x1", "delete", parents=["a"], data={"k": "\n"})
     event = frames.of_line("p", 0, kept)
 

@@ -95,7 +95,7 @@ def test_a_filter_that_matches_is_found_by_its_keys(wanted: Filter, operation: O
 
 @given(FILTERS)
 def test_a_filter_is_filed_under_what_it_names(wanted: Filter) -> None:
-    """Its parents, else its types, else everything; sorted and once each."""
+    """The keys are its parents, else its types, else `ALL_KEY`; sorted and without repeats."""
     keys = wanted.keys()
 
     assert keys == sorted(set(keys))

@@ -74,7 +74,7 @@ def test_D37_reads_of_the_master_and_of_the_upstream_are_told_apart() -> None:
 
 
 def test_what_went_wrong_is_told() -> None:
-    """With the next attempt, and how far a copy has come."""
+    """The document has the error, the next attempt, and the progress of a copy."""
     node = chained().node
     node.note(failures=3, attempt_ms=5_000, error="it broke", copy=Copy(7, bucket=16))
     document = node.control.document(FEED)

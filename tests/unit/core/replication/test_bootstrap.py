@@ -84,7 +84,7 @@ def test_what_the_upstream_has_not_got_is_deleted_now() -> None:
 
 
 def test_what_is_as_it_should_be_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy that is made again costs reads alone."""
+    """A copy that is repeated only reads."""
     chain = posted(*(f"o{number}" for number in range(20)))
     copied(chain)
     written: list[int] = []
@@ -97,7 +97,7 @@ def test_what_is_as_it_should_be_is_not_written(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_row_goes_back_where_the_upstream_says_so() -> None:
-    """Another log, or another selection than before: its rows may be at earlier places."""
+    """With another log or selection than before its rows may have earlier positions."""
     chain = Chain()
     for _ in range(5):
         chain.node.post("x", "y")
@@ -188,7 +188,7 @@ def test_who_stands_at_our_last_page_must_notice() -> None:
 
 
 def test_nothing_is_copied_where_the_latest_is_wanted() -> None:
-    """All that is here is deleted; the upstream is asked once, for its end."""
+    """All local objects are deleted; the upstream is asked once, for its end."""
     chain = posted(*"abc")
     chain.node.post("ours")
     copy = copied(chain, copy=Copy(empty=True))

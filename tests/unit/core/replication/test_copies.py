@@ -133,7 +133,7 @@ def test_whoever_writes_is_refused(copy: Scene, write: Callable[[Scene], None]) 
 
 
 def test_a_letter_is_put_aside(copy: Scene) -> None:
-    """With the reason, as whatever the feed refuses."""
+    """It is stored with the reason, like every message that the feed refuses."""
     outbox = MemoryOutbox()
     outbox.leave(FEED, OutboxMessage("1", OPERATIONS, line()))
     lines = {OPERATIONS: copy.ingester.lines}

@@ -136,7 +136,7 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
 
 
 def test_who_never_knew_a_coordinator_leads() -> None:
-    """It copies as if it were alone: that is safe, and better than nothing."""
+    """It copies as if it were alone, which is safe, and better than not to copy."""
     source = Source(MASTER, role=Role.ELECTED, address=address(0), cluster="c")
     elector = Elector(
         feed=FEED,

@@ -26,7 +26,9 @@ from tidings.core.replication.wire import UpstreamStatus
 
 
 def test_D13_delays_grow_up_to_a_minute_and_never_end() -> None:
-    """Doubled from half a second on; the thousandth attempt comes a minute after the last."""
+    """
+    They double from half a second; even after a thousand failures there is an attempt each minute.
+    """
     delays = [backoff_ms(failures) for failures in range(1, 12)]
 
     assert delays[:4] == [500, 1_000, 2_000, 4_000]
@@ -47,7 +49,7 @@ def test_D13_a_success_begins_anew() -> None:
 
 
 def test_an_error_is_kept_short() -> None:
-    """A foreign answer may be long."""
+    """Another server's answer may be long."""
     relay = failed(Relay("main"), Condition.REFUSED, "x" * 10_000, now_ms=NOW)
     assert len(relay.error) == limits.ERROR_CHARS_MAX
 
@@ -146,7 +148,7 @@ def test_an_operator_is_heard_where_time_has_passed(holding: Holding) -> None:
 
 
 def test_what_was_seen_is_stored_with_the_next_write(holding: Holding) -> None:
-    """Pages that came again, too; once."""
+    """Repeated pages are included, and counted once."""
     lock = holding.lock
     lock.observe(STANDING, URL)
     lock.repeated += 3

@@ -160,7 +160,7 @@ def test_D13_delays_between_attempts_stay_below_a_minute() -> None:
 
 
 def test_D27_a_quiet_upstream_is_asked_anew_all_the_time() -> None:
-    """Each reply that waited is a request of its own, so no connection goes stale unseen."""
+    """Each reply after a wait is a request of its own, so that a stale connection is noticed."""
     chain = chained(1)
     chain.net.asked.clear()
     chain.run()

@@ -74,7 +74,9 @@ def test_D5_a_run_that_is_killed_is_followed_by_another() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_D31_what_cannot_be_saved_is_not_here(before: bool) -> None:
-    """Lost requests and lost answers: the checkpoint says which, and no page comes twice."""
+    """
+    With a lost request and with a lost answer the checkpoint is right, and no page is stored twice.
+    """
     chain = posted(*"abc")
     failing = Failing(chain.node, before=before)
     copied = chain.node.run(store=failing)
@@ -161,7 +163,7 @@ def test_D28_what_readers_did_not_manage_is_theirs() -> None:
 
 
 def test_D32_a_lost_checkpoint_is_not_taken_for_a_new_feed() -> None:
-    """The log is there, the relay's document is not: it says so, and nothing is read."""
+    """If the log exists without the relay's document, the relay reports it and reads nothing."""
     chain = chained(3)
     chain.node.relays._relays.clear()
     chain.run()
@@ -208,7 +210,7 @@ def test_an_upstream_with_another_log_is_refused() -> None:
 
 
 def test_a_master_that_is_behind_is_another_log() -> None:
-    """It went back in time: its next pages would not be those that are here."""
+    """The master was restored: its next pages would differ from the local ones."""
     chain = chained(4)
     behind = Chain()
     behind.master.post("a0", "b0")
@@ -219,7 +221,9 @@ def test_a_master_that_is_behind_is_another_log() -> None:
 
 
 def test_D21_an_upstream_that_is_behind_is_waited_for() -> None:
-    """It is a copy that has yet to come there: no error, no page twice, and nothing goes back."""
+    """
+    It is a copy that has not reached that page yet: no error, no page twice, and no step back.
+    """
     chain = chained(4)
     behind = Chain()
     for number in range(2):

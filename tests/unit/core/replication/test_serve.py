@@ -306,7 +306,7 @@ def test_rows_go_on_where_they_are_many(scene: Scene, teller: ReplicationReader)
 
 
 def test_what_is_asked() -> None:
-    """Everything may be left out, but for the bucket; more than is allowed is less to wait."""
+    """All parameters except the bucket are optional; a wait above the limit is reduced."""
     place = Place(7, PAGE_END, NOW // 1000)
     query = {"after": place.encode(), "types": "a,b", "share": "mod:2:1", "size": "9", "block": "3"}
     selection = Selection(parse("a,b", None), Mod(2, frozenset({1})))

@@ -93,7 +93,7 @@ def test_a_profile_knows_the_endings() -> None:
 
 
 def test_an_ending_is_noted_once() -> None:
-    """The later one of a key counts: a rotated key may be revoked before it runs out."""
+    """The later ending of a key counts: a rotated key may be revoked before it expires."""
     standing = with_ending((Ended("b", NOW),), Ended("a", NOW, NOW + 9))
     assert with_ending(standing, Ended("a", NOW + 1)) == (Ended("b", NOW), Ended("a", NOW + 1))
 

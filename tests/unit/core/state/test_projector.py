@@ -157,7 +157,10 @@ def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
 
 
 def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Scene) -> None:
-    """A run that kept none wrote its rows and died; then they are to be kept: too late for it."""
+    """
+    A run without the setting wrote the page's rows and crashed; the parents that they replaced are
+    lost.
+    """
     scene.projected(op("a", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b"))
     scene.projector.handle(FEED, scene.log.read(FEED, 1))

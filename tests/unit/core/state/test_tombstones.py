@@ -116,7 +116,9 @@ def test_a_note_is_written_once(scene: Scene) -> None:
 
 
 def test_a_feed_of_an_earlier_release(scene: Scene) -> None:
-    """It noted nothing, so its tombstones lived as long as the least retention lets them."""
+    """
+    It has no note, so its tombstones are assumed to have lived as long as the minimal retention.
+    """
     assert tombstones.known_since(scene.tombstones, FEED, NOW) == NOW - limits.TOMBSTONE_MS_MIN
     note = tombstones.note(scene.tombstones, FEED, 21 * DAY, NOW, first=False)
     assert note == Remembered(21 * DAY, limits.TOMBSTONE_MS_MIN, NOW + SKEW)

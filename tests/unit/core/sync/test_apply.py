@@ -157,7 +157,7 @@ def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
 
 
 def test_what_moved_before_is_left_alone(scene: Scene) -> None:
-    """Whether the state knows of it or the log alone; no number is taken for nothing."""
+    """The change may be in the state, or only in the log; no number is taken needlessly."""
     wanted = part(A, B, correct("c"))
     scene.projected(op("a", "delete"))
     scene.post(op("b"), op("c", "insert"))

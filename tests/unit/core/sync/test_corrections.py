@@ -154,7 +154,7 @@ def row(number: int, text: str = OTHER, slot: int = 0) -> Row:
 def test_a_correction_needs_its_object_just_where_it_was(
     at: Position, rows: list[Row], verdict: Verdict
 ) -> None:
-    """Anywhere else it moved, unless what it was moved by says the same."""
+    """An object at another position has moved, unless the later operation equals the correction."""
     where = Conflicts([wanted(at)], page=5)
 
     where.see_rows(rows)

@@ -33,7 +33,7 @@ def stored(event: str = "update", timestamp: str = EARLY, **fields: Any) -> Row:
 
 @pytest.mark.parametrize("compare", list(Compare))
 def test_what_only_one_of_them_has(compare: Compare) -> None:
-    """A row that is there outdates a deletion, whatever either's time says."""
+    """A row that exists wins over a deletion, whatever the times are."""
     assert difference(None, None, compare) is None
     assert difference(None, stored("delete"), compare) is None
     for line in (source(), source(EARLY), source(None)):

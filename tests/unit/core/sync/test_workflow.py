@@ -126,7 +126,9 @@ def test_the_feed_must_be_one_of_the_stage(feed: str, error: type[Exception]) ->
     ],
 )
 def test_an_upload_is_a_dump_or_a_part_of_one(key: str, dump: str | None) -> None:
-    """A file right below its feed, or a folder once it is whole; a marker alone is nothing."""
+    """
+    A dump is a file right below its feed, or a complete folder; a marker alone starts nothing.
+    """
     wanted = None if dump is None else Request("films", f"s3://syncs/{dump}", False, ())
 
     assert read({"key": key}) == wanted

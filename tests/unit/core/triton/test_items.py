@@ -32,7 +32,7 @@ def item(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
-    """With whatever it carries, and the time at which its page was committed."""
+    """The item has all its fields, and the commit time of its page."""
     written = line_of(item(**more, published="no"), VM, now_ms=NOW)
     received = json.loads(item_of(written, concerned(written, VM), NOW + 1))
     assert received == item(**more, published=str(NOW + 1))

@@ -137,7 +137,7 @@ def test_it_begins_with_few_and_has_many_under_way() -> None:
 
 
 def test_messages_of_a_connection_stay_in_order() -> None:
-    """One of them is under way at a time, whatever others do."""
+    """One of them is in flight at a time, independent of other connections."""
     sent = {f"c{at}": [f"{at}.{number}" for number in range(at % 5)] for at in range(200)}
     service = Service(rate=2_000, burst=50)
     sender = Sender(service)
@@ -230,7 +230,7 @@ def test_what_was_refused_goes_before_what_is_new() -> None:
 
 
 def test_an_error_of_one_is_raised_behind_the_others() -> None:
-    """They are delivered all the same."""
+    """The others are delivered."""
 
     def broken() -> Steps:
         yield Wait(1)

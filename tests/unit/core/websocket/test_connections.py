@@ -316,7 +316,7 @@ def test_nobody_misses_a_page_when_the_lanes_change(scene: Scene, before: int, a
 
 
 def test_a_lane_moves_so_many_a_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others come with the next turns of the same run."""
+    """The others move in the next batches of the same run."""
     monkeypatch.setattr(limits, "CHANGES_MAX", 2)
     names = [subscribed(scene, f"c{number}") for number in range(12)]
     for _ in range(6):
@@ -333,7 +333,9 @@ def test_a_lane_moves_so_many_a_turn(scene: Scene, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_lane_that_dies_while_it_lets_go_sends_nothing_more(scene: Scene) -> None:
-    """The note in its inbox comes before what is sent: the subscription goes first."""
+    """
+    The note in its inbox is handled before anything is sent, so the subscription is removed first.
+    """
     name = subscribed(scene, named(1, 2))
     run(scene, 0)
     scene.configure(push_lanes=2)

@@ -109,7 +109,7 @@ def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Sub
 
 @given(PAGES, WATCHES)
 def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Subscription]) -> None:
-    """Read at once they are filed here as the store files them; nothing else is found."""
+    """The index of subscriptions that were read at once gives the same result as the store's."""
     lefts = {each.number: {slot: ("a", "c") for slot in range(4)} for each in pages}
 
     plan = fanout.plan(pages, fanout.Index.of_few(watches), lefts)

@@ -95,7 +95,7 @@ def test_an_answer_that_is_not_taken_ends_it(declared: Scene, away: str) -> None
 
 
 def test_the_earlier_of_an_instance_is_idle(declared: Scene) -> None:
-    """It stays open; the later one alone is sent items, and both were counted."""
+    """It stays open; only the later one gets items, and both were counted."""
     listen(declared, "first")
     declared.push()
     listen(declared, "second")
@@ -149,7 +149,7 @@ def test_F31_what_is_older_than_max_age_goes(declared: Scene) -> None:
 
 @pytest.mark.parametrize("seconds", [0, None, "3600", float("nan"), True, 59])
 def test_F32_max_age_is_a_number_of_seconds(declared: Scene, seconds: object) -> None:
-    """Missing or anything else is an error that names it, and nothing is saved."""
+    """A missing or invalid value is an error that names the field, and nothing is saved."""
     profile = declared.profiles.profile(FEED)
     with pytest.raises(InvalidSetting, match="maxAge"):
         validate(replace(profile, max_age_s=seconds))  # type: ignore[arg-type]

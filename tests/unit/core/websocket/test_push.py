@@ -151,7 +151,7 @@ def test_the_missed_pages_are_filtered_too(scene: Scene) -> None:
 
 @pytest.mark.parametrize("state", [State.OPEN, State.CATCHING_UP, State.LIVE, State.LEAVING])
 def test_a_change_that_came_too_late_joins_nobody(scene: Scene, state: State) -> None:
-    """The connection has moved on; so with one that is gone."""
+    """The connection has another state by then, or is gone."""
     change = joining(scene)
     scene.connections.open(replace(scene.connection("c"), state=state))
     scene.inbox.post(FEED, change)
@@ -221,7 +221,7 @@ def test_what_the_replay_serves_is_the_replays_to_let_go(scene: Scene) -> None:
 
 
 def test_the_watch_of_a_lost_connection_is_removed(scene: Scene) -> None:
-    """Its item is gone, the change still says what it was filed under."""
+    """The connection's item is gone, but the change has the filter of the subscription."""
     scene.watches.add(FEED, Subscription("gone", VIDEOS, 0))
     scene.inbox.post(FEED, Change("gone", False, VIDEOS, 0, "t"))
     scene.push()
@@ -477,7 +477,7 @@ def test_many_joins_are_taken_up_turn_by_turn(
 def test_a_turn_takes_up_no_more_than_it_has_time_for(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says that some are left."""
+    """It returns True while changes are left."""
     monkeypatch.setattr(limits, "CHANGES_MAX", 2)
     for at in range(3):
         scene.inbox.post(FEED, joining(scene, f"c{at}"))

@@ -114,7 +114,7 @@ def test_unsubscribe_from_push(scene: Scene, state: State) -> None:
 
 
 def test_a_connection_nobody_knows_is_closed(scene: Scene) -> None:
-    """Forgotten: its client comes back and resumes."""
+    """The feed no longer knows it: its client reconnects and resumes."""
     scene.say("lost", action="ping")
 
     assert scene.sockets.closed == ["lost"]
@@ -157,7 +157,7 @@ def test_a_change_under_our_hands_is_seen(scene: Scene, steps: int) -> None:
 
 
 def test_a_confirmed_subscription_is_readable() -> None:
-    """When the answer goes out, everything it relies on is written."""
+    """All items are written before the answer is sent."""
     seen: list[tuple[State, int]] = []
 
     class Looking(MemorySockets):

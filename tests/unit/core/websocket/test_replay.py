@@ -85,7 +85,7 @@ def test_to_the_frontier_and_over(scene: Scene) -> None:
     st.integers(0, 3),
 )
 def test_no_gap_and_no_reorder_at_the_hand_over(doings: list[str], before: int) -> None:
-    """Whenever pages come, and whenever replay and push run: each event once, in order."""
+    """In any order of posts, replays and pushes each event arrives once, in order."""
     scene, posted = Scene(), 0
     for _ in range(before):
         scene.post(op(f"x{posted}"))

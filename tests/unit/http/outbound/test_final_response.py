@@ -50,12 +50,12 @@ def test_an_upstream_may_send_hints_first(hints: int) -> None:
 
 
 def test_an_issuer_may_send_hints_first() -> None:
-    """Its keys are what comes last."""
+    """The final answer has its keys."""
     with answering(json.dumps({"keys": []}), 2) as url:
         assert ask_over_http(url) == {"keys": []}
 
 
 def test_hints_without_an_end_are_given_up() -> None:
-    """By their number, whatever time they take."""
+    """Their number is limited, whatever time they take."""
     with answering("{}", ENDLESS) as url, pytest.raises(Unavailable):
         ask_over_http(url)

@@ -52,7 +52,7 @@ def refused(code: str, status: int, **more: object) -> Reply:
 
 
 def test_pages_and_rows_come_as_they_were_told(upstream: Upstream) -> None:
-    """Over one connection, whatever is asked, and packed or not."""
+    """All requests use one connection, and answers may be packed or not."""
     asking = HttpUpstream(lambda: "")
     upstream.reply = Reply(encode_batch(PAGES).encode())
     assert asking.pages(upstream.url, START, ALL, size=1000, block_s=3) == PAGES

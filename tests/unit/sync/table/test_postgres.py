@@ -38,7 +38,7 @@ def all_of(table: PostgresTable, most: int) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["smallint", "integer", "bigint", "text", "varchar(50)", "uuid"])
 def test_chunks_hold_each_row_once(database: str, table: str, kind: str) -> None:
-    """In the order of the key, whatever its type; some are found by their ids."""
+    """Chunks follow the order of the key, of any type; single rows are found by their ids."""
     value = "md5(n::text)::uuid" if kind == "uuid" else f"n::{kind}"
     do(
         database,
@@ -117,7 +117,7 @@ def test_what_of_a_row_is_told(database: str, table: str) -> None:
 
 
 def test_a_view_has_the_key_that_is_named(database: str, table: str) -> None:
-    """It can say anything of a row in the words of an operation."""
+    """A view can provide any field of an operation."""
     do(
         database,
         f"CREATE TABLE {table} (id int PRIMARY KEY, channel int)",

@@ -115,7 +115,7 @@ def noticed(*, prompt: bool = True, **wishes: Any) -> bool:
 
 
 class AnyOrder(TableSync):
-    """The second look alone decides, and reads the table before the state."""
+    """A sync in which only the second read decides, and reads the table before the state."""
 
     def _look_again(self, keys: list[str]) -> None:
         self._before = super()._found(keys)
