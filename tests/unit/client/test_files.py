@@ -79,7 +79,11 @@ def test_only_cursors_are_written(tmp_path: Path, cursor: str) -> None:
 
 
 def test_where_to_start(tmp_path: Path) -> None:
-    """It starts with a copy only if a state file is given, is empty, and copies are allowed."""
+    """The state of the file takes precedence over a given cursor, and the cursor over a copy.
+
+    It starts with a copy only if a state file is given, the file is missing or empty, no cursor
+    is given, and copies are allowed.
+    """
     missing, empty, kept = (StateFile(tmp_path / name) for name in ("missing", "empty", "kept"))
     (tmp_path / "empty").touch()
     (tmp_path / "kept").write_text("5")
