@@ -38,8 +38,8 @@ _IGNORED = shutil.ignore_patterns(*_NOT_DEPLOYED)
 BUNDLE = BUILD / "bundle" / "code"  # of a stage that is updated by hotswap
 
 _UNCOMPILED = (
-    "layer {name}: there is no python{python} here, so it is not compiled, and each function takes"
-    " some 0.4 s longer to start\n"
+    "layer {name}: not compiled, because python{python} is not installed; each function takes about"
+    " 0.4 s longer to start\n"
 )
 
 
@@ -81,7 +81,7 @@ def prune(target: Path) -> None:
 
 
 def compiler() -> str:
-    """Return the path of a Python of the functions' version; "" if none is installed."""
+    """Return the path of a Python of the functions' version; "" if it is not installed."""
     candidates = (sys.executable, shutil.which(f"python{PYTHON}"))
     return next((path for each in candidates if each and (path := _path(each))), "")
 

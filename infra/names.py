@@ -80,7 +80,7 @@ SECTIONS = {
     "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
     "IteratorAge": "a-follower-lags",
 }
-# By the metric in an alert line of the section *Attention or Behind*.
+# By the metric that an alert line of the status names.
 METRICS = {
     "FollowerLag": "a-follower-lags",
     "FollowerAge": "a-follower-lags",

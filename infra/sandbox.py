@@ -398,7 +398,7 @@ def _ask(run: Sandbox, account: str, region: str) -> None:
         f"This deploys the stage {run.stage} to the account {account} in {region}, tests it and",
         "deletes it: some two hours.",
         f"By list prices of us-east-1 it costs at most ${DOLLARS:.2f}.",
-        "Until it is gone, anybody who finds its addresses may read it and post to it.",
+        "Until it is deleted, anyone who finds its addresses can read it and post to it.",
         "What stays: the CDK's bootstrap and its assets, and tidings-account with the logging role",
         "of API Gateway.",
     )

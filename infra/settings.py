@@ -176,12 +176,11 @@ class Stage:
 
     Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the number of concurrent
     SSE readers, for which concurrency is reserved from the account's, so that readers cannot use
-    what `ingest` needs (None: no reservation; a new account has 10 and cannot reserve any: `tidings
-    doctor`). *reads_per_s_max* and
-    *writes_per_s_max* limit the units per second of each table: above them DynamoDB throttles
-    instead of billing (None: the limit of the account, 40,000). *small_followers* have half the
-    memory, and so half the CPU share: a third cheaper if they mostly wait for DynamoDB, slower
-    under bursts.
+    the concurrency of `ingest` (None: no reservation; a new account has 10 and cannot reserve any:
+    `tidings doctor`). *reads_per_s_max* and *writes_per_s_max* limit the units per second of each
+    table: above them DynamoDB throttles instead of billing (None: the limit of the account,
+    40,000). *small_followers* have half the memory, and so half the CPU share: a third cheaper if
+    they mostly wait for DynamoDB, slower under bursts.
 
     Monitoring: a follower that lags by more than *lag_pages_max* pages for some time raises an
     alarm. *all_alarms* adds the alarms for refused requests that are retried, at $0.10 a month

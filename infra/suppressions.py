@@ -36,7 +36,7 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "CodeDeploy looks at the one alarm that ends a canary, whose name is made up with it.",
+        "CodeDeploy reads the alarm that ends a canary. Its generated name is not known here.",
         r"Resource::arn:.*:alarm:\*$",
     ),
     Suppression(
@@ -58,8 +58,8 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "What a sync reads and keeps is named when it is made; each grant is for the objects below "
-        "one prefix of one bucket.",
+        "A sync names its objects when it creates them; each grant is for the objects below one "
+        "prefix of one bucket.",
         r"Resource::arn:.*:::<DataSyncsBucketIs.*>/"
         r"(approvals|dumps|exports|logs|plans|uploads)/\*$",
     ),
@@ -118,9 +118,9 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-S1",
-        "One bucket holds copies of stream keys that Lambda gave up, another dumps and plans; both "
-        "are gone after 30 days, and an access log would be larger than what it watches. That of "
-        "the archive is read by replays that are logged, each with many objects.",
+        "One bucket contains copies of stream keys that Lambda gave up, another dumps and plans; "
+        "both are deleted after 30 days, and an access log would be larger than its bucket. The "
+        "bucket of the archive is read by replays, which are logged, each with many objects.",
     ),
 )
 
@@ -145,13 +145,14 @@ OF_ONE_ADDRESS = (
     ),
     Suppression(
         "AwsSolutions-CFR2",
-        "A web ACL for CloudFront is made in us-east-1, by whoever writes its rules, and named in "
-        "OneAddress.web_acl_arn; the three addresses behind it stay open (docs/adr/0055).",
+        "A web ACL for CloudFront is created in us-east-1, by the author of its rules, and named "
+        "in OneAddress.web_acl_arn; the three addresses that it forwards to stay open "
+        "(docs/adr/0055).",
     ),
     Suppression(
         "AwsSolutions-CFR4",
-        "Without a name of its own a distribution has CloudFront's certificate, whose TLS policy "
-        "nobody can choose; with one it is TLS 1.2.",
+        "A distribution without a domain name of its own has CloudFront's certificate, with a "
+        "fixed TLS policy; with a domain name the policy is TLS 1.2.",
     ),
 )
 

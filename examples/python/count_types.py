@@ -1,4 +1,4 @@
-"""Count what happens, in an event loop and over Server-Sent Events: python count_types.py URL N"""
+"""Count events by type in an event loop, over Server-Sent Events: python count_types.py URL N"""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ The package index of a Debian suite as a dump for `tidings sync`, an object a pa
         python debian_dump.py 2026-07-11T10:16:37Z > july.json
     tidings sync july.json --stage dev
 
-An index says when it was made, not when each package changed. So that only what changed is
-updated, name the dump before: a package that is there as it is now keeps its time.
+An index contains its own time, not when each package changed. To update only changed packages,
+name the previous dump: a package that is equal in both keeps its time.
 
     python debian_dump.py 2026-09-12T07:55:41Z july.json < Packages > september.json
 """
@@ -35,7 +35,7 @@ def stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def described(fields: dict[str, str]) -> dict[str, Any]:
-    """Who follows a source or a section hears of its packages."""
+    """Return the operation of a package. Its parents are the source and the section."""
     source = fields.get("Source", fields["Package"]).split()[0]
     return {
         "type": "package",

@@ -1,8 +1,8 @@
 """
 Keep a copy of a feed in SQLite, across any restart: python keep_copy.py URL FILE
 
-The position is kept beside the copy, in FILE.seen. Readers of the copy never see it half empty:
-what a new copy does not hold any more is deleted when it is complete, not when it starts.
+The position is saved in FILE.seen. Readers never see a half-empty copy: objects that a new copy no
+longer contains are deleted when the new copy is complete, not when it starts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Post what changed, each change once: python produce.py URL KEY
+Post changes, each exactly once: python produce.py URL KEY
 
-KEY names this piece of work, the number of a transaction for instance. Run twice with the same one,
-within a day, and the second run appends nothing: it is told the ids of the first.
+KEY identifies this piece of work, for example the number of a transaction. If the program runs
+twice within a day with the same KEY, the second run appends nothing and gets the ids of the first.
 """
 
 from __future__ import annotations

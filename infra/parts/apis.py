@@ -229,7 +229,7 @@ class FeedSocketApi(Construct):
         ]
 
     def connect(self, functions: Mapping[str, TidingsFunction]) -> None:
-        """Route every key of the blueprint to its function, or to a mock if it has none."""
+        """Route every key of the blueprint to its function, or to a mock if it has no function."""
         for route in deployment.SOCKET_ROUTES:
             if route.function:
                 self._route(route.key, functions[route.function])
@@ -386,7 +386,7 @@ class FeedDistribution(Construct):
 
 
 def one_address(scope: Construct, stage: Stage, urls: Urls) -> FeedDistribution | None:
-    """Return the distribution of *stage*; None if it has none."""
+    """Return the distribution of *stage*; None if it has no common address."""
     if stage.one_address is None:
         return None
     return FeedDistribution(scope, "OneAddress", stage=stage, wanted=stage.one_address, urls=urls)

@@ -102,7 +102,7 @@ class TidingsFunction(Construct):
     The role may write to that log group only; `infra.stack` adds the blueprint's grants.
 
     The function is called through `live`, an alias of the version that this synthesis publishes. A
-    streaming function serves its routes at `url`; other functions have none. Its app checks the
+    streaming function serves its routes at `url`; other functions have no URL. Its app checks the
     feed's password and answers preflights: if CORS were configured here too, an answer would
     contain its header twice. An endless function's URL belongs to the function, not to the alias:
     clients store it, and another URL would be another address.

@@ -230,7 +230,7 @@ def start_by_clock(
     name: str = "Clock",
     given: dict[str, Any] | None = None,
 ) -> None:
-    """Start *machine* by the schedule *expression*, with the input *given* or none."""
+    """Start *machine* by the schedule *expression*, with the input *given* if it is not None."""
     target = {"arn": machine, "roleArn": starting_role(scope, name, SCHEDULER, machine)}
     if given is not None:
         target["input"] = json.dumps(given)

@@ -86,7 +86,7 @@ def test_D32_a_document_that_cannot_be_read_is_refused(
     """It is never taken for a feed that has nothing yet."""
     item: Any = {**encode_relay(replace(AFTER, version=1)), "document": {"S": document}}
     client.put_item(TableName="control", Item=item)
-    with pytest.raises(BrokenRelay, match="main: what is stored of its relay cannot be read"):
+    with pytest.raises(BrokenRelay, match="main: the stored relay cannot be read"):
         store.relay("main")
 
 

@@ -37,7 +37,7 @@ def test_a_feed_moves(tmp_path: Path) -> None:
     lines = _lines_of("docs/guides/GROWING.md", tmp_path)
     assert sum("video/x32" in line for line in lines) == 3
     assert sum("video/x33" in line for line in lines) == 2
-    assert "main takes posts behind page 2" in lines
+    assert "main accepts posts after page 2" in lines
 
 
 def _lines_of(page: str, folder: Path) -> list[str]:

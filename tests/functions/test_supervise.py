@@ -102,4 +102,4 @@ def test_D32_a_broken_relay_copies_nothing(
     assert upstream.asked == []
     assert stage().stores.log.read("main", 0) == []
     (told,) = (vars(each)["reason"] for each in caplog.records if "relay" in each.message)
-    assert "what is stored of its relay cannot be read" in told
+    assert "the stored relay cannot be read" in told

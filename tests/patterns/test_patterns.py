@@ -194,7 +194,7 @@ def _fallen() -> ConsumerScene:
 def test_pattern_4_D15_D16_a_named_consumer_is_told() -> None:
     """It gets no lease and passes nothing, and operators see it."""
     feed = _fallen()
-    with pytest.raises(ConsumerFellOff, match="what lies between"):
+    with pytest.raises(ConsumerFellOff, match="the pages between"):
         feed.lease()
     assert feed.consumers.one(FEED, "c0")[1].fell_off
     assert position.handled(feed.consumer().position) == 1

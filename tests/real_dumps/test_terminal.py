@@ -132,7 +132,7 @@ def test_without_java(twin: Twin, feed: str, tmp_path: Path) -> None:
         )
         for engine in (["--engine", "spark"], [])
     )
-    sentence = "Error: Spark needs Java 17 or newer, and there is no java here\n"
+    sentence = "Error: Spark needs Java 17 or newer, and java was not found\n"
     assert (spark.returncode, spark.stderr, spark.stdout) == (1, sentence, "")
     assert (sail.returncode, "applied 1" in sail.stdout) == (0, True), sail.stderr
 

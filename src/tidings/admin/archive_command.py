@@ -74,7 +74,7 @@ def url_of(named: str, tables: StateTarget | None) -> str:
     """
     url = named or (tables.settings.archive if tables else "")
     if not url:
-        raise click.UsageError("name a --stage that has an archive, or where it is by --archive")
+        raise click.UsageError("name a --stage that has an archive, or its address with --archive")
     return url if "://" in url else Path(url).resolve().as_uri()
 
 
@@ -183,7 +183,11 @@ def archive_options(command: Command) -> Command:
         feed_option,
         stage_option,
         endpoint_option,
-        click.option("--archive", metavar="URL|FOLDER", help="Where it is, if not of the stage."),
+        click.option(
+            "--archive",
+            metavar="URL|FOLDER",
+            help="Address of the archive.  [default: that of the stage]",
+        ),
     )
     for option in reversed(options):
         with_target = option(with_target)
@@ -192,12 +196,12 @@ def archive_options(command: Command) -> Command:
 
 @click.command(epilog=EXIT_CODES)
 @archive_options
-@click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def status(target: ArchiveTarget, as_json: bool) -> None:
     """
-    Show what there is of the archive, and how far its follower is.
+    Show the parts of the archive, and the progress of its follower.
 
-    The follower is known by --stage or --endpoint-url.
+    The follower is shown with --stage or --endpoint-url only.
 
     \b
     Examples:
@@ -216,8 +220,9 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     """
     Print the operations of page X, or of all pages from X to Y.
 
-    X and Y are numbers of pages, or ids of operations, of which the page counts. Y left out
-    (`X..`) is the end of the archive. Of a page that was compacted it shows what is left.
+    X and Y are numbers of pages, or ids of operations, which stand for their page. Without Y
+    (`X..`) the range ends with the archive. A compacted page is shown with its remaining
+    operations.
 
     \b
     Examples:

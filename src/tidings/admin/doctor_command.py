@@ -1,7 +1,7 @@
 """
 `tidings doctor`: check whether the deploy of a stage would succeed in this account.
 
-The functions `judge_...` are pure rules on what the account answered.
+The functions `judge_...` are pure rules on the answers of the account.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a *check*: *says* is the fact, *do* the remedy, empty if none is needed."""
+    """The result of a *check*: *says* is the fact, *do* the remedy, empty if all is well."""
 
     check: str
     verdict: Verdict
@@ -114,9 +114,9 @@ def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> F
         return Finding(
             "concurrency",
             Verdict.NOTE,
-            f"{says}; nothing bounds the readers of streams, who may hold all of it",
+            f"{says}; readers of streams are not limited and may use all of it",
             f"set streams_max in infra/settings.py, at most {left - LEFT_MIN}, so that posts, lists"
-            " and relays have the rest (--streams-max where it is set)",
+            " and relays have the rest (pass it as --streams-max if it is set)",
         )
     return Finding("concurrency", Verdict.OK, says)
 
@@ -224,7 +224,7 @@ _KINDS = {
     default=0,
     show_default=True,
     metavar="N",
-    help="Its streams_max of infra/settings.py: what it would set aside.",
+    help="streams_max of the stage in infra/settings.py: the concurrency to reserve.",
 )
 @click.option(
     "--log-days",
@@ -239,7 +239,8 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
 
     It looks at the name, the Region, the Lambda concurrency, the CDK's bootstrap, the stacks, names
     that are taken and the logging role of API Gateway, and changes nothing.
-    Ends with 1 where a deploy would fail. What the credentials may not ask is told as unknown.
+    The exit code is 1 if a deploy would fail. A check that the credentials do not permit is
+    reported as unknown.
 
     \b
     Examples:

@@ -112,7 +112,7 @@ def feed() -> None:
 
 @feed.command()
 @target_options
-@click.option("--json", "in_json", is_flag=True, help="As one line of JSON.")
+@click.option("--json", "in_json", is_flag=True, help="Print one line of JSON.")
 def show(target: Target, in_json: bool) -> None:
     """Show the settings of a feed. Of passwords, only when they were set."""
     profile = target.read()
@@ -147,7 +147,7 @@ def set_(
     max_age: int | None,
     push_lanes: int | None,
 ) -> None:
-    """Change settings of a feed; what is not named stays."""
+    """Change settings of a feed; settings that are not named stay."""
     if resources and no_resources:
         raise click.UsageError("these options do not go together")
     options: dict[str, object] = {
@@ -173,12 +173,12 @@ def set_(
 @click.argument("role", type=click.Choice([role.value for role in PASSWORD_ROLES]))
 @target_options
 @click.option(
-    "--password-file", type=click.File(encoding="utf-8"), help="Take it from here; - for stdin."
+    "--password-file", type=click.File(encoding="utf-8"), help="Read it from FILE; - for stdin."
 )
-@click.option("--generate", is_flag=True, help="Make a strong one and print it, once.")
-@click.option("--keep-old", is_flag=True, help="Let the one that holds now hold beside it.")
-@click.option("--remove-old", is_flag=True, help="Let the newest one alone hold; set none.")
-@click.option("--remove", is_flag=True, help="Remove all; the role is closed.")
+@click.option("--generate", is_flag=True, help="Generate a strong one and print it once.")
+@click.option("--keep-old", is_flag=True, help="Keep the current password valid as well.")
+@click.option("--remove-old", is_flag=True, help="Remove all but the newest one; set no new one.")
+@click.option("--remove", is_flag=True, help="Remove all passwords; the role is closed.")
 def password(
     role: str,
     target: Target,

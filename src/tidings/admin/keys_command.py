@@ -93,7 +93,7 @@ class Duration(click.ParamType[int]):
         except ValueError:
             ms = -1
         if ms < 0:
-            self.fail(f"{value!r} is no duration like 30m, 24h or 2160h", param, ctx)
+            self.fail(f"{value!r} is not a duration such as 30m, 24h or 2160h", param, ctx)
         return ms
 
 
@@ -106,11 +106,11 @@ by_option = click.option(
 @click.group()
 def keys() -> None:
     """
-    The keys of a feed: one for each who reads it, posts to it or steers it.
+    Manage the keys of a feed: one for each client that reads, posts or administers.
 
-    A key is given wherever a password is: by HTTP Basic with any user name, as a bearer, in the
-    field `password` of a WebSocket's message. Never put it into a URL. A revoked one opens nothing
-    five seconds later, and who is connected with it is let go.
+    A key is used like a password: by HTTP Basic with any user name, as a bearer token, or in the
+    field `password` of a WebSocket message. Never put it into a URL. A revoked key is refused
+    within five seconds, and clients that are connected with it are disconnected.
 
     \b
     Examples:
@@ -132,17 +132,17 @@ def keys() -> None:
     type=click.Choice([role.value for role in Role]),
     help="What it allows; may be repeated.",
 )
-@click.option("--type", "types", multiple=True, help="Of objects of this type only; repeatable.")
-@click.option("--parent", "parents", multiple=True, help="Of those with this parent; repeatable.")
-@click.option("--expires", type=Duration(), default=0, help="After so long, as 24h; else never.")
-@click.option("--rate", type=int, default=0, help="So many requests a second at most.")
+@click.option("--type", "types", multiple=True, help="Allow this type only; repeatable.")
+@click.option("--parent", "parents", multiple=True, help="Allow this parent only; repeatable.")
+@click.option("--expires", type=Duration(), default=0, help="Lifetime, such as 24h; else endless.")
+@click.option("--rate", type=int, default=0, help="Maximum number of requests per second.")
 @click.option(
     "--streams",
     type=int,
     default=0,
-    help=f"So many streams open at once at most; else {limits.KEY_STREAMS}.",
+    help=f"Maximum number of open streams; else {limits.KEY_STREAMS}.",
 )
-@click.option("--label", default="", help="What it is for, for those who read the list.")
+@click.option("--label", default="", help="Purpose of the key, shown in the list.")
 @by_option
 @json_option
 def create(
@@ -208,7 +208,7 @@ def list_(target: Target, in_json: bool) -> None:
 @json_option
 def show(target: Target, id: str, in_json: bool) -> None:
     """
-    Show what a key allows; its secret nobody knows but who has it.
+    Show the rights of a key. Its secret is not stored and cannot be shown.
 
     \b
     Example:
@@ -223,7 +223,7 @@ def show(target: Target, id: str, in_json: bool) -> None:
 @json_option
 def revoke(target: Target, id: str, in_json: bool) -> None:
     """
-    End a key; within five seconds it opens nothing, and who is connected with it is let go.
+    Revoke a key; within five seconds it is refused and its connections are closed.
 
     \b
     Example:
@@ -240,7 +240,7 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
     type=Duration(),
     default="24h",
     show_default=True,
-    help="How long the old one holds beside the new one; 0: it is revoked.",
+    help="How long the old key stays valid; 0: it is revoked.",
 )
 @by_option
 @json_option

@@ -26,13 +26,13 @@ from tidings.core.maintenance.restore import Plan, Restored, Restorer
     "last_page",
     metavar="ID|PAGE",
     callback=lambda ctx, param, text: None if text is None else page_of(text),
-    help="The last event, or page, that anybody heard of; without it what could have been.",
+    help="The last event or page that a client received.  [default: the last possible one]",
 )
 @click.option(
     "--archive", metavar="URL|FOLDER", help="Its archive, if not that of the stage; it is cut."
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def restore(
     target: StateTarget,
     last_page: int | None,
@@ -41,11 +41,11 @@ def restore(
     as_json: bool,
 ) -> None:
     """
-    Take up a feed whose tables were put back to an earlier moment, before anybody uses them.
+    Resume a feed after its tables were restored to an earlier time, before clients use them.
 
-    Its log is kept as far as it goes. Page numbers that were told behind it are never given again,
-    and who heard of them is sent everything anew. Killed, it is run again. Then put the state
-    right: `tidings rebuild`.
+    The restored log is kept. Later page numbers that clients may have received are never assigned
+    again; clients that received them get a new copy of everything. After a kill, run the command
+    again. Then repair the state: `tidings rebuild`.
 
     \b
     Examples:
@@ -102,9 +102,9 @@ def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
 
 def _as_text(plan: Plan, done: Restored | None) -> str:
     first, last = plan.lost
-    lines = [f"The log is kept up to page {plan.kept.page}; it goes on behind page {plan.end}."]
+    lines = [f"The log is kept up to page {plan.kept.page}; it continues after page {plan.end}."]
     if first <= last:
-        lines.append(f"Who heard of pages {first} to {last} is sent everything anew.")
+        lines.append(f"Clients that received pages {first} to {last} get a new copy of everything.")
     if done is not None:
         lines.append(f"Followers taken back: {', '.join(done.followers) or 'none'}.")
         lines.append(f"Consumers taken back: {', '.join(done.consumers) or 'none'}.")

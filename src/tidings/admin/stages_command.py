@@ -98,8 +98,8 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
     """
     List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
 
-    A password is told by its role and age alone, a key by its id. What a stage cost is told by the
-    tag tidings:stage, once Billing was told to use it for cost allocation, a day late.
+    A password is shown as its role and age only, a key as its id. Costs are found by the tag
+    tidings:stage, which must be activated for cost allocation in Billing; they are a day late.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
         if cost and listed:
             _add_costs(listed)
     if not listed and name is None:
-        click.echo("There is no stage in this account and Region.", err=True)
+        click.echo("No stage found in this account and Region.", err=True)
     for stage in listed:
         click.echo(json.dumps(stage) if as_json else "\n".join(_lines(stage)))
 

@@ -169,7 +169,7 @@ def tables_option(command: Command) -> Command:
     option = click.option(
         "--tables",
         metavar="SUFFIX",
-        help="Tables restored beside its own: tidings-STAGE-log-SUFFIX.",
+        help="Use the restored tables tidings-STAGE-log-SUFFIX instead of those of the stage.",
     )
     return option(with_tables)
 

@@ -15,10 +15,10 @@ from tidings.core.settings.profiles import close
 @click.group()
 def users() -> None:
     """
-    The users of a feed, for `/changes` and what belongs to it.
+    Manage the users of a feed for `/changes` and the other paths of changeagent.
 
-    A feed that has users asks for one of them there, instead of for its passwords. A change
-    counts within five seconds.
+    If a feed has users, these paths require a user instead of the passwords of the feed. A change
+    takes effect within five seconds.
 
     \b
     Examples:
@@ -33,9 +33,9 @@ def users() -> None:
 @target_options
 def import_(target: Target, file: IO[str]) -> None:
     """
-    Make the users in FILE, made by htpasswd -B, those of the feed; - for stdin.
+    Replace the users of the feed by those of FILE, created by htpasswd -B; - for stdin.
 
-    They replace all that were there. A file with a mistake in it changes nothing.
+    A file with a mistake changes nothing.
     """
     try:
         parsed = core.users_from(file.read())

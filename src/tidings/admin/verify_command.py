@@ -194,7 +194,7 @@ def buckets_of(ctx: click.Context, param: click.Parameter, text: str) -> Collect
         match = _RANGE.fullmatch(part.strip())
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
         if not numbers or numbers[-1] >= limits.BUCKETS:
-            rule = f"{part!r} is no bucket or range of buckets, 0 to {limits.BUCKETS - 1}"
+            rule = f"{part!r} is not a bucket or range of buckets, 0 to {limits.BUCKETS - 1}"
             raise click.BadParameter(rule)
         buckets |= set(numbers)
     return sorted(buckets)
@@ -274,8 +274,8 @@ def verify(
     """
     Compare the state of a feed with its log, and name every object that differs.
 
-    Nothing is changed, and the feed may go on meanwhile. What is older than the log is counted, or
-    compared with the archive.
+    Nothing is changed, and the feed may stay in use. Rows that are older than the log are counted,
+    or compared with the archive.
 
     \b
     Examples:
@@ -330,12 +330,12 @@ def rebuild(
     as_json: bool,
 ) -> None:
     """
-    Rebuild the state of a feed from its log: put right what `tidings verify` finds.
+    Rebuild the state of a feed from its log: repair the differences that `tidings verify` finds.
 
     In the file of a server, also fill page numbers that a killed process did not write.
 
-    The feed may go on meanwhile: a row that changes is left to whoever changed it. Rows that are
-    older than the log are kept as they are, or put right by the archive.
+    The feed may stay in use: a row that changes in the meantime is left as it is. Rows that are
+    older than the log are kept, or repaired from the archive.
 
     \b
     Examples:

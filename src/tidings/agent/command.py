@@ -190,7 +190,7 @@ def _default_folder() -> Path:
 
 
 @click.command()
-@click.option("--url", required=True, help="Where the feed is, https://...")
+@click.option("--url", required=True, help="Address of the feed, https://...")
 @feed_option
 @password_options
 @click.option(
@@ -199,14 +199,14 @@ def _default_folder() -> Path:
     default=f"{HOST}:{PORT}",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where UDP and HTTP are taken; `:8042` is every address of this machine.",
+    help="Address to listen on for UDP and HTTP; `:8042`: all addresses of this machine.",
 )
 @click.option(
     "--allow-host",
     "allow_hosts",
     multiple=True,
     metavar="NAME",
-    help="Answer HTTP as this host too, beside localhost and addresses; may be repeated.",
+    help="Accept this host name in HTTP too, besides localhost and IP addresses; repeatable.",
 )
 @click.option(
     "--queue-dir",
@@ -246,11 +246,11 @@ def agent(
     **others: Any,
 ) -> None:
     """
-    Take operations over UDP and HTTP, keep them on disk, post them to a feed in batches.
+    Accept operations over UDP and HTTP, store them on disk, post them to a feed in batches.
 
-    It runs beside a producer, which never waits for the network: a datagram is one operation in
-    JSON; a POST to / is answered with 204 once its operations are safe on disk. GET /status
-    counts. The password is the feed's and is shown nowhere.
+    The agent runs on the machine of a producer, which never waits for the network: a datagram is
+    one operation in JSON; a POST to / is answered with 204 once its operations are on disk. GET
+    /status returns counters. The password is that of the feed and is never shown.
 
     \b
     Examples:
@@ -261,8 +261,8 @@ def agent(
 
     \b
     Exit codes:
-      0  ended by Ctrl-C or SIGTERM; what is left on disk is sent by the next one
-      1  it could not start or go on; one sentence says why
+      0  ended by Ctrl-C or SIGTERM; the next agent posts the operations left on disk
+      1  it could not start or continue; one sentence says why
       2  usage
     """
     try:

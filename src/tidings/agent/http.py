@@ -88,7 +88,7 @@ class Application:
     The ASGI application. *status* returns the body of `/status`; *hosts* are accepted host names.
 
     Requests of web pages are rejected: the agent has the password of the feed and asks producers
-    for none. *errors* counts requests with invalid content, as oplog does.
+    for no password. *errors* counts requests with invalid content, as oplog does.
     """
 
     def __init__(

@@ -193,4 +193,4 @@ class Checker:
             self._store.cut()
 
     def _report(self, why: str) -> None:
-        self._notices.report("error", f"a datagram is no operation: {why}")
+        self._notices.report("error", f"a datagram is not an operation: {why}")

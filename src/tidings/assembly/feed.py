@@ -60,8 +60,8 @@ class Assembly:
     """
     The object graph of one process.
 
-    Imports are inside the properties, because a Lambda function loads only what it uses. A host
-    overrides the attributes below that differ from these defaults.
+    Imports are inside the properties, because a Lambda function loads only the modules it uses. A
+    host overrides the attributes below that differ from these defaults.
 
     Args:
         new_key: returns a random key of the given number of bytes.

@@ -20,8 +20,7 @@ def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive |
     """
     Return the archive at *url* that contains *feed*.
 
-    *url* is the folder `archive` with the feeds, as seen by a user who browses the parts, or its
-    parent.
+    *url* is the folder `archive`, which contains a folder per feed, or its parent.
 
     Raises:
         WrongArchive: *url* is not an archive, or contains no part of *feed*.

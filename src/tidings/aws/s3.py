@@ -28,7 +28,7 @@ def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max:
     Return the bytes of an object; *what* is its name in the error message.
 
     Raises:
-        TooLarge: the object has more than *bytes_max* bytes; none of them was read.
+        TooLarge: the object has more than *bytes_max* bytes, and was not read.
         Unavailable: S3 does not answer.
     """
     with translated():

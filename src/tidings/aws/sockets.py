@@ -2,7 +2,7 @@
 Messages to WebSocket clients through API Gateway's `@connections`, by an HTTP/1.1 client that sends
 many concurrent requests in one thread over persistent connections.
 
-A call through a boto3 client takes 1.1 ms of CPU, whatever its size; here it takes 0.1 ms. A loop
+A call of any size through a boto3 client takes 1.1 ms of CPU; here it takes 0.1 ms. A loop
 over the ready sockets takes a quarter of the CPU of a client with a thread per request
 (bench/push.py).
 """
@@ -49,7 +49,7 @@ Tag = TypeVar("Tag")
 
 class Answer(NamedTuple):
     """
-    The status of an answer, and AWS's error type; "" if the answer has none. The body is discarded.
+    The status of an answer, and AWS's error type, "" without an error. The body is discarded.
     """
 
     status: int

@@ -1,5 +1,5 @@
 """
-Where a feed is, and which part of it a consumer subscribes to.
+The address of a feed, and the part of it that a consumer subscribes to.
 
 The functions `..._url` raise `WrongUrl` unless the address has the right scheme and a host.
 """

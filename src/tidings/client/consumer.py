@@ -255,7 +255,7 @@ class Consumer(Closing):
     """
     The events of *feed*, each one a `Delivery` to be acknowledged.
 
-    Unacknowledged events are delivered again after a restart, in order; none is skipped. Within one
+    Unacknowledged events are delivered again after a restart, in order, without gaps. Within one
     run an operation is delivered once; only rows of an interrupted copy may be repeated. Reading
     pauses while *in_flight_max* events wait for the oldest unacknowledged one, and after a `reset`
     until it is acknowledged. After a lost connection the consumer reconnects with delays of 1 to 32
@@ -310,7 +310,7 @@ class Consumer(Closing):
 
     @property
     def cursor(self) -> str:
-        """Return the cursor after the acknowledged events; `now` if none is known yet."""
+        """Return the cursor after the acknowledged events; `now` until one is known."""
         return self._buffer.cursor
 
     @property

@@ -384,7 +384,7 @@ def _warn(warning: str) -> None:
 @click.option("--made-up", is_flag=True, help="Post invented changes without end.")
 def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool) -> None:
     """
-    Post the history of a git repository, oldest commit first, then what changes on disk.
+    Post the history of a git repository, oldest commit first, then the changes of files on disk.
 
     Each file is an object of type `file`; its parents are the repository, its folder and
     the author. Started again within a day, it posts nothing twice. Ctrl-C ends it.

@@ -102,7 +102,7 @@ class StateFile:
         if cursor == self._saved:
             return
         if not _CURSOR.fullmatch(cursor):
-            raise WrongState(f"the feed sent {cursor!r}, which is no cursor")
+            raise WrongState(f"the feed sent {cursor!r}, which is not a cursor")
         try:
             self._write(cursor.encode())
         except OSError as error:

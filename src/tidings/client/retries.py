@@ -168,7 +168,7 @@ def raise_for_status(answer: httpx.Response) -> None:
             raise Refused(f"the answer is {kind or 'without a type'}, not an event stream")
         return
     if answer.status_code < 300:
-        raise Refused("the answer is no event stream", status=answer.status_code)
+        raise Refused("the answer is not an event stream", status=answer.status_code)
     raise error_of_answer(answer)
 
 

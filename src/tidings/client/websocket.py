@@ -65,7 +65,7 @@ class Heartbeat:
     """
     When to send a keep-alive or a ping, and when an answer is overdue. Times are monotonic seconds.
 
-    A keep-alive is not answered, and some proxies (CloudFront) count only what the server sends. If
+    A keep-alive is not answered, and some proxies (CloudFront) count only the server's messages. If
     the *handshake* names a proxy, a ping is sent instead. After a long silence, a ping asks if the
     server still serves the connection: a server that lost track of a connection without closing it
     never sends anything again.
@@ -263,7 +263,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
 
 def messages(socket: ClientConnection, heartbeat: Heartbeat) -> Iterator[str | bytes]:
     """
-    Yield the messages of an open connection, and send what *heartbeat* asks for.
+    Yield the messages of an open connection, and send the pings and keep-alives of *heartbeat*.
 
     Raises:
         Lost: an answer is overdue.

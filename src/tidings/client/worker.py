@@ -235,8 +235,8 @@ class Worker(Closing):
 
         The error is reported to the feed and raised.
 
-        *write* may raise `Unwritten` to say how many messages it wrote. After any other error, none
-        of the batch counts as written.
+        *write* may raise `Unwritten` with the number of messages that it wrote. After any other
+        error, the whole batch counts as unwritten.
 
         Raises:
             AccessDenied, Refused: the feed gave a final answer.
@@ -298,8 +298,8 @@ class Worker(Closing):
 
     def _send_again(self, session: Session, write: Write) -> bool:
         """
-        Write the messages that an operator marked for retry, one by one. Return True if none is
-        left.
+        Write the messages that an operator marked for retry, one by one. Return True if all are
+        written.
         """
         while session.retries and not self._closed.is_set():
             kept = {each["id"]: each for each in self._api.parked(self._name)}

@@ -65,7 +65,7 @@ class StreamCounter:
 
     @property
     def is_empty(self) -> bool:
-        """Return True if there are no clients and nothing to write."""
+        """Return True if it counts no clients and has nothing to write."""
         return not (self._clients or self._changed or self._sent)
 
     @property
@@ -111,7 +111,7 @@ class Counters(Protocol):
     """Counters for `/status`, accurate to a few seconds. A failure never blocks a request."""
 
     def refuse(self, feed: str) -> None:
-        """Count a request whose operations were rejected."""
+        """Count a request with rejected operations."""
 
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
         """Add to the numbers of opened streams and sent events."""

@@ -97,7 +97,7 @@ class OutOfTurn(Rejected, code="out_of_turn", status=409):
 
 
 class LeaveNotKept(Rejected, code="leave_not_kept"):
-    """The feed does not store what `leave=true` needs."""
+    """The feed does not store removed parents, which `leave=true` needs."""
 
 
 class NoPasswordSet(Rejected, code="no_password_set", status=401):
@@ -172,7 +172,7 @@ class BelowFloor(Rejected, code="below_floor", status=410):
     """
 
     def __init__(self, since: int, floor: int, rule: str = "") -> None:
-        rule = rule or f"is below the floor {floor}: what was in between is gone"
+        rule = rule or f"is below the floor {floor}: the entries between were removed"
         super().__init__(rule, field="since", value=since)
         self.floor = floor
 
@@ -253,7 +253,7 @@ class LogFellOff(Rejected, code="log_fell_off", status=410):
     """
 
     def __init__(self, after: int, floor: int) -> None:
-        rule = f"the log begins with page {floor}: what lies between is gone"
+        rule = f"the log begins with page {floor}: the pages between were removed"
         super().__init__(rule, field="after", value=after)
         self.floor = floor
 
@@ -293,7 +293,7 @@ class BrokenRelay(TidingsError):
     """
 
     def __init__(self, feed: str, reason: str) -> None:
-        super().__init__(f"{feed}: what is stored of its relay cannot be read: {reason}")
+        super().__init__(f"{feed}: the stored relay cannot be read: {reason}")
 
 
 class LeaseLost(TidingsError):
@@ -305,7 +305,7 @@ class LeaseLost(TidingsError):
 
 class FellOff(TidingsError):
     """
-    The next page of a follower is no longer in the log.
+    The log no longer contains the next page of a follower.
 
     The page is never skipped: the follower stops, and its function fails until it is repaired.
     """
@@ -316,7 +316,7 @@ class FellOff(TidingsError):
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):
     """
-    The changes since a plan was made are no longer fully known: the rest of it is not applied.
+    The log has lost changes since the plan was created: the rest of the plan is not applied.
     """
 
     def __init__(self, *, feed: str, through: int) -> None:
@@ -343,7 +343,7 @@ class LogIncomplete(TidingsError):
 
 
 class BrokenPart(TidingsError):
-    """A part of the archive was not written by Tidings; none of it is used."""
+    """A part of the archive was not written by Tidings; the whole part is ignored."""
 
     def __init__(self, rule: str, *, value: str = "") -> None:
         super().__init__(f"{rule}: {value[:_VALUE_CHARS_MAX]!r}" if value else rule)

@@ -102,8 +102,8 @@ class Tracer:
     The choice of the requests to trace; their steps are reported to *tell*.
 
     *mode* selects the callers: those that request it (`ASKED`), also those that send no header
-    (`ALL`), or none (`OFF`). Many instrumented callers request it every time, so a process accepts
-    `limits.TRACES_PER_S` per second plus a burst. The clock is read only for these requests.
+    (`ALL`), or no caller (`OFF`). Many instrumented callers request it every time, so a process
+    accepts `limits.TRACES_PER_S` per second plus a burst. Only these requests read the clock.
     """
 
     mode: str

@@ -162,7 +162,7 @@ def _refusal_headers(error: TidingsError, status: int) -> dict[str, str]:
 
 
 def _error_headers(status: int) -> dict[str, str]:
-    """Return the headers that tell a client how to proceed after an error."""
+    """Return the headers for a client's next step after an error."""
     if status == 401:
         return {"www-authenticate": CHALLENGE}
     return {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
@@ -191,7 +191,7 @@ def preflight_headers(
 
 def sharing(allowed: Allowed, *, waits: bool, full: bool) -> Mapping[str, str]:
     """
-    Return the headers of a shareable response, or none if the response is for one client only.
+    Return the headers of a shareable response; no headers if the response is for one client only.
 
     *waits*: the request would have waited for news. *full*: more entries follow, so the reader
     sends another request. Requests of a key with a rate are never shared, as they must be counted

@@ -115,7 +115,7 @@ def admitted(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) 
     feed, name = check_known(request.feed, feeds), request.parameters["name"]
     allowed = need.admit(guard, feed, request.credential)
     if not allowed.bound.matches(Operation("update", messages.TYPE, name, ())):
-        raise OutsideKey(f"is not bounded to what has the type {messages.TYPE} and no parents")
+        raise OutsideKey(f"does not allow objects of the type {messages.TYPE} without parents")
     return Visit(feed, name, allowed)
 
 

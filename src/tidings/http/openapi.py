@@ -142,7 +142,7 @@ class Doc:
 
     *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
     maps content types to schemas. *answer* is the content type of a response with *status*, "" for
-    none. If there are several content types, *answers* maps each to its schema.
+    no body. If there are several content types, *answers* maps each to its schema.
     """
 
     summary: str
@@ -335,7 +335,7 @@ DOCS: dict[str, Doc] = {
     "GET /changes": Doc("list changes", "12.4", query=("since", "limit", "block", "tag", "strict")),
     "GET /changes/{id}": Doc("one change", "12.7"),
     "POST /changes": Doc("append a change", "12.3", headers=_KEYED, body=((JSON, _ref("Change")),)),
-    "GET /changefeeds": Doc("what may be listened for", "13.3"),
+    "GET /changefeeds": Doc("the resources that listeners can register for", "13.3"),
     "POST /changefeeds": Doc(
         "publish items",
         "13.2",
@@ -381,7 +381,7 @@ DOCS: dict[str, Doc] = {
     "GET /relays": Doc("all chained feeds", "16.11"),
     "GET /relay": Doc("how the copy is", "16.11"),
     "PUT /relay/password": Doc(
-        "what the upstream asks for", "16.11", body=((JSON, _ref("RelayPassword")),)
+        "set the password for the upstream", "16.11", body=((JSON, _ref("RelayPassword")),)
     ),
     "POST /relay/{action}": Doc("steer the copy", "16.11", body=((JSON, _ref("RelayAction")),)),
     "GET /health": Doc("for load balancers", "9.6", answer=TEXT),

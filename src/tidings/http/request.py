@@ -115,7 +115,7 @@ class Request:
 
     @property
     def origin(self) -> str:
-        """Return the origin of the requesting page, or "" if there is none."""
+        """Return the origin of the requesting page; "" if the request names no origin."""
         return self.headers.get("origin", "")
 
     @property
@@ -160,7 +160,7 @@ class Answer:
 Endpoint = Callable[[Request], Answer]
 
 
-# The address that the client used, and what it accepts.
+# The address that the client used, and the media types that it accepts.
 
 
 def quality(accept: str, media_type: str) -> float:

@@ -203,7 +203,7 @@ def _consumer_cap(values: Mapping[str, str]) -> Retention:
 
 
 def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: bool) -> Sources:
-    """Parse the sources. Import the parser only if there are any; most deployments have none."""
+    """Parse the sources. Import the parser only if it is needed; few deployments have sources."""
     text = values["TIDINGS_SOURCES"]
     if not text:
         return {}
@@ -216,7 +216,7 @@ def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: b
 
 
 def _issuer(text: str) -> Issuer | None:
-    """Parse the issuer. Import the parser only if there is one; most deployments have none."""
+    """Parse the issuer. Import the parser only if it is needed; few deployments have an issuer."""
     if not text:
         return None
     from tidings.core.auth import oidc_claims

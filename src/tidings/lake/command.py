@@ -219,12 +219,12 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 @click.command(epilog=_EPILOG)
 @feed_option
 @click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder.")
-@click.option("--table", required=True, metavar="FOLDER", help="Where the tables are.")
-@click.option("--url", help="Where the feed is: its consumers bound what is compacted.")
+@click.option("--table", required=True, metavar="FOLDER", help="Folder of the tables.")
+@click.option("--url", help="Address of the feed: parts that its consumers need are kept.")
 @stage_option
 @endpoint_option
-@click.option("--until", metavar="PAGE|AGE", help="Compact up to this page, or what is older: 30d.")
-@click.option("--drop-changes", is_flag=True, help="Also of what has no object leave nothing.")
+@click.option("--until", metavar="PAGE|AGE", help="Compact up to this page, or this age: 30d.")
+@click.option("--drop-changes", is_flag=True, help="Keep no changes that belong to no object.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
 @password_options
@@ -350,7 +350,7 @@ _columns_option = click.option(
     help="JSON: of which types there are tables, and their columns.",
 )
 _folder_option = click.option(
-    "--table", required=True, metavar="FOLDER", help="Where the tables are, or will be."
+    "--table", required=True, metavar="FOLDER", help="Folder of the tables; created if missing."
 )
 
 
@@ -365,9 +365,9 @@ _folder_option = click.option(
     show_default=True,
     type=click.IntRange(1, EVERY_S_MAX),
     metavar="SECONDS",
-    help="How long a batch gathers.",
+    help="Time in which a batch collects.",
 )
-@click.option("--allow-gaps", is_flag=True, help="Go on with what is left of a log that was lost.")
+@click.option("--allow-gaps", is_flag=True, help="Continue after lost pages of the log.")
 @lineage_option
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each batch.")
 @named_feed_options
@@ -387,7 +387,7 @@ def follow(
 
     Every operation goes into the table `history`, the last one of each object into `latest`, and
     the objects of the types in --columns into tables of their own. A table contains each batch
-    completely or not at all. After a kill, run it again: it continues where the tables end.
+    completely or not at all. After a kill, run it again: it continues at the end of the tables.
 
     \b
     Examples:
@@ -437,7 +437,7 @@ def _source(named: NamedFeed, archive: str | None) -> Source:
         place = place_of(named.feed, named.stage, named.endpoint_url)
         archive = archive or archive_of(place)
     elif archive:
-        raise click.UsageError("--archive is read beside --stage or --endpoint-url, not --url")
+        raise click.UsageError("--archive requires --stage or --endpoint-url, not --url")
     given["archive"] = address(archive) if archive else ""
     return Source({name: value for name, value in given.items() if value})
 
@@ -456,12 +456,12 @@ def _as_text(batch: Batch) -> None:
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--table", metavar="FOLDER", help="Where the tables are, if not in Glue.")
+@click.option("--table", metavar="FOLDER", help="Folder of the tables, if they are not in Glue.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")
 @named_feed_options
 def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
     """
-    Show how far the tables of a feed are behind it: in pages, in operations and in time.
+    Show the lag of the tables of a feed: in pages, in operations and in time.
 
     \b
     Examples:
@@ -512,7 +512,7 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
     required=True,
     metavar="FOLDER",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the tables are.",
+    help="Folder of the tables.",
 )
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a row.")
 def query(sql: str, feed: str, table: Path, as_json: bool) -> None:

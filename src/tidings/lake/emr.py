@@ -129,7 +129,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Req
     feeds.add_tables(parser)
     parser.add_argument("--glue", help="the database; without it --table is a folder")
     parser.add_argument("--columns", default="{}", help="JSON: those of the types' tables")
-    parser.add_argument("--minutes", type=int, default=0, help="how long to go on")
+    parser.add_argument("--minutes", type=int, default=0, help="duration of the run")
     parser.add_argument("--compact", choices=("yes", "no"), default="no")
     named = parser.parse_args(arguments)
     try:

@@ -212,7 +212,7 @@ def _is_exact(text: Column, value: Column) -> Column:
 
 def _fractions(document: Column) -> Column:
     """
-    Return the numbers of a JSON document that are no plain integers, as they are spelled.
+    Return the numbers of a JSON document other than plain integers, as they are spelled.
 
     Spark's parser rounds them to doubles, also within a value that it returns as text.
     """

@@ -138,7 +138,7 @@ class Follower:
         if begun and not (self.gaps and self.source.has_state):
             raise Stopped(
                 f"the log begins with page {ends.floor:,}, and the tables end with {place.page:,};"
-                " --allow-gaps goes on with what is left, and the state for what is not"
+                " --allow-gaps continues with the state instead of the missing pages"
             )
         self._copy(ends)
 
@@ -232,4 +232,4 @@ class Follower:
 
 
 def _stopped(gone: str) -> Stopped:
-    return Stopped(f"{gone}; --allow-gaps goes on with what is left")
+    return Stopped(f"{gone}; --allow-gaps continues without the missing operations")

@@ -123,7 +123,7 @@ def bound_over_http(url: str, feed: str, password: str) -> int:
 
     report = fetch(status_url(url, feed))
     if "followers" not in report.fields:
-        raise Refused(report.problem or "the feed does not tell its followers")
+        raise Refused(report.problem or "the feed does not report its followers")
     with NamedConsumers(url, feed, password=password) as api:
         standing = [position.read(each["position"]) for each in api.all()]
     return bound(

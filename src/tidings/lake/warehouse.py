@@ -53,7 +53,7 @@ class TypesFailed(LakeError):
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        super().__init__(f"tables of types that stay where they were: {told}; run again")
+        super().__init__(f"tables of types that were not updated: {told}; run again")
 
 
 class Stopped(LakeError):

@@ -1,1 +1,1 @@
-"""Send what a run reads and writes as OpenLineage events, by OpenLineage's own client."""
+"""Send the datasets of a run as OpenLineage events, by OpenLineage's own client."""

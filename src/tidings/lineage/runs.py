@@ -246,7 +246,7 @@ class _Sender(threading.Thread):
         if not self._failed:
             self._failed = True
             said = without_secrets(" ".join(reason.split()))[:REASON_CHARS_MAX]
-            _log.warning("lineage is not taken, the work goes on: %s", said)
+            _log.warning("lineage was not accepted, the work continues: %s", said)
 
 
 def without_secrets(text: str) -> str:
@@ -369,5 +369,5 @@ lineage_option = click.option(
     "--lineage",
     is_flag=True,
     callback=_checked,
-    help="Send OpenLineage events of what is read and written, to OPENLINEAGE_URL.",
+    help="Send OpenLineage events about the read and written data to OPENLINEAGE_URL.",
 )

@@ -68,7 +68,7 @@ class _Store(EntryStore):
     The common part of the AWS sinks: a call takes several entries and returns the failed ones.
 
     A call contains each object at most once. The entries of an object therefore keep their order,
-    in whatever order a service processes the entries of a call.
+    in any order in which a service processes the entries of a call.
     """
 
     _service: str

@@ -160,7 +160,7 @@ class EntryStore:
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write the messages in order, and none after one that fails.
+        Write the messages in order, and stop at the first one that fails.
 
         Raises:
             Unwritten: a message cannot be encoded, or the store rejected it.

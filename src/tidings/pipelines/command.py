@@ -50,8 +50,8 @@ def pipeline() -> None:
     Examples:
       tidings pipeline init postgres parquet       write pipeline.py
       tidings pipeline init ndjson --read mysql    from a table of MySQL, through a feed
-      tidings pipeline test                        show what it would do
-      tidings pipeline run                         do it, until Ctrl-C
+      tidings pipeline test                        show the first messages, write nothing
+      tidings pipeline run                         run it until Ctrl-C
     """
 
 
@@ -65,9 +65,9 @@ def pipeline() -> None:
     help="Also read this source. Repeatable.",
 )
 @click.option("--file", default=DEFAULT_FILE, show_default=True, type=click.Path(path_type=Path))
-@click.option("--name", default="copy", show_default=True, help="Its name.")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where the feed is.")
-@click.option("--feed", default="main", show_default=True, help="Which feed.")
+@click.option("--name", default="copy", show_default=True, help="Name of the pipeline.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of the feed.")
+@click.option("--feed", default="main", show_default=True, help="Name of the feed.")
 @click.option("--force", is_flag=True, help="Overwrite the file without asking.")
 def init(
     sinks: tuple[str, ...],
@@ -111,7 +111,7 @@ def test(ctx: click.Context, file: Path) -> None:
 
 
 def _checked(name: str, consumer: str, reader: Reader) -> bool:
-    """Print what prevents *reader* from reading; return True if nothing is known to."""
+    """Print the reasons why *reader* cannot read; return True if no reason is known."""
     check = getattr(reader, "check", None)  # of tables and collections
     if check is None:
         return True
@@ -158,7 +158,7 @@ def about(name: str | None) -> None:
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="At one message, before its store stands still.",
+    help="Attempts at a message before its store is stopped.",
 )
 @lineage_option
 @click.option("--worker", default="", metavar="TEXT", help="A name of this process, no other's.")
@@ -178,9 +178,9 @@ def run(
     Run FILE until Ctrl-C or SIGTERM.
 
     Each store has its own position, kept by the feed: `tidings consumers list` shows them, under
-    the names PIPELINE.STORE. Killed at any time it goes on where it was; a store that keeps
-    failing stands still, the others go on, and the exit code is 1. One that was open and is away
-    is waited for.
+    the names PIPELINE.STORE. After a kill, it resumes at these positions. A store that keeps
+    failing is stopped, the others continue, and the exit code is 1. A store that was reached before
+    and is unreachable is retried until it returns.
     """
     from tidings.pipelines.events import emitter
     from tidings.pipelines.running import Runner

@@ -77,7 +77,7 @@ class Keyed:
         self, known: Known, pages: Callable[[], Iterable[Iterable[Row]]]
     ) -> Iterator[Batch]:
         """
-        Yield deletions of the objects in the feed whose rows no longer exist.
+        Yield deletions of the objects in the feed that no longer have a row.
 
         *pages* reads the keys of all rows. The log must still be read from a position before this
         call: it contains the rows that are inserted in the meantime.
@@ -237,7 +237,7 @@ class Messages:
         if op == _TOLD:
             return []
         if op == _TRUNCATED:
-            raise WrongPipeline("a truncation is no operation of a feed: skipped.operations=t")
+            raise WrongPipeline("a feed has no truncation: set skipped.operations=t")
         kind = self._type or source.get("table") or source["collection"]
         after, before = _document(event["after"]), _document(event.get("before"))
         named = {"type": kind, "id": self._id(key, after or before or {}, source.get("connector"))}

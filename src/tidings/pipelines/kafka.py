@@ -273,8 +273,8 @@ class KafkaTopics:
         if error := message.error():
             if error.code() != KafkaError._AUTO_OFFSET_RESET:
                 raise KafkaException(error)
-            rule = "is no longer there, or the topic was made anew"
-            raise WrongPipeline(f"{place}: {rule}: a reader with a new name reads on")
+            rule = "was removed, or the topic was created again"
+            raise WrongPipeline(f"{place}: {rule}: rename the reader to continue")
         operations = self._messages.operations(place, message.key(), message.value())
         self._standing[topic]["offsets"][str(partition)] = offset + 1
         return operations

@@ -72,7 +72,9 @@ def matcher(namespace: str) -> re.Pattern[str]:
     try:
         return re.compile(namespace.strip("/"))
     except re.error as error:
-        raise WrongPipeline(f"namespace {namespace!r} is no regular expression: {error}") from None
+        raise WrongPipeline(
+            f"namespace {namespace!r} is not a regular expression: {error}"
+        ) from None
 
 
 COMMAND = "command"  # `reset`, before a copy: earlier objects may no longer exist

@@ -233,8 +233,8 @@ class MongoCollection:
     once. An interrupted copy starts from the beginning.
 
     If the collection is dropped or renamed, or the oplog no longer contains the position, it is
-    copied again, and objects whose documents no longer exist are deleted. No other producer may
-    post objects of this type.
+    copied again, and objects without a document are deleted. No other producer may post objects of
+    this type.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database.

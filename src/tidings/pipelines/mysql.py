@@ -345,7 +345,7 @@ _CASCADES = """SELECT r.unique_constraint_schema AS base, r.referenced_table_nam
 _RESTRICTED = ("RESTRICT", "NO ACTION")
 _COMMENT = re.compile(r"/\*(?![!M]).*?\*/|/\*M?!\d*|\*/|--[ \t][^\n]*|#[^\n]*", re.S)
 _FIRST = re.compile(r"[\s(]*(\w+)")
-# Types and character sets of key columns whose values no query finds again, or not by the log.
+# Types and character sets of key columns with values that no query finds, or not by the log.
 _INEXACT = {"float", "bit"}
 _OTHERWISE_IN_LOG = {"set", "inet4", "inet6", "ucs2", "utf16", "utf16le", "utf32"}
 # Statements that change no row. A changed row is an event of its own.
@@ -381,8 +381,8 @@ class MySQLTable:
     the table is copied once.
 
     If the log contains a statement that may change the table without its rows, or no longer
-    contains the position, the table is copied again, and objects whose rows no longer exist are
-    deleted. No other producer may post objects of this type.
+    contains the position, the table is copied again, and objects without a row are deleted. No
+    other producer may post objects of this type.
 
     Raises:
         WrongPipeline: *url* contains no database, or *table* or *key* is not a simple name.
@@ -496,7 +496,7 @@ class MySQLTable:
             self._log = None
 
     def _problems(self) -> list[str]:
-        """Return each reason why the table cannot be read, with what to do."""
+        """Return each reason why the table cannot be read, with its remedy."""
         kind, found = self._look_at_table(), [*self._problems_of_columns()]
         if not self._follow or found:
             return found
@@ -548,7 +548,7 @@ class MySQLTable:
 
     def _look_at_table(self) -> str:
         """
-        Set the columns, the key and the tables whose changes may change this one; return its kind.
+        Set the columns, the key and the tables that may change this one; return its kind.
 
         Raises:
             WrongPipeline: the table is missing and was never read.
@@ -556,7 +556,7 @@ class MySQLTable:
         """
         tables = self._asked(_TABLE, self._rows.name)
         if not tables:
-            missing = f"{self}: there is no table of that name"
+            missing = f"{self}: no table has this name"
             raise (Away if self._standing else WrongPipeline)(missing)
         table = min(tables, key=lambda each: str(each["name"]) != self._rows.name)
         self._base, self._rows.name = table["base"], table["name"]  # as the log has them
@@ -574,9 +574,9 @@ class MySQLTable:
 
     def _look_at_cascades(self) -> dict[tuple[str, str], tuple[bool, set[str]]]:
         """
-        Return the tables whose changes change this one by a foreign key, which is not in the log.
+        Return the tables that change this one by a foreign key, without an entry in the log.
 
-        The values are whether deletions do, and the columns whose updates do.
+        The values are True if a deletion does, and the columns that do so when they are updated.
         """
         found: dict[tuple[str, str], tuple[bool, set[str]]] = {}
         waiting = [(self._base, self._rows.name)]

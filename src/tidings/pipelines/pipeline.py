@@ -169,7 +169,7 @@ def _pattern(match: Any) -> re.Pattern[str]:
     try:
         return re.compile(match)
     except (re.error, TypeError) as error:
-        raise WrongPipeline(f"skip: {match!r} is no regular expression: {error}") from None
+        raise WrongPipeline(f"skip: {match!r} is not a regular expression: {error}") from None
 
 
 def _same(value: Any, match: Any) -> bool:
@@ -186,7 +186,7 @@ def _comparable(value: Any, match: Any) -> bool:
 
 def _path(field: str) -> list[str]:
     if not field or "" in field.split("."):
-        raise WrongPipeline(f"{field!r} is no name of a field")
+        raise WrongPipeline(f"{field!r} is not the name of a field")
     return field.split(".")
 
 
@@ -225,7 +225,7 @@ class Sink(Protocol):
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write all messages or none, and return when they are durable.
+        Write all messages or no message, and return when they are durable.
 
         *fence* grows with each new worker. A store that supports it rejects a lower one.
 

@@ -326,7 +326,7 @@ _PEEK = """SELECT data FROM pg_logical_slot_peek_binary_changes(
     %s, %s, %s, 'proto_version', '1', 'publication_names', %s)"""
 _ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
 
-# The table and all tables whose rows belong to it: partitions, and tables that inherit.
+# The table and all tables with rows that belong to it: partitions, and tables that inherit.
 _SHAPE = """WITH RECURSIVE tree AS (
     SELECT to_regclass(%s)::oid AS oid
     UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid)
@@ -418,14 +418,14 @@ class _Shape:
 
     @property
     def standing(self) -> dict[str, Any]:
-        """Return what a reader stores, to detect a change of the table later."""
+        """Return the description that a reader stores, to detect a change of the table later."""
         parts = sorted(each["oid"] for each in self.tables)
         columns = [[each["name"], each["kind"], each["modifier"]] for each in self.columns]
         return {"table": self.tables[0]["oid"], "parts": parts, "columns": sorted(columns)}
 
     @property
     def identities(self) -> list[Any]:
-        """Return what the log contains of the key of a changed row, for each table."""
+        """Return the part of a changed row's key that the log contains, for each table."""
         return [(each["oid"], each["identity"], each["known"]) for each in self.tables]
 
 
@@ -438,8 +438,8 @@ class PostgresTable:
     named *slot* (default: `tidings_PIPELINE_READER`). A slot retains the server's log until it is
     read or dropped, and belongs to one feed. Without *follow* the table is copied once.
 
-    If the table is replaced, altered, or the slot is lost, it is copied again, and objects whose
-    rows no longer exist are deleted. No other producer may post objects of this type.
+    If the table is replaced or altered, or the slot is lost, it is copied again, and objects
+    without a row are deleted. No other producer may post objects of this type.
 
     Raises:
         WrongPipeline: *table* or *slot* is not a simple name.
@@ -471,7 +471,7 @@ class PostgresTable:
 
         Raises:
             WrongPipeline: the table cannot be followed, or the slot belongs to another feed. The
-                message names each reason and what to do.
+                message names each reason and its remedy.
             Away: the table was read before and is missing.
         """
         self._slot = self._slot or _slot_of(name)
@@ -553,7 +553,7 @@ class PostgresTable:
         name = self._rows.name
         tables = self._asked(_SHAPE, name, name)
         if not tables:
-            missing = f"{self}: there is no table of that name"
+            missing = f"{self}: no table has this name"
             raise (Away if self._standing else WrongPipeline)(missing)
         columns = self._asked(_COLUMNS, tables[0]["oid"])
         if not self._is_key_given:
@@ -576,7 +576,7 @@ class PostgresTable:
         raise WrongPipeline(f"{self}: {'; '.join(problems)}")
 
     def _problems(self, shape: _Shape) -> list[str]:
-        """Return each reason why the table cannot be read, with what to do."""
+        """Return each reason why the table cannot be read, with its remedy."""
         (root, *_), found = shape.tables, list[str]()
         columns = [each["name"] for each in shape.columns]
         if not self._rows.keys:
@@ -851,7 +851,7 @@ class PostgresTable:
 
 def connected(dsn: str, **options: Any) -> psycopg.Connection[Any]:
     """
-    Return a connection whose values are those of `SESSION`.
+    Return a connection with the session settings of `SESSION`.
 
     Values that Python's types cannot hold are text: times and numbers in JSON out of their range.
     """

@@ -349,7 +349,7 @@ class Runner:
 
     def run(self, look: Callable[[], None] = lambda: None) -> bool:
         """
-        Run until all threads have stopped; return True if none has failed.
+        Run until all threads have stopped; return True if no thread has failed.
 
         *look* is called every `LOOK_S` seconds. If the pipeline has readers and all have read
         everything, the run ends when the stores have reached the end of the feed.

@@ -38,7 +38,7 @@ _OF_ADDRESS = (
         "allow_hosts",
         multiple=True,
         metavar="NAME",
-        help="Answer as this host too, beside localhost and addresses; may be repeated.",
+        help="Accept this host name too, besides localhost and IP addresses; repeatable.",
     ),
     click.option(
         "--allow-origin",
@@ -73,7 +73,7 @@ _OF_FEEDS = (
         "--max-age",
         default=DEFAULT_MAX_AGE_S,
         show_default=True,
-        help="Seconds that items stay, where there is a resource.",
+        help="Seconds that items of resources are kept.",
     ),
     click.option("--read-password-file", type=FILE, help="Ask readers for the password in here."),
     click.option("--ingest-password-file", type=FILE, help="Ask producers for the one in here."),
@@ -101,7 +101,7 @@ _OF_COPIES = (
         metavar="NAME=VALUE",
         help="How it is copied, as CHAINING.md says, e.g. types=video or fall_off=wait.",
     ),
-    click.option("--coordinator", default="", metavar="URL", help="Where leaders are elected."),
+    click.option("--coordinator", default="", metavar="URL", help="Address of leader elections."),
 )
 
 
@@ -119,7 +119,7 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=FOLDER,
     default=Path("tidings-data"),
     show_default=True,
-    help="Folder of the feed; it is made where there is none.",
+    help="Folder of the feed; created if it is missing.",
 )
 @click.option(
     "--unix-socket",
@@ -136,12 +136,12 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--tls-cert", type=FILE, help="Certificate chain, PEM; with --tls-key.")
 @click.option("--tls-key", type=FILE, help="Private key of the certificate, PEM.")
-@click.option("--verbose", is_flag=True, help="Log what goes on, not just what goes wrong.")
+@click.option("--verbose", is_flag=True, help="Log normal events too, not only problems.")
 def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
     """
     Serve feeds from this process: HTTP, event streams, WebSockets, and the live page.
 
-    Everything is in one SQLite file in the folder --data. What was acknowledged is on disk.
+    All data are in one SQLite file in the folder --data. Acknowledged operations are on disk.
     A feed without any password or key is open on the loopback interface. On another address, or
     at a Unix socket, it refuses every request, unless --setting TIDINGS_OPEN=true opens it.
 

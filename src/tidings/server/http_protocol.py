@@ -437,7 +437,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.url == b"*" and method == "OPTIONS":
             return self.url, b""
         if method == "CONNECT":
-            raise self._refused(405, "this is no proxy")
+            raise self._refused(405, "this server is not a proxy")
         try:
             url = httptools.parse_url(self.url)
             self.url.decode("ascii")

@@ -1,5 +1,5 @@
 """
-What a host takes from the operating system: ports, child processes, and its installed files.
+The resources of the operating system that a host uses: ports, child processes, installed files.
 
 A child process cannot outlive its host, however it ends. On Linux the kernel kills a child when the
 host dies (`PR_SET_PDEATHSIG`). On other systems only a host that stops in order ends its children;

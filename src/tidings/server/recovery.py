@@ -211,7 +211,7 @@ class Generations:
         self.restorer.restore(feed, plan)
         log.warning(
             "%s: the data file was restored or copied. The log ends with page %d and continues"
-            " behind page %d. Readers that have seen later pages are told that those are lost",
+            " after page %d. Readers that have seen later pages are notified that those are lost",
             feed,
             plan.kept.page,
             plan.end,

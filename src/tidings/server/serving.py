@@ -145,7 +145,7 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
     known = {setting.variable for setting in SETTINGS} | {_STREAM_SECONDS}
     for variable in options.settings:
         if variable not in known:
-            raise Problem(f"--setting {variable}: there is no such setting")
+            raise Problem(f"--setting {variable}: unknown setting")
     if _STREAM_SECONDS in {*options.settings, *options.environment}:
         log.warning("%s has no effect: a server does not end event streams", _STREAM_SECONDS)
     given = {

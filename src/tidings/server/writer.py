@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 SLOW_S = 0.002  # a longer commit moves to a thread; for less, blocking is cheaper
 JOBS_MAX = 256  # jobs per transaction: more would delay the first of them, and save little
 COMMIT_OPERATIONS_MAX = 5_000  # projected in one commit: some 50 ms; the rest follows in slices
-SLICE_MS, SLICE_OPERATIONS = 5, 500  # of work between two commits: what a client may wait longer
+SLICE_MS, SLICE_OPERATIONS = 5, 500  # of work between two commits, by which clients wait longer
 _OWNER = "commit"  # of the lease during a commit
 
 
@@ -149,9 +149,9 @@ class StateProjection:
     """
     The follower `state` of a server: the rows of a page are written in the transaction of the page.
 
-    So the state equals the log after each commit. It is behind only after a transaction with very
-    many operations, a failed projection or an import; `wake` then continues in the event loop, in
-    slices between commits. *told* is called with the feed after each slice.
+    So the state equals the log after each commit. It lags only after a transaction with very many
+    operations, a failed projection or an import; `wake` then continues in the event loop, in slices
+    between commits. *told* is called with the feed after each slice.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class StateProjection:
         self._followers, self._handler, self._told = followers, handler, told
         habits = Habits(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, habits=habits)
-        self._begun: set[str] = set()  # feeds whose handler has seen every page so far
+        self._begun: set[str] = set()  # feeds of which the handler has seen every page so far
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -190,7 +190,7 @@ class StateProjection:
         self._followers.write()
 
     def _project(self, feed: str, pages: Sequence[Page]) -> bool:
-        """Project the *pages* of a feed; return True if the state is not behind now."""
+        """Project the *pages* of a feed; return True if the state does not lag now."""
         now_ms = self._follower.reader.clock()
         lease = self._followers.take(feed, STATE, owner=_OWNER, now_ms=now_ms)
         if lease.owner != _OWNER:

@@ -167,7 +167,7 @@ class ArchiveBackend:
         return pieced(after, last, sorted(ends))
 
     def fallen(self, place: Place) -> Replication | Place:
-        raise Gone(f"the archive does not go on behind page {place.page}, and has no state")
+        raise Gone(f"the archive does not continue after page {place.page}, and has no state")
 
     def lost(self, at: Replication | Place) -> bool:
         """Return False: the archive has the same pages as the feed, as a restore truncates it."""

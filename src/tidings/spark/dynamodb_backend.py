@@ -137,7 +137,7 @@ class DynamoDBBackend:
 
     def _below(self, after: Place, last: Place) -> Iterator[Piece]:
         if not self.where.archive:
-            rule = "was given up, and there is no option archive that names where older pages are"
+            rule = "was removed from the log; the option archive is needed to read older pages"
             raise Gone(f"page {after.page + 1} {rule}")
         return self._archive.log(after, last)
 

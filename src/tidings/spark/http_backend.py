@@ -209,7 +209,7 @@ def _number(id: str) -> tuple[int, int]:
     """
     slot = int(id[18:], 16) if len(id) == 24 else _COPYING
     if slot >= _COPYING:
-        raise Gone("the log does not go on behind the page that is read: it was given up")
+        raise Gone("the log does not continue after the last page read: the next one was removed")
     return int(id[8:18], 16), slot
 
 
@@ -225,7 +225,7 @@ def _bucket(copy: Replication, id: str) -> int:
         return limits.BUCKETS
     if isinstance(cursor, Replication) and _whole(cursor) == _whole(copy):
         return cursor.bucket
-    raise Gone(f"the copy from page {copy.page} cannot go on: the log does not reach back to it")
+    raise Gone(f"the copy from page {copy.page} cannot continue: the log begins later")
 
 
 def _whole(copy: Replication) -> Replication:

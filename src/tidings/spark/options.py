@@ -106,7 +106,7 @@ def copying(at: At) -> bool:
 
 
 def in_log(at: At) -> Place:
-    """Return the place where the log continues; after a copy, its second is that of `since_s`."""
+    """Return the place after which to read the log; after a copy, its second is `since_s`."""
     return at if isinstance(at, Place) else Place(at.page, PAGE_END, at.since_s)
 
 
@@ -252,7 +252,7 @@ def _check_backends(given: Mapping[str, str]) -> None:
     tables = _tables(given)
     if tables and len(tables) < len(_TABLES):
         missing = next(name for name in _TABLES if name not in tables)
-        raise WrongOption(missing, "is needed beside the other tables")
+        raise WrongOption(missing, "is required with the other tables")
     local = "endpoint" in given and not tables
     ways = sum((("url" in given), ("stage" in given), bool(tables), local))
     if ways > 1:
@@ -260,7 +260,7 @@ def _check_backends(given: Mapping[str, str]) -> None:
     if not ways and "archive" not in given:
         raise WrongOption("url", "is needed, or stage, tables, endpoint or archive instead")
     if "url" in given and "archive" in given:
-        raise WrongOption("archive", "is read beside tables, not beside url")
+        raise WrongOption("archive", "is valid with tables, not with url")
     from_archive = not ways or given.get("from", "").lower() == ARCHIVE
     if from_archive and given.get("what", "").lower() == STATE:
         rule = "state is not in the archive; give url, stage, tables or endpoint"
@@ -277,7 +277,7 @@ def _password(given: Mapping[str, str]) -> str:
     if "passwordfile" not in given:
         return given.get("password", "")
     if "password" in given:
-        raise WrongOption("passwordFile", "is given beside password; give one of them")
+        raise WrongOption("passwordFile", "is given together with password; give one of them")
     try:
         return read_password(Path(given["passwordfile"]))
     except NoPassword as error:

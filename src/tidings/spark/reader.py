@@ -141,7 +141,7 @@ class Reader(DataSourceReader):
         place = place_of("since", self._options.since)
         if place.page + 1 < ends.floor or not is_ours(self._backend, place, ends):
             raise Gone(
-                f"the log does not go on behind {self._options.since}: it begins with page"
+                f"the log does not continue after {self._options.since}: it begins with page"
                 f" {ends.floor}. Read from oldest, or the state"
             )
         return place
@@ -166,7 +166,7 @@ class Reader(DataSourceReader):
         try:
             return wait_for_state(feed, place.page, lambda: backend.ends().projected)
         except NotFollowing as error:
-            rule = f"atLeast={OLDEST} reads it as it stands"
+            rule = f"atLeast={OLDEST} reads it as it is"
             raise Lagging(f"{error}; {rule}") from None
 
 
@@ -179,7 +179,7 @@ def _up_to(option: str, text: str, ends: Ends) -> Place:
     """
     place = place_of(option, text)
     if place.page > ends.frontier.page:
-        rule = f"lies behind the end of the feed, {ends.frontier.encode()}"
+        rule = f"must not be after the end of the feed, {ends.frontier.encode()}"
         raise WrongOption(option, rule, text)
     return place
 
@@ -323,7 +323,7 @@ class StreamReader(DataSourceStreamReader):
         """
         copy = self._backend.fallen(place)
         if self._options.fails and isinstance(copy, Replication):
-            raise Gone(f"the log does not go on behind {place.encode()}: it was given up")
+            raise Gone(f"the log does not continue after {place.encode()}: pages were removed")
         return copy
 
     def _planned(self, batch: Log | Rows | None) -> list[Task]:
@@ -412,7 +412,7 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
     """
     Return the number of pages that *query*, which reads the feed of *options*, is late.
 
-    It is None before the first batch. During a copy it counts from the page where the copy began.
+    It is None before the first batch. During a copy it counts from the first page of the copy.
     """
     _, at = _last_batch(query)
     return None if at is None else max(0, _frontier(options).page - in_log(at).page)

@@ -106,7 +106,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         query = context.getLocalProperty(_QUERY) if context else None
         batch = context.getLocalProperty(_BATCH) if context else None
         if not (query and batch):
-            raise NotAppended("Spark does not tell which batch this is")
+            raise NotAppended("Spark does not report the number of this batch")
         return self._post(iterator, self._job or query, batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -1,5 +1,5 @@
 """
-What the sync commands share: the feed that they name, their progress and lineage, and errors.
+The common parts of the sync commands: the feed that they name, progress, lineage, and errors.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ class CloudSync:
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="What compares here. Sail needs no Java, and the extra `sail`; it is taken where it is.",
+    help="Engine of the comparison.  [default: sail if the extra `sail` is installed, else spark]",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
@@ -236,7 +236,7 @@ class CloudSync:
     help="The end of the log (`tidings log end`), or the moment, when the dump began.",
 )
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
-@click.option("--skip-bad", type=click.IntRange(0), default=0, help="Pass over so many bad lines.")
+@click.option("--skip-bad", type=click.IntRange(0), default=0, help="Number of bad lines to skip.")
 @click.option("--expect", type=click.IntRange(0), help="How many objects the dump must have.")
 @delete_share_option
 @click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")
@@ -259,9 +259,9 @@ def sync(
     Make a feed agree with DUMP: newline JSON, an object a line; a file, a folder, a pattern in
     quotes, s3://bucket/key or s3://bucket/folder, gzipped or not, or - for stdin.
 
-    What the feed lacks is inserted, what is newer in the dump is updated, what is missing there
-    is deleted if it is older than the dump. Nothing that changes meanwhile is overwritten, nor,
-    with --as-of, what changed since the dump began.
+    Objects that the feed lacks are inserted. Objects that are newer in the dump are updated.
+    Objects that are older than the dump and not in it are deleted. An object that changes during
+    the sync is left as it is; with --as-of also one that changed since the dump began.
 
     \b
     Examples:

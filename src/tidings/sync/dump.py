@@ -293,7 +293,7 @@ class BadFile(Exception):
         super().__init__(f"{path}{f':{line}' if line else ''}: {rule}: {reason}")
 
     def objection(self) -> Objection:
-        """Return the objection to a dump whose gzip data are truncated."""
+        """Return the objection to a dump with truncated gzip data."""
         where = f"{self.path}:{self.line}" if self.line else self.path
         sentence = f"the dump ends early: the gzip data of {where} are cut off"
         return Objection("truncated_dump", sentence)

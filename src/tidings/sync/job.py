@@ -340,7 +340,7 @@ class Job:
         """
         Return the watermark of *described*, a subset of *lines*.
 
-        Without deletes, the newest line has no effect, whatever its time.
+        Without deletes, the time of the newest line has no effect.
         """
         if self.wishes.as_of is not None:
             return self.wishes.as_of

@@ -69,7 +69,7 @@ class Remote:
     def checkpoint(self) -> int:
         report = fetch(status_url(self.url, self.feed))
         if "followers" not in report.fields:
-            raise Unavailable(report.problem or f"{self.feed} does not tell its followers now")
+            raise Unavailable(report.problem or f"{self.feed} does not report its followers now")
         followers = report.fields["followers"]
         return next((each["checkpoint"] for each in followers if each["name"] == STATE), 0)
 

@@ -137,12 +137,12 @@ class PostgresTable:
         Rows(table, "any")  # reject an invalid name before the query
         found = self._asked(_KIND, (table,))
         if not found:
-            raise BadTable(f"{table} must be a table or a view: there is none of that name")
+            raise BadTable(f"{table} must be a table or a view: nothing has this name")
         kind, self.estimate = found[0]["kind"], found[0]["rows"]
         if kind not in _READ_LIVE:
-            raise BadTable(f"{table} must be a table or a view: what it shows may be old")
+            raise BadTable(f"{table} must be a table or a view: its rows may be outdated")
         if found[0]["standby"]:
-            rule = "must be of a primary server: a standby may be behind what the feed has"
+            rule = "must be on a primary server: a standby may lag behind the feed"
             raise BadTable(f"{table} {rule}")
         columns = self._asked(_COLUMNS, (table,))
         return {each["name"]: (each["kind"], each["place"]) for each in columns}
@@ -165,7 +165,7 @@ class PostgresTable:
         for row in rows:
             id = self._rows.id(row)
             if id in lines:
-                raise BadTable(f"{self}: two rows have the key {id}; name columns that tell apart")
+                raise BadTable(f"{self}: two rows have the key {id}; name columns that are unique")
             lines[id] = self._line(id, row)
         return lines
 

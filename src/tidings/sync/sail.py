@@ -105,7 +105,7 @@ def _close_to_others(host: str, port: int) -> None:
 @dataclass(slots=True)
 class _Reading:
     """
-    The progress of what Python reads for Sail: bytes of files, or numbers of `Engine.rows`.
+    The progress of Python's reads for Sail: bytes of files, or numbers of `Engine.rows`.
 
     Functions are sent to Sail by value, but objects of a module by name, so this is a module
     global.

@@ -137,7 +137,7 @@ def cluster() -> Iterator[SparkSession]:
 
 
 def _running() -> SparkSession | None:
-    """Return the session of this process, of any thread; None if it has none."""
+    """Return the session of any thread of this process; None if it is missing."""
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
@@ -148,7 +148,7 @@ def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")  # noqa: TID251 Spark itself reads it
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
-        raise NoJava(f"Spark needs Java {JAVA_MIN} or newer, and there is no java here")
+        raise NoJava(f"Spark needs Java {JAVA_MIN} or newer, and java was not found")
     java_version = [java, "-version"]
     answer = subprocess.run(java_version, capture_output=True, text=True, check=False).stderr
     version = answer.partition('"')[2].partition(".")[0]

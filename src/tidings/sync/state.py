@@ -91,7 +91,7 @@ _MOMENT = r'^\{"event":"[a-z]+","timestamp":"([^"]*)Z"'
 
 
 class BadExport(Exception):
-    """The export is incomplete; the message says what is missing."""
+    """The export is incomplete; the message names the missing part."""
 
 
 class Exported:

@@ -477,7 +477,7 @@ _APPLIED = ("applied", "moved", "done")
     default=GRACE_S,
     show_default=True,
     metavar="SECONDS",
-    help="A change is posted at most so long before or after its commit.",
+    help="Maximum time between the commit of a change and its post, in either order.",
 )
 @click.option(
     "--chunk",
@@ -491,11 +491,11 @@ _APPLIED = ("applied", "moved", "done")
 @click.option(
     "--progress",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep in this file how far it is, and go on from there.",
+    help="Save the progress in this file, and resume from it.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @lineage_option
-@click.option("--json", "as_json", is_flag=True, help="What was done as one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @click.pass_context
 def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishes: Any) -> None:
     """
@@ -512,7 +512,7 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishe
       tidings sync table postgresql:///app videos --with-data --rate 2000 --progress videos.sync
     """
     if wishes["dry_run"] and wishes["progress"]:
-        raise click.UsageError("--dry-run does nothing that could be gone on with: no --progress")
+        raise click.UsageError("--dry-run has no progress to save: omit --progress")
     if find_spec("psycopg") is None:
         extra = "pip install 'tidings[flow]'"
         raise click.ClickException(

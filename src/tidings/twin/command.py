@@ -39,7 +39,7 @@ STOP_S = 60.0  # from a signal to the end of the process, which also stops the s
     "captures",
     multiple=True,
     metavar="TABLE=JSON",
-    help="Tell what is written in a table of the same DynamoDB; may be repeated.",
+    help="Append the writes to a table of the same DynamoDB; may be repeated.",
 )
 @click.option("--verbose", is_flag=True, help="Show the functions' logs.")
 def local(settings: tuple[str, ...], **options: object) -> None:

@@ -59,7 +59,7 @@ def check(options: Options) -> None:
     known = {setting.variable for setting in settings.SETTINGS}
     for variable in options.settings:
         if variable not in known:
-            raise Problem(f"--setting {variable}: there is no such setting")
+            raise Problem(f"--setting {variable}: unknown setting")
     for function in functions(options):
         program(function, options, _NOWHERE)
     try:

@@ -1,8 +1,8 @@
 """
-The options of the command line, and what they refer to.
+The options of the command line, and the functions and tables that they name.
 
-That is the functions that the twin runs, in an installed wheel or a checkout, and the tables in its
-store that belong to other applications and produce operations, as in `infra`.
+The twin runs the functions of an installed wheel or of a checkout. The tables are in its store,
+belong to other applications and produce operations, as in `infra`.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _lists(single: str, multiple: str, pairs: Sequence[tuple[str, str]]) -> dict
 
 
 def _spelled(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Spell header names like API Gateway, whatever the client's spelling."""
+    """Spell header names like API Gateway, regardless of the client's spelling."""
     return [("-".join(part.capitalize() for part in k.split("-")), v) for k, v in headers]
 
 

@@ -70,7 +70,7 @@ def test_T32_messages_from_x_to_y(pipe: Pipe) -> None:
         found = said(pipe, "log", "show", asked, "--json").splitlines()
         assert "".join(json.loads(line)["data"]["type"] for line in found) == wanted
     missing = run(pipe, "log", "show", "0" * 24)
-    assert (missing.exit_code, "there is no message" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "is not in the log" in missing.stderr) == (1, True)
     wrong = run(pipe, "log", "show", "yesterday")
     assert (wrong.exit_code, "must be the id of one operation" in wrong.stderr) == (1, True)
 

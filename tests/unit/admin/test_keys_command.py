@@ -123,7 +123,7 @@ def test_a_key_is_rotated(stored: DynamoDBKeys) -> None:
         ("create --role owner", "is not one of"),
         ("create --role admin --type video", "admin moves all of a feed"),
         ("create --role consume --parent p", "consume moves all of a feed"),
-        ("create --role read --expires soon", "is no duration like"),
+        ("create --role read --expires soon", "is not a duration such as"),
         ("create --role read --rate -1", "requests a second"),
         ("show 3k2m9c0q8xw1", "is the id of no key"),
         ("revoke tdk_3k2m9c0q8xw1_x", "not the whole key"),

@@ -59,7 +59,7 @@ def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) ->
     kept.put("main", *segments.encode([_page(number) for number in (1, 2, 3, 4)]))
     options = ["--tables", "2", "--heard", "7", "--archive", str(tmp_path)]
     dry = _run(*options, "--dry-run")
-    assert "The log is kept up to page 2; it goes on behind page 8.\n" in dry.stdout
+    assert "The log is kept up to page 2; it continues after page 8.\n" in dry.stdout
     assert log.head("main") == 2
     done = json.loads(_run(*options, "--json").stdout)
     assert done == {

@@ -144,8 +144,8 @@ def test_where_a_command_asks(words: str, url: str, ws_url: str | None) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("status --stage dev --url http://a", 2, "say once where it is"),
-        ("tail --stage dev http://a", 2, "say once where it is"),
+        ("status --stage dev --url http://a", 2, "name the feed once"),
+        ("tail --stage dev http://a", 2, "name the feed once"),
         ("consume c --stage dev --sse", 2, "--sse goes with --url"),
         ("log oldest --stage prod", 1, "the stack tidings-prod"),
         ("relays list --stage prod", 1, "the stack tidings-prod"),

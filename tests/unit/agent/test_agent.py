@@ -48,7 +48,7 @@ def _junk(agent: Agent) -> None:
     after = agent.until(lambda status: bool(status["events_error"] >= before["events_error"] + 4))
     assert after["events_error"] == before["events_error"] + 4
     assert after["events_received"] == before["events_received"]
-    assert "a datagram is no operation" in agent.errors
+    assert "a datagram is not an operation" in agent.errors
 
 
 def _large(agent: Agent, target: Target) -> None:
@@ -350,4 +350,4 @@ def test_a_burst_is_accounted_for(agent: Agent, target: Target) -> None:
     assert counted(status) == sent
     received = status["events_received"] - before["events_received"]
     assert len(target.appended) == received
-    assert len(re.findall("a datagram is no operation", agent.errors)) <= 3  # lives so far
+    assert len(re.findall("a datagram is not an operation", agent.errors)) <= 3  # lives so far

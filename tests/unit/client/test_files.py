@@ -73,7 +73,7 @@ def test_only_cursors_are_written(tmp_path: Path, cursor: str) -> None:
     state = StateFile(tmp_path / "seen")
     state.save(event_id(1))
 
-    with pytest.raises(WrongState, match="is no cursor"):
+    with pytest.raises(WrongState, match="is not a cursor"):
         state.save(cursor)
     assert StateFile(tmp_path / "seen").load() == event_id(1)
 

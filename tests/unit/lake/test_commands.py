@@ -182,7 +182,7 @@ def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> N
     bad.write_text('{"video": "guess"}')
     for options, said in (
         (["--columns", str(bad)], "columns of 'video'"),
-        (["--archive", "parts"], "--archive is read beside"),
+        (["--archive", "parts"], "--archive requires"),
         (["--table", "s3://b/lake"], "must be a folder"),
     ):
         done = tables("follow", "--table", str(tmp_path), "--url", twin.url, "--once", *options)

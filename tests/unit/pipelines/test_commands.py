@@ -118,7 +118,7 @@ def test_test_checks_the_tables_that_are_read(database: str, tmp_path: Path) -> 
         published = connection.execute("SELECT pubname FROM pg_publication").fetchall()
         connection.execute("DROP TABLE checked")
     assert (missing.exit_code, unkeyed.exit_code, ready.exit_code) == (1, 1, 0)
-    assert "there is no table of that name" in missing.stdout
+    assert "no table has this name" in missing.stdout
     assert "a: it has no primary key: give key=" in unkeyed.stdout
     assert ready.stdout.splitlines()[-5:] == [
         "a: can be read",

@@ -59,7 +59,7 @@ def test_T39_what_a_pipeline_does_not_know_is_refused() -> None:
         Source("http://127.0.0.1:8042", start="begin")
     with pytest.raises(WrongPipeline, match="'omit' is no function"):
         Pipeline("p", SOURCE).save("one", Call(print), "omit")  # type: ignore[arg-type]
-    with pytest.raises(WrongPipeline, match="no regular expression"):
+    with pytest.raises(WrongPipeline, match="not a regular expression"):
         Pipeline("p", SOURCE).save("one", Call(print), namespace="/(/")
 
 

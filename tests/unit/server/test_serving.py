@@ -147,7 +147,7 @@ def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--setting", "TIDINGS_NONE=1"], "--setting TIDINGS_NONE: there is no such setting"),
+        (["--setting", "TIDINGS_NONE=1"], "--setting TIDINGS_NONE: unknown setting"),
         (["--setting", "TIDINGS_FEEDS"], "--setting TIDINGS_FEEDS: must be NAME=VALUE"),
         (["--feeds", "NO"], "feed"),
         (["--tls-cert", __file__], "--tls-cert and --tls-key belong together"),

@@ -149,7 +149,7 @@ def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Pa
     assert sorted(row["cursor"] for row in whole) == ids
     assert sorted(row["cursor"] for row in again) == ids[3:]
     assert sorted(row["cursor"] for row in rows_of(options)) == ids[15:]
-    with pytest.raises(Gone, match=f"does not go on behind {ids[2]}: it begins with page 4"):
+    with pytest.raises(Gone, match=f"does not continue after {ids[2]}: it begins with page 4"):
         rows_of(options, since=ids[2])
 
 
@@ -193,7 +193,7 @@ def test_what_lies_behind_the_end_is_refused(twin: Twin, feed: str) -> None:
 
     with pytest.raises(WrongOption, match="option until: lies behind the end of the feed"):
         rows_of(options, until=f"{1:08x}{9:010x}000000")
-    with pytest.raises(Gone, match="does not go on behind 000000010000000001"):
+    with pytest.raises(Gone, match="does not continue after 000000010000000001"):
         rows_of(options, since=f"{1:08x}{1:010x}000000")
     with pytest.raises(WrongOption, match="option since: must be the id of an event"):
         rows_of(options, since="yesterday")

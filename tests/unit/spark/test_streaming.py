@@ -178,7 +178,7 @@ def test_a_stream_that_is_too_old_is_reset(way: Any, twin: Twin, feed: str) -> N
     assert first["event"] == "reset"
     assert {name: value for name, value in first.items() if value is not None} == {"event": "reset"}
     assert folded([row["line"] for row in others]) == folded(_latest(twin, feed))
-    with pytest.raises(Gone, match=f"does not go on behind {old}"):
+    with pytest.raises(Gone, match=f"does not continue after {old}"):
         Query(way(twin, feed), start=old, fellOff="fail").batch()
 
 

@@ -174,7 +174,7 @@ def test_a_stream_that_knows_no_batch_writes_nothing(twin: Twin, feed: str) -> N
     """Without the number of its batch a repeat could not be recognized."""
     sink = StreamWriter(options.parse(http(twin, feed)), SCHEMA, overwrite=False)
 
-    with pytest.raises(NotAppended, match="which batch"):
+    with pytest.raises(NotAppended, match="number of this batch"):
         sink.write(iter(rows(1)))
 
 

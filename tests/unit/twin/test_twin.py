@@ -184,7 +184,7 @@ def test_a_busy_port_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--setting", "TIDINGS_NOTHING=1"], "there is no such setting"),
+        (["--setting", "TIDINGS_NOTHING=1"], "unknown setting"),
         (["--setting", "TIDINGS_RECORDS_MIN=x"], "must be a whole number"),
         (["--setting", "TIDINGS_RECORDS_MIN"], "must be NAME=VALUE"),
         (["--feeds", "UPPER"], "feed"),

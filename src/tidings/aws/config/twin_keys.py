@@ -40,7 +40,7 @@ def forget(port: int) -> None:
 
 
 def find(endpoint_url: str) -> str | None:
-    """Return the access key of the DynamoDB at this address; None if this user has none stored."""
+    """Return this user's stored access key of the DynamoDB at this address; None if missing."""
     try:
         address = urlsplit(endpoint_url)
         here = address.hostname in _HERE and address.port is not None

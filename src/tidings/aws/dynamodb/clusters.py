@@ -111,7 +111,7 @@ def _reached() -> Iterator[None]:
     Translate every error of a request.
 
     Raises:
-        Unavailable: the request failed, for whatever reason.
+        Unavailable: the request failed, for any reason.
     """
     try:
         yield

@@ -3,14 +3,14 @@ WebSocket connections, their pending changes, live subscriptions, in the connect
 
 A connection: `connection#<id>`, `-`, in a partition of its own. It is deleted when the connection
 ends; if that fails, it expires `SAFETY_MS` after it was opened. A listener is JSON in ASCII; other
-clients have none.
+clients lack this attribute.
 
 A change, which is a subscription on its way to the push follower: `inbox#<lane>`, connection id,
 and a blank after the id if the connection moves. It is deleted once it is applied; otherwise it
 expires like the connection.
 
 A subscription: `watch#<lane>`, filter key NUL connection id. All subscriptions of a key are
-adjacent, and no key is a prefix of another, because none contains a NUL. It is deleted with the
+adjacent, and no key is a prefix of another, because no key contains a NUL. It is deleted with the
 subscription; otherwise it expires like the connection.
 
 The roster, which is the progress of the sweep over all connections: `roster`, `-`. `at` is the key

@@ -303,7 +303,7 @@ def _answer(connection: socket.socket) -> Answer:
     head, body = data[:end].lower(), data[end + len(_END) :]
     at = head.find(_LENGTH)
     if not head.startswith(b"http/1.1 ") or at < 0:
-        raise ValueError("an answer does not tell its length")
+        raise ValueError("an answer has no content-length")
     length = int(head[at + len(_LENGTH) :].partition(b"\r\n")[0])
     while len(body) < length:
         body += next(received)

@@ -81,7 +81,7 @@ def _check(relay: Relay) -> None:
     """Check the positions: a text or a fraction would compare wrongly."""
     counted = relay.version, relay.checkpoint, relay.seconds, relay.low_watermark
     if relay.version < 1 or not all(type(each) is int and each >= 0 for each in counted):
-        raise BrokenRelay(relay.feed, "a position is no whole number")
+        raise BrokenRelay(relay.feed, "a position is not a whole number")
 
 
 def _value(member: object) -> object:
@@ -197,7 +197,7 @@ class DynamoDBUpstreams(TableStore):
     """The passwords of relays for their upstreams; only the relay reads them."""
 
     def password(self, feed: str) -> str:
-        """Return the password for the upstream of *feed*; "" if none is set."""
+        """Return the password for the upstream of *feed*; "" if it is not set."""
         return text_of(self._table.get(upstream_key(feed)) or {}, "password")
 
     def keep(self, feed: str, password: str) -> None:

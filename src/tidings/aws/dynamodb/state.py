@@ -106,7 +106,7 @@ def decode_row(item: Item) -> Row:
 
 
 def decode_overwritten(item: Item) -> Overwritten | None:
-    """Decode the replaced *item*, empty for none; return None if it lacks its place."""
+    """Decode the replaced *item*, empty if it was missing; return None if it lacks its place."""
     if not item:
         return NOTHING
     if "page" not in item or "slot" not in item:
@@ -195,7 +195,7 @@ class DynamoDBState:
 
 def _newer(item: Item) -> Put:
     """
-    Return a put over an older item or none, so that a late request never restores an old value.
+    Return a put that replaces only an older item, so that a late request restores no old value.
     """
     values = {":page": item["page"], ":slot": item["slot"]}
     return Put(item, Condition(_OLDER, values))

@@ -39,15 +39,15 @@ def consumers() -> None:
     """
     Show and steer the named consumers of a feed, while they run.
 
-    What changes a consumer says why, which is kept with the name of who did it.
+    A command that changes a consumer takes a reason, which is stored with the operator's name.
 
     \b
     Examples:
       tidings consumers create search --types video
       tidings consumers list
       tidings consumers park search --why "data too long"     put the next message aside
-      tidings consumers retry search all --why "mended"       and send it again
-      tidings consumers mark search ID --why "sent by hand"   go on behind this message
+      tidings consumers retry search all --why "repaired"     and send it again
+      tidings consumers mark search ID --why "sent by hand"   continue after this message
     """
 
 
@@ -77,7 +77,7 @@ def _me() -> str:
 @json_option
 @place_options
 def list_(as_json: bool, place: Place) -> None:
-    """Show all consumers, how far each one is behind, and who works for it."""
+    """Show all consumers, the lag of each one, and its workers."""
     answers = place.ask("GET", "consumers")["consumers"]
     show_list(answers, _COLUMNS, as_json=as_json, empty="no named consumers")
 
@@ -87,7 +87,7 @@ def list_(as_json: bool, place: Place) -> None:
 @json_option
 @place_options
 def show_(name: str, as_json: bool, place: Place) -> None:
-    """Show one consumer, what it failed on, and what is parked."""
+    """Show one consumer, its failed message, and its parked messages."""
     with place.asking() as api:
         consumer = api.show(name) | {"messages": api.parked(name), "notes": api.notes(name)}
     if as_json:
@@ -118,9 +118,9 @@ def show_(name: str, as_json: bool, place: Place) -> None:
 @place_options
 def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) -> None:
     """
-    Register a consumer; one that is there gets the filter and stays where it is.
+    Register a consumer; an existing one gets the filter and keeps its position.
 
-    The log is kept for it from now on.
+    From now on the feed keeps the log that the consumer has not read.
     """
     with place.asking() as api:
         consumer = api.register(name, {"from": start, **wanted})
@@ -132,7 +132,7 @@ def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) ->
 @why_options
 @place_options
 def delete(name: str, reason: dict[str, str], place: Place) -> None:
-    """Forget a consumer and what is parked of it; the log is not kept for it any more."""
+    """Delete a consumer and its parked messages; the log is no longer kept for it."""
     with place.asking() as api:
         api.delete(name, reason)
     click.echo(f"{name} is deleted")
@@ -171,9 +171,9 @@ def _add(
 _add(
     "mark",
     """
-    Put a consumer to POSITION: oldest, now, copy or the id of a message.
+    Move a consumer to POSITION: oldest, now, copy or the id of a message.
 
-    Forward, everything up to it is acknowledged without being sent; back, everything behind it
+    Forward, everything up to it is acknowledged without being sent; back, everything after it
     is sent again.
     """,
     _position,
@@ -187,7 +187,7 @@ _add(
 )
 _add(
     "park",
-    "Put the next message aside, with the error that it met, and let the others go on.",
+    "Park the next message with its last error, and continue with the others.",
     lambda name, answer: described(answer["parked"]),
 )
 _add(
@@ -201,7 +201,7 @@ _add(
     "drop", "Give up a parked message.", lambda name, said: f"{said['parked']} left", "id", "ID|all"
 )
 _add("pause", "Let its worker finish what it has begun, and wait.", _state)
-_add("resume", "Let a paused worker go on.", _state)
+_add("resume", "Resume a paused worker.", _state)
 
 
 @click.command(epilog=EXIT_CODES)
@@ -223,12 +223,13 @@ def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **opti
     Work for the consumer NAME until Ctrl-C: print its messages, or give them to COMMAND.
 
     Each batch is a line of JSON a message: printed, or the input of COMMAND, run once a batch.
-    It is acknowledged when it was printed, or when COMMAND ends with 0. When COMMAND ends
-    otherwise, so does this; started again, what was not acknowledged comes one by one.
+    It is acknowledged when it was printed, or when COMMAND ends with 0. If COMMAND ends with
+    another code, so does this command. After a restart, the unacknowledged messages are delivered
+    one by one.
 
     \b
     Examples:
-      tidings consume search                        see what comes
+      tidings consume search                        print each message
       tidings consume search --bulk 100 -- ./index  a hundred at a time to a program
     """
     from tidings.client.worker import Worker
@@ -272,17 +273,17 @@ def _lines(batch: Sequence[Message]) -> str:
 @click.group(epilog=EXIT_CODES)
 def hooks() -> None:
     """
-    Have webhooks told what happens: signed as Standard Webhooks says, and tried for three days.
+    Send events to webhooks, signed according to Standard Webhooks and retried for three days.
 
-    A webhook is a named consumer of the same name: `tidings consumers` shows what is parked of it,
-    has it sent again, pauses it and puts it to another place.
+    A webhook is a named consumer of the same name: `tidings consumers` shows its parked messages,
+    sends them again, pauses it and moves it to another position.
 
     \b
     Examples:
-      tidings hooks create https://a.example/told --types video
+      tidings hooks create https://a.example/events --types video
       tidings hooks list
-      tidings consumers retry NAME all --why "it is back"     send what is parked again
-      tidings consumers mark NAME ID --why "lost a day"       and what came behind ID
+      tidings consumers retry NAME all --why "it is back"     send the parked messages again
+      tidings consumers mark NAME ID --why "lost a day"       and all messages after ID
       tidings consumers resume NAME --why "it is back"        one that answered 410
     """
 
@@ -292,7 +293,7 @@ def hooks() -> None:
 @click.option(
     "--name",
     default="",
-    help="Of the webhook and its consumer.  [default: its host and a random end]",
+    help="Name of the webhook and its consumer.  [default: its host and a random suffix]",
 )
 @click.option(
     "--from",
@@ -307,14 +308,14 @@ def hooks() -> None:
     type=click.Choice(["cloudevents", "debezium", "tidings"]),
     default="cloudevents",
     show_default=True,
-    help="What it is told each event as.",
+    help="Format of the events.",
 )
 @click.option(
     "--attempts",
     type=click.IntRange(1, 10),
     default=10,
     show_default=True,
-    help="Of a message, before it is parked: 10 are 75 hours, 4 are 35 minutes.",
+    help="Attempts before a message is parked: 10 take 75 hours, 4 take 35 minutes.",
 )
 @filter_options
 @place_options
@@ -322,10 +323,10 @@ def create_hook(
     target: str, name: str, start: str, wanted: dict[str, list[str]], place: Place, **options: Any
 ) -> None:
     """
-    Have URL told what happens, and print the secret that signs it; it is told once.
+    Send the events of a feed to URL, and print the signing secret, which is shown only once.
 
-    With --name one that is there gets the address, the format and the filter, and stays where it
-    is.
+    With --name, an existing webhook gets the address, the format and the filter, and keeps its
+    position.
     """
     named = name or _name_of(target)
     body = {"url": target, "from": start, **options, **wanted}
@@ -339,7 +340,7 @@ def create_hook(
 @json_option
 @place_options
 def list_hooks(as_json: bool, place: Place) -> None:
-    """Show all webhooks, how far each one is behind, and what it failed on."""
+    """Show all webhooks, the lag and the failed message of each one."""
     answers = place.ask("GET", "hooks")["hooks"]
     show_list(answers, _HOOKS, as_json=as_json, empty="no webhooks", row=_hook_row)
 
@@ -356,7 +357,7 @@ def show_hook(name: str, place: Place) -> None:
 @click.argument("name")
 @place_options
 def rotate(name: str, place: Place) -> None:
-    """Make a new secret and print it; the old one signs beside it for a day."""
+    """Create a new secret and print it; for a day, messages are signed with both."""
     click.echo(f"secret {place.ask('POST', _path(name) + '/rotate', body={})['secret']}")
 
 
@@ -365,7 +366,7 @@ def rotate(name: str, place: Place) -> None:
 @why_options
 @place_options
 def delete_hook(name: str, reason: dict[str, str], place: Place) -> None:
-    """Forget a webhook, its place and what is parked of it."""
+    """Delete a webhook, its position and its parked messages."""
     place.ask("DELETE", _path(name), query=reason)
     click.echo(f"{name} is deleted")
 

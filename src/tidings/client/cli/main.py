@@ -50,7 +50,7 @@ SUBCOMMANDS = {
     "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a change feed as they come."),
     "consume": Subcommand(f"{_CLI}.consumers", "Work for a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
-    "hooks": Subcommand(f"{_CLI}.consumers", "Have webhooks told what happens."),
+    "hooks": Subcommand(f"{_CLI}.consumers", "Send events to webhooks."),
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
     "log": Subcommand(f"{_CLI}.tail", "Look at the log of a feed."),
     "archive": Subcommand(_MAIN, "Look at and compact an archive."),
@@ -72,7 +72,7 @@ SUBCOMMANDS = {
     ),
     "stages": Subcommand(
         f"{_ADMIN}.stages_command",
-        "List what the stages of an account expose, and what is due to be rotated.",
+        "List the addresses and credentials of an account's stages, and overdue rotations.",
         "aws",
     ),
     "doctor": Subcommand(
@@ -101,7 +101,7 @@ SUBCOMMANDS = {
     ),
     "restore": Subcommand(
         f"{_ADMIN}.restore_command",
-        "Take up a feed whose tables were put back to an earlier moment.",
+        "Resume a feed after its tables were restored to an earlier time.",
         "aws",
     ),
     "completion": Subcommand(_MAIN, "Print the completion of a shell."),
@@ -166,12 +166,12 @@ def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command
 @click.version_option(package_name="tidings", message="tidings %(version)s")
 def main() -> None:
     """
-    Tidings: a change feed. Post what changed; every consumer hears of it in order.
+    Tidings: a change feed. Post changes; every consumer receives them in order.
 
     \b
     Examples:
       tidings serve                        serve a feed from this process
-      tidings tail --from 0                everything there is, then what happens
+      tidings tail --from 0                all objects, then the changes
       tidings post insert video x32        say that the video x32 is new
     """
     # The AWS CLI, the CDK and AWS's other libraries read AWS_REGION, boto3 only the other one.

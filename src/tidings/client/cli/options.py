@@ -120,7 +120,7 @@ def address_options(command: Command) -> Command:
     def with_address(url: str | None, stage: str | None, **others: Any) -> None:
         address = others.pop("address", None)
         if sum(map(bool, (url, stage, address))) > 1:
-            raise click.UsageError("say once where it is: as an address, or with --stage")
+            raise click.UsageError("name the feed once: by its address, or with --stage")
         if stage and stage != LOCAL:
             url, others = _on(stage, others)
         command(url=url or address or DEFAULT_URL, **others)

@@ -45,7 +45,7 @@ def post(
     operation: tuple[str, ...],
 ) -> None:
     """
-    Post what changed: EVENT (insert, update or delete) happened to the object TYPE ID.
+    Post an operation: EVENT (insert, update or delete) happened to the object TYPE ID.
 
     With `-` or --file, operations are read from stdin or a file, one in JSON a line, and
     posted in batches of 500. Each batch is appended once, however often it has to be sent; when

@@ -42,7 +42,7 @@ def relays() -> None:
       tidings relays list --watch              all feeds, as they move
       tidings relays pause main                read nothing until it is resumed
       tidings relays reset main --to everything --why "restored from a backup"
-      tidings relays password main secret.txt  what the upstream asks for
+      tidings relays password main secret.txt  the password for the upstream
       tidings relays yield main --to https://NEW/feeds/main --url http://OLD
       tidings relays promote main --url https://NEW   when it has every page
     """
@@ -54,7 +54,7 @@ def relays() -> None:
 @click.option("--check", is_flag=True, help="Exit with 1 unless every feed is running.")
 @place_of_argument
 def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
-    """Show every feed: whom it reads, in which role, and how far it is behind."""
+    """Show every feed: its upstream, its role and its lag."""
     with place.asking() as api:
         if watch:
             with suppress(KeyboardInterrupt):  # Ctrl-C ends it
@@ -106,8 +106,8 @@ def _add(action: str, text: str) -> None:
 
 
 _add("pause", "Read nothing until it is resumed; a leader keeps its lease.")
-_add("resume", "Let a paused feed go on where it stood.")
-_add("shutdown", "Read nothing and lead nobody until it is started.")
+_add("resume", "Resume a paused feed at its saved place.")
+_add("shutdown", "Read nothing and hold no lease until it is started.")
 _add(
     "start",
     "Start one feed from its saved place: after a shutdown, or once what stopped it is repaired.",
@@ -120,25 +120,25 @@ _add(
     "--to",
     required=True,
     metavar="PLACE",
-    help="everything (the upstream's state, then its log), latest (nothing but what comes)"
+    help="everything (the upstream's state, then its log), latest (new events only)"
     " or the id of an event.",
 )
 @click.option("--why", required=True, metavar="TEXT", help="Why; it is kept.")
 @place_of_argument
 def reset(to: str, why: str, place: Place) -> None:
-    """Give up the log that is here and begin anew; its readers learn it, as of any lost log."""
+    """Discard the local log and start again; readers are notified, as after any loss of pages."""
     _act(place, "reset", {"to": to, "why": why})
 
 
 @relays.command("yield", epilog=EXIT_CODES)
 @_feed
 @click.option(
-    "--to", required=True, metavar="URL", help="The feed that goes on: https://HOST/feeds/NAME."
+    "--to", required=True, metavar="URL", help="The feed that continues: https://HOST/feeds/NAME."
 )
 @place_of_argument
 def yield_(to: str, place: Place) -> None:
     """
-    Refuse producers from now on: they are told to post to the feed at --to, which copies this one.
+    Refuse producers from now on, with the address of the feed at --to, which copies this one.
 
     Readers are served as before. `promote` makes the copy the master.
     """
@@ -163,10 +163,10 @@ def yield_(to: str, place: Place) -> None:
 @place_of_argument
 def promote(why: str | None, wait_s: int, place: Place) -> None:
     """
-    Take producers from now on: this feed goes on with the log that it copied.
+    Accept producers from now on: this feed continues the log that it copied.
 
-    It is refused until its upstream has yielded and every page is here. Where the upstream is
-    lost, --why says so. With --why, a feed that yielded takes producers again.
+    It is refused until its upstream has yielded and every page is copied. If the upstream is
+    lost, say so with --why. With --why, a feed that yielded accepts producers again.
     """
     until_s = time.monotonic() + wait_s
     with place.asking() as api:
@@ -178,7 +178,7 @@ def promote(why: str | None, wait_s: int, place: Place) -> None:
                 if refused.code != _NOT_WHOLE or time.monotonic() >= until_s:
                     raise
                 time.sleep(AGAIN_S)
-    click.echo(f"{place.feed} takes posts behind page {relay['head']:,}")
+    click.echo(f"{place.feed} accepts posts after page {relay['head']:,}")
 
 
 @relays.command(epilog=EXIT_CODES)

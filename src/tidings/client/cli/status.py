@@ -44,7 +44,7 @@ class Report:
 @click.pass_context
 def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) -> None:
     """
-    Show how a feed is: what went in and out, who is connected, how far its followers are.
+    Show the status of a feed: its traffic, its connections and the lag of its followers.
 
     The exit code is 0 if the feed is OK, and 1 if it lags, has lost a page or does not answer. No
     password is needed.

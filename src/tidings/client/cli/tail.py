@@ -40,12 +40,12 @@ EMPTY = "-1"  # in place of an id, if the log has no message
 @click.option(
     "--leave",
     is_flag=True,
-    help="Tell of objects that leave this filter, too, if the feed keeps what that takes.",
+    help="Report objects that leave this filter, too, if the feed stores removed parents.",
 )
 @click.option(
     "--state-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the cursor in this file, and go on from there the next time.",
+    help="Save the cursor in this file, and resume from it the next time.",
 )
 @click.option(
     "--allow-replication",
@@ -69,14 +69,14 @@ def tail(
     """
     Show the feed at URL (or --url) as it moves: one line per event, until Ctrl-C.
 
-    A lost connection is made again (told on stderr), and the feed goes on after the last event
+    After a lost connection it reconnects, with a line on stderr, and resumes after the last event
     shown. `** reset` means that a copy of everything follows, `** live` that it is complete.
 
     \b
     Examples:
-      tidings tail                                    what happens from now on
+      tidings tail                                    changes from now on
       tidings tail --from 0 --types video,channel     a copy first, of two types
-      tidings tail --ids 'x3*'                        what happens to objects whose ids begin so
+      tidings tail --ids 'x3*'                        changes of objects with an id of this prefix
       tidings tail --state-file seen.cursor --json    for a program that may be restarted
       tidings tail --state-file seen --allow-replication   the same, with a copy to begin with
       tidings tail --from 0 --count 10                ten operations, then stop
@@ -156,19 +156,19 @@ def snoop(
 @click.group(epilog=EXIT_CODES)
 def log() -> None:
     """
-    Look at the log of a feed; nothing is changed, whoever else reads or writes.
+    Show the log of a feed. These commands change nothing and are safe while the feed is in use.
 
     \b
     Examples:
-      tidings log oldest                  the first message that is still there
-      tidings log end                     the cursor behind all of it, for --as-of of a sync
+      tidings log oldest                  the first message that is still in the log
+      tidings log end                     the cursor after the last message, for --as-of of a sync
       tidings log show ID                 one message
       tidings log show ID..OTHER --json   from one to another, a line of JSON each
     """
 
 
 def _add(name: str, which: str) -> None:
-    text = f"Print the id of the {which} message in the log; {EMPTY} where it is empty."
+    text = f"Print the id of the {which} message in the log; {EMPTY} if it is empty."
 
     @log.command(name, help=text, epilog=EXIT_CODES)
     @place_options
@@ -185,9 +185,9 @@ _add("current", "last")
 @place_options
 def end(as_json: bool, place: Place) -> None:
     """
-    Print the cursor behind everything in the log.
+    Print the cursor after the last message of the log.
 
-    Whoever makes a dump for `tidings sync` asks for it before, and names it with --as-of.
+    Run it before you create a dump for `tidings sync`, and pass the cursor as --as-of.
     """
     cursor = place.ask("GET", "log")["end"]
     click.echo(json.dumps({"end": cursor}) if as_json else cursor)
@@ -209,7 +209,7 @@ def show(offset: str, as_json: bool, place: Place) -> None:
         for each in _entries(api, first, last if dots else first):
             click.echo(render.compact(each) if as_json else render.described(each))
     if each is None:
-        raise click.ClickException(f"there is no message {offset} in the log")
+        raise click.ClickException(f"message {offset} is not in the log")
 
 
 def _entries(api: NamedConsumers, first: str, last: str) -> Iterator[dict[str, Any]]:

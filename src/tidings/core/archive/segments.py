@@ -92,7 +92,7 @@ def decode(body: bytes) -> list[Page]:
     try:
         text = inflate(body, limits.ARCHIVE_UNPACKED_BYTES_MAX, GZIP).decode()
     except (zlib.error, UnicodeDecodeError) as error:
-        raise BrokenPart(f"a part of the archive is no whole gzip file: {error}") from None
+        raise BrokenPart(f"a part of the archive is not a complete gzip file: {error}") from None
     return list(pages_of(text))
 
 

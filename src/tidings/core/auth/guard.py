@@ -132,7 +132,7 @@ class Bearers(Protocol):
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
-        Return what *given*, a credential of this kind, allows.
+        Return the rights of *given*, a credential of this kind.
 
         Raises:
             Rejected: it does not grant *role* on *feed*.
@@ -151,7 +151,7 @@ class FailedAttemptLimiter:
 
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock, self._most = clock, most
-        # One entry per failed attempt of each feed and window. There is no lock, because a server
+        # One entry per failed attempt of each feed and window. No lock is needed, because a server
         # may count in its event loop: `setdefault` and `append` are atomic.
         self._counted: dict[tuple[str, int], list[None]] = {}
 
@@ -198,7 +198,7 @@ class Guard:
         self, feed: str, role: Role, given: Credential | None, *, whole: bool = False
     ) -> Allowed:
         """
-        Return what *given*, None for no credential, allows a caller that needs *role* on *feed*.
+        Return the rights of a caller that needs *role* on *feed*, with the credential *given*.
 
         Raises:
             NoPasswordSet: no password is set that could open it.
@@ -297,7 +297,7 @@ class Need:
 
     def admit(self, guard: Guard, feed: str, given: Credential | None) -> Allowed:
         """
-        Return what *given* allows on *feed*.
+        Return the rights of *given* on *feed*.
 
         Raises:
             Rejected: it does not meet this need; see `Guard.check`.
@@ -321,7 +321,7 @@ ADMIN = Need(Role.ADMIN, Bounded.REFUSED)
 
 
 def password_role(role: Role) -> Role:
-    """Return the role whose password opens *role*; consume and admin use that of ingest."""
+    """Return the role that provides the password of *role*; consume and admin use ingest."""
     return Role.READ if role is Role.READ else Role.INGEST
 
 
@@ -332,7 +332,7 @@ def passwords_of(profile: Profile, role: Role) -> tuple[str, ...]:
 
 
 def credential(secret: str | None) -> Credential | None:
-    """Return the credential in a WebSocket message; None if it has none."""
+    """Return the credential in a WebSocket message; None if it is missing."""
     return None if secret is None else Credential(secret)
 
 

@@ -129,7 +129,7 @@ def check_id(text: str) -> str:
         InvalidSetting: it cannot; the text is not repeated, as it may be the key itself.
     """
     if not _ID.fullmatch(text):
-        rule = f"must be the {ID_LENGTH} letters and digits behind {PREFIX}, not the whole key"
+        rule = f"must be the {ID_LENGTH} letters and digits after {PREFIX}, not the whole key"
         raise InvalidSetting(rule, field="id")
     return text
 
@@ -201,14 +201,14 @@ class KeyRing:
         return parse(given.secret) is not None
 
     def may_block(self, feed: str, given: Credential) -> bool:
-        """Return True if the key is not cached or has a rate, whose counter has a lock."""
+        """Return True if the key is not cached, or has a rate: the counter has a lock."""
         shown = parse(given.secret)
         known = self._cached((feed, shown.id)) if shown else None
         return known is None or bool(known.rate)
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
-        Return what the key *given* allows.
+        Return the rights of the key *given*.
 
         Raises:
             WrongKey: the key does not exist or has ended.
@@ -219,7 +219,7 @@ class KeyRing:
         key = self._key(feed, shown) if shown else None
         if shown is None or key is None or not key.matches(shown.secret):
             self._failures.add(feed)
-            raise WrongKey(f"is no key of the feed {feed}", field="key")
+            raise WrongKey(f"is not a key of the feed {feed}", field="key")
         if key.revoked_ms:
             raise WrongKey("was revoked", field="key")
         if 0 < key.expires_ms <= self._clock():

@@ -76,7 +76,7 @@ def may_ask(url: str) -> bool:
 
 def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
     """
-    Return what a token with *claims* allows for *role* on *feed*, until it expires.
+    Return the rights of a token with *claims* for *role* on *feed*, until it expires.
 
     Raises:
         OutsideKey: it does not grant the role, or its grants cannot be parsed.
@@ -138,8 +138,8 @@ def _values(grant: Mapping[str, Any], name: str) -> frozenset[str] | None:
         return None
     given = grant[name]
     if not isinstance(given, list) or not given or not all(isinstance(v, str) for v in given):
-        raise OutsideKey(f"has a grant whose {name} cannot be read", field="token")
+        raise OutsideKey(f"has a grant with invalid {name}", field="token")
     try:
         return checked(given, name)
     except InvalidFilter as error:
-        raise OutsideKey(f"has a grant whose {name} cannot be read: {error.rule}") from None
+        raise OutsideKey(f"has a grant with invalid {name}: {error.rule}") from None

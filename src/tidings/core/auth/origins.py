@@ -89,7 +89,7 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
 
 def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
     """
-    Return the headers that tell the browser whether a page from *origin* may read a response.
+    Return the headers by which browsers decide whether a page from *origin* may read a response.
 
     If the result depends on the origin, `Vary` keeps caches from serving it to another page.
     """

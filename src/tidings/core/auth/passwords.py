@@ -89,13 +89,13 @@ class Verifier:
     """
     A verifier of passwords against stored hashes. *key* is random and of this process only.
 
-    Only successes are cached: wrong passwords, whose number is unlimited, cannot evict them.
+    Only successes are cached: wrong passwords are unlimited in number, and cannot evict them.
     *check* computes one hash.
     """
 
     def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_behind) -> None:
         self._key, self._check = key, check
-        # There are no locks, because a server verifies in its event loop: the calls are atomic.
+        # No locks are needed, because a server verifies in its event loop: the calls are atomic.
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def remembers(self, password: str, stored: Sequence[str]) -> bool:

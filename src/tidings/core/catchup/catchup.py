@@ -531,7 +531,7 @@ class CatchUp:
         """
         step = self._archive_step(feed, progress, wanted, after, floor)
         if self._leads_back(feed, step, floor):
-            raise Unavailable(f"{feed}: the state stands before page {floor}, where the log begins")
+            raise Unavailable(f"{feed}: the state is before page {floor}, the first of the log")
         return step
 
     def _leads_back(self, feed: str, step: Step, floor: int) -> bool:

@@ -247,7 +247,7 @@ class Stream:
         return Chunk(self._told(parts), at_frontier=True, progress=self.progress)
 
     def next(self) -> Chunk:
-        """Return the next events from the stores; none while the rate of its key is exceeded."""
+        """Return the next events from the stores; no events while the key exceeds its rate."""
         wait_ms = self.charge.wait_ms()
         if wait_ms:
             return Chunk((), at_frontier=False, progress=self.progress, wait_ms=wait_ms)

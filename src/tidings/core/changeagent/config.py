@@ -106,7 +106,7 @@ class Configuration:
 
     @property
     def purge(self) -> Retention | None:
-        """Return what may be purged, None unless both limits are set."""
+        """Return the rule for purging, None unless both limits are set."""
         if not (self.purge_records and self.purge_ns):
             return None
         return Retention(age_ms=-(-self.purge_ns // _MS), records_min=self.purge_records)

@@ -237,7 +237,7 @@ class Lister:
         if query.strict and query.since < gone:
             raise BelowFloor(query.since, gone)
         if query.strict and lost:
-            raise BelowFloor(query.since, gone, "names a page that was lost: begin anew")
+            raise BelowFloor(query.since, gone, "names a page that was lost: start again")
         first = max(place_of(query.since)[0], floor) - 1
         scan = Scan(query, max(query.since, gone), max(0, first))
         reached, waiting = self._read(feed, scan)
@@ -357,7 +357,7 @@ class Lister:
 
 
 def _last(page: Page) -> int:
-    """Return the id of the last entry of *page*, or the id after the page if it has none."""
+    """Return the id of the last entry of *page*, or the id after the page if it is empty."""
     return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
 
 

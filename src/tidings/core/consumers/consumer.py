@@ -123,9 +123,9 @@ class ConsumerStore(Protocol):
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         """
-        Write all of *change* if the stored version is *version* (0: none); return False if not.
+        Write all of *change* if the stored version is *version* (0: missing); return False if not.
 
-        The stored consumer has `version + 1`, whatever *change* contains.
+        The stored consumer has `version + 1`, also if *change* contains another version.
         """
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:

@@ -66,7 +66,7 @@ class LogView:
             rule = "names a page that was lost: begin with `copy`, or with an id that is in the log"
             raise InvalidConsumer(rule, field=field, value=positions.encoded(position))
         if positions.rank(position)[0] > self.reader.log.head(feed):
-            rule = "is behind the end of the log: not an id of this feed"
+            rule = "is after the end of the log: not an id of this feed"
             raise InvalidConsumer(rule, field=field, value=positions.encoded(position))
 
     def check_within(self, consumer: Consumer) -> int:
@@ -80,8 +80,8 @@ class LogView:
         if positions.fell_off(consumer.position, floor):
             handled = positions.handled(consumer.position)
             rule = (
-                f"stands at page {handled}, and the log begins with page {floor}: what lies between"
-                " is gone. Put it to `oldest`, or to `copy` to send it every object anew"
+                f"is at page {handled}, and the log begins with page {floor}: the pages between"
+                " were removed. Move it to `oldest`, or to `copy` to send every object again"
             )
             raise ConsumerFellOff(rule, field="consumer", value=consumer.name)
         return floor
@@ -164,7 +164,7 @@ class LogView:
         return next(self._from(feed, Place(self.reader.log.floor(feed), 0, 0)), None)
 
     def current(self, feed: str) -> Place | None:
-        """Return the last entry of the log; None if it has none."""
+        """Return the last entry of the log; None if the log is empty."""
         number = self.frontier(feed).page
         for _ in range(limits.ADVANCE_READS_MAX):
             page = self.reader.at(feed, number)
@@ -213,8 +213,8 @@ class LogView:
 
 def _needs(consumer: Consumer, lost: PagesLost) -> ConsumerFellOff:
     rule = (
-        f"needs the pages {lost.first} to {lost.beyond - 1}, which are lost. Put it to an id behind"
-        " them, or to `copy` to send it every object anew"
+        f"needs the pages {lost.first} to {lost.beyond - 1}, which are lost. Move it to a later id,"
+        " or to `copy` to send every object again"
     )
     return ConsumerFellOff(rule, field="consumer", value=consumer.name)
 

@@ -1,8 +1,8 @@
 """
 The operations on named consumers: of their workers, of operators, of readers, and of retention.
 
-Each call of a worker costs a read and a write of the consumer. What operators do is safe while
-workers run: it is one conditional write, and a worker that lost its lease learns so with its next
+Each call of a worker costs a read and a write of the consumer. Actions of operators are safe while
+workers run: each is one conditional write, and a worker that lost its lease is notified at its next
 acknowledgement. Each action of an operator keeps a note with its author, time and reason; an action
 that would change nothing is refused.
 """

@@ -47,7 +47,7 @@ def parse_offset(text: str) -> Place:
     match = _OFFSET.fullmatch(text)
     page, slot, seconds = (int(each, 16) for each in match.groups()) if match else (0, -1, 0)
     if not 0 <= slot <= PAGE_END:
-        rule = f"must be an offset that was told, {BEGINNING} or {NOW}"
+        rule = f"must be an offset that the server sent, {BEGINNING} or {NOW}"
         raise InvalidStream(rule, field="offset", value=text)
     return Place(page, slot, seconds)
 

@@ -87,8 +87,8 @@ class TracingHandler:
     A `Handler` that runs *handler* and reports each traced page to `tell` after it was handled.
 
     It also reports the oldest page of a batch, traced or not, if that was committed more than
-    *late_ms* ago (0: never), because an operator who looks for a late operation seldom knew in
-    advance which one to trace.
+    *late_ms* ago (0: never), because operators seldom know in advance which operation will be late
+    and should be traced.
     """
 
     handler: Handler

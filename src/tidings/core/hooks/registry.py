@@ -94,7 +94,7 @@ class WebhookAdmin:
         check_name(name)
         start = given.get("from", "now")
         if start == "copy":
-            raise InvalidWebhook("must not be copy: a webhook tells the log", field="from")
+            raise InvalidWebhook("must not be copy: a webhook sends the log only", field="from")
         fresh = self._secret(given)
         secrets = (Secret(fresh),)
         changed = webhook_from(name, given, secrets)
@@ -124,7 +124,7 @@ class WebhookAdmin:
         if name in self.registry.all(feed):
             return
         if self.consumers.store.consumer(feed, name) is not None:
-            raise InvalidWebhook("is a named consumer that is no webhook", field="name", value=name)
+            raise InvalidWebhook("is a consumer without a webhook", field="name", value=name)
         self.consumers.check_room(feed)
 
     def rotate(self, feed: str, name: str, given: Mapping[str, Any]) -> str:

@@ -166,7 +166,7 @@ def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
         return
     for number, line in enumerate(lines):
         if not allowed.bound.matches(parse_line(line)):
-            rule = "is outside of what the key may post: its types and parents do not name it"
+            rule = "must match the types and parents that the key may post"
             raise OutsideKey(rule, field=f"operations[{number}]")
 
 

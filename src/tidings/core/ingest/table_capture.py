@@ -58,8 +58,8 @@ class Capture:
     """
     The description of a table. *type*, *id* and each of *parents* are templates.
 
-    *timestamp* names an attribute, "" for none. An id is built from key attributes only, so that an
-    item is always the same object.
+    *timestamp* is the name of an attribute, or "". An id is built from key attributes only, so that
+    an item is always the same object.
     """
 
     feed: str
@@ -97,7 +97,7 @@ class Capture:
     def _id(self, write: Write) -> str:
         made = _one(self.id, write.keys, "id")
         if not _can_be_split(self.id, write.keys):
-            rule = "what stands between two attributes must be in none of them"
+            rule = "no attribute may contain the text between two attributes"
             raise InvalidOperation(rule, field="id", value=made)
         return made
 

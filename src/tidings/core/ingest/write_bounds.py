@@ -68,7 +68,7 @@ class Standing:
             pass
         for number, key in enumerate(self._keys):
             if self._outside[key]:
-                rule = "changes an object that is outside of what the key may post"
+                rule = "must change an object that matches the parents of the key"
                 raise OutsideKey(rule, field=f"operations[{number}]")
 
     def check_before(self, number: int) -> None:

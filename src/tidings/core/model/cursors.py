@@ -3,8 +3,8 @@ Event ids and cursors: a place in a feed, as clients see it.
 
 A cursor has 24 lower-case hex digits: 8 of commit time in Unix seconds, 10 of page, 6 of slot. A
 slot from 0x800000 on marks a position in a replication. The seconds are then the time from which
-changed objects are copied (0: all), the page is where the log continues after the copy, and the
-slot holds the bucket and the progress in it. A decimal id of at most 13 digits requests a
+changed objects are copied (0: all), the log continues after the page when the copy is complete, and
+the slot holds the bucket and the progress in it. A decimal id of at most 13 digits requests a
 replication of all changes since that time in milliseconds.
 """
 
@@ -89,7 +89,7 @@ def parse(text: str) -> Cursor:
     Parse a cursor of any kind: an event id, a replication id, `now` or an empty string.
 
     Raises:
-        InvalidCursor: the text has none of these forms.
+        InvalidCursor: the text has another form.
     """
     if text in ("", NOW):
         return Now()

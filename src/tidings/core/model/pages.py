@@ -152,7 +152,7 @@ class Pages(list[Page]):
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the entries of a page's *text*; a filler has none."""
+    """Return the entries of a page's *text*; a filler is empty."""
     return text.split("\n") if text else []
 
 

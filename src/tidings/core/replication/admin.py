@@ -331,7 +331,7 @@ def _parse_copy(to: object, here: int, restart_offset: int) -> Copy:
     place = _parse_place(to)
     page = position.handled(place) or 0
     if here and page <= here:
-        rule = f"must lie behind page {here}, up to which pages are here: none is written twice"
+        rule = f"must be after page {here}, the last local page: no page is written twice"
         raise InvalidRelay(rule, field="to", value=to)
     first = max(here + 1 if here else 0, page - restart_offset)
     return Copy(first, place.seconds if first == place.page else 0, empty=True)
@@ -357,7 +357,7 @@ def _parse_action(action: str, fields: Mapping[str, object]) -> Action:
         rule = f"must be one of {', '.join(each.value for each in Action)}"
         raise InvalidRelay(rule, field="action", value=action)
     for name in sorted(set(fields) - _FIELDS.get(known_action, frozenset())):
-        raise InvalidRelay(f"is no field of {action}", field=name, value=fields[name])
+        raise InvalidRelay(f"is not a field of {action}", field=name, value=fields[name])
     return known_action
 
 
@@ -437,7 +437,7 @@ def _ago(ms: int, now_ms: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMonitor:
-    """A monitor that wakes the relays and counts their lag once a minute, even if none runs."""
+    """A monitor that wakes the relays and counts their lag once a minute, even if all are idle."""
 
     store: RelayStore
     sources: Sources

@@ -7,9 +7,9 @@ processed, so the log continues after that page. Rows are copied one reply at a 
 lease of the follower `state`. Objects that the upstream does not have are deleted and remembered
 as deleted, so that returning readers receive the deletion. Each step can be repeated.
 
-Later the sums of both states are compared at the same page (PROTOCOL 20). The sums show what the
-follower `state` has computed from the log, but not whether the stored rows are still the same.
-Therefore each comparison also adds up the rows of one bucket.
+Later the sums of both states are compared at the same page (PROTOCOL 20). The follower `state`
+computes the sums from the log, so they do not reveal a change of the stored rows. Therefore each
+comparison also adds up the rows of one bucket.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Comparison:
     A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
 
     Pages after the upstream's sums wait for some seconds, until the local state is at the same
-    page. *waits* is how often the comparison may still wait, 0 if none is under way.
+    page. *waits* is how often the comparison may still wait, 0 between comparisons.
     """
 
     bootstrapper: Bootstrapper

@@ -1,5 +1,5 @@
 """
-Copies: which feeds are copies of another feed now, and what that means for writers and readers.
+Copies: which feeds are copies of another feed now, and the consequences for writers and readers.
 
 Every writer imports this module, so it imports the relay and the sources only when it needs them.
 """

@@ -109,7 +109,8 @@ class Elector:
 
     def assignment(self, relay: Relay) -> Assignment:
         """
-        Return what to read now. Ask the coordinator at most every `limits.LEADER_LEASE_RENEW_MS`.
+        Return the current role and source. Ask the coordinator at most every
+        `limits.LEADER_LEASE_RENEW_MS`.
 
         If the coordinator does not answer, the last assignment stays.
         """

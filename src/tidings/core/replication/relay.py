@@ -32,7 +32,7 @@ class RelayStore(Protocol):
     """A store of the relays. Only this port appends to the log of a chained feed."""
 
     def relay(self, feed: str) -> Relay:
-        """Return the relay of *feed*, with version 0 if none is stored. Strongly consistent."""
+        """Return the relay of *feed*, with version 0 if it is not stored. Strongly consistent."""
 
     def relays(self) -> Sequence[Relay]:
         """Return all relays, by feed. Strongly consistent."""
@@ -41,7 +41,7 @@ class RelayStore(Protocol):
         """
         Replace *before* with *after* and return True if the stored version is that of *before*.
 
-        The stored version becomes `before.version + 1`, whatever *after* contains.
+        The stored version becomes `before.version + 1`, also if *after* has another version.
         """
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:

@@ -3,8 +3,8 @@ Relaying: a chained feed copies whole pages of its upstream, in order, with the 
 
 One run at a time holds the relay, by the relay's document. Each write stores the pages, the
 checkpoint and the head in one step, on the condition that the document has not changed. Therefore
-the local log is always a prefix of the upstream's log, whatever runs, operators and elections do. A
-run that lost the relay has written nothing and reads the document again.
+the local log is always a prefix of the upstream's log, also after races of runs, operators and
+elections. A run that lost the relay has written nothing and reads the document again.
 """
 
 from __future__ import annotations
@@ -407,7 +407,7 @@ class _Run:
             return True
         if self.lock.refresh() and self.relay == relay:  # no concurrent write: a number is taken
             first = pages[0].number
-            self._stand(Condition.OTHER_LOG, f"page {first} or one behind it is here, not copied")
+            self._stand(Condition.OTHER_LOG, f"page {first} or a later one exists, but is no copy")
         return False
 
     def _idle(self) -> None:

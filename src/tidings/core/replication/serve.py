@@ -96,7 +96,7 @@ def _place(text: str) -> Place:
         return START
     place = cursors.known(text)
     if not isinstance(place, Place) or place.slot != PAGE_END:
-        rule = f"must be the end of a page, an event id whose last digits are {PAGE_END:06x}"
+        rule = f"must be the end of a page: an event id that ends with {PAGE_END:06x}"
         raise InvalidCursor(rule, field="after", value=text)
     return place
 

@@ -99,7 +99,7 @@ class Selection:
 
     def keeps(self, line: str, left: tuple[str, ...] | None = ()) -> str | None:
         """
-        Return what to copy of an entry: *line*, a deletion if its object left, or None.
+        Return the line to copy for an entry: *line*, a deletion if its object left, or None.
 
         *left* are the parents that the entry removed, None if they are unknown.
         """

@@ -180,7 +180,7 @@ def _parted(text: str) -> tuple[dict[str, Any], str]:
     except ValueError:
         head = None
     if not end or not isinstance(head, dict):
-        raise BrokenPortion("it does not begin with where the feed stands")
+        raise BrokenPortion("it does not begin with the position of the feed")
     return head, rest
 
 

@@ -1,8 +1,8 @@
 """
 The profile of a feed: links, compatibility, passwords, resources and the pages that it lost.
 
-The deployment decides what exists (`tidings.aws.config.settings`); the profile decides how a feed
-behaves. Its owner changes it at run time, and changes take effect within seconds.
+The deployment decides which feeds exist (`tidings.aws.config.settings`); the profile decides how a
+feed behaves. Its owner changes it at run time, and changes take effect within seconds.
 
 A restore or a promotion may lose pages that readers saw. Their numbers are never given again, so a
 cursor with such a number proves that its consumer saw data that the feed does not have any more.
@@ -46,13 +46,13 @@ class Profile:
     """
     The settings of one feed.
 
-    *object_url* is the template of `ref`, empty for none. *compat* `oplog` answers as oplog
-    did. *leave* stores what consumers with `leave=true` need. Listeners may register for
+    *object_url* is the template of `ref`, empty for no `ref`. *compat* `oplog` answers as oplog
+    did. *leave* stores removed parents, for consumers with `leave=true`. Listeners may register for
     *resources*; *max_age_s* is how long the log keeps their items, 0 for the feed's retention.
     *push_lanes* is the number of followers that push to the WebSockets of a stage; a server has 1.
 
     The passwords are hashes of `auth.passwords`, newest first, at most `limits.PASSWORDS_MAX` per
-    role so that clients can move from one to the next. *ended* are keys that ended recently, whose
+    role so that clients can move from one to the next. *ended* are keys that ended recently: their
     connections must be closed. *lost* are the ranges of pages that restores lost. *closed* is set
     before the first key or user of the feed is stored and stays set, also after the last one has
     ended. *version* guards every update.
@@ -81,7 +81,7 @@ class ProfileStore(Protocol):
     """The profile of each feed."""
 
     def profile(self, feed: str) -> Profile:
-        """Return the profile, the defaults if none was stored. Strongly consistent."""
+        """Return the stored profile, or the defaults. Strongly consistent."""
 
     def save(self, feed: str, profile: Profile) -> bool:
         """
@@ -93,7 +93,7 @@ class ProfileStore(Protocol):
 
 def check_object_url(template: str) -> str:
     """
-    Return *template* if it is valid; empty for none.
+    Return *template* if it is valid or empty.
 
     Raises:
         InvalidSetting: too long, not printable ASCII, of another scheme than HTTP's, or with an
@@ -116,7 +116,7 @@ def check_object_url(template: str) -> str:
 
 def check_compat(name: str) -> str:
     """
-    Return *name* if it is a known compatibility mode; empty for none.
+    Return *name* if it is a known compatibility mode or empty.
 
     Raises:
         InvalidSetting: it is not.

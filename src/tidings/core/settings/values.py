@@ -108,7 +108,7 @@ def check_all(resources: Sequence[Resource], max_age_s: int) -> None:
     if not isinstance(max_age_s, int) or isinstance(max_age_s, bool):
         raise InvalidSetting("must be a whole number of seconds", field="maxAge", value=max_age_s)
     if resources and not max_age_s:
-        raise InvalidSetting("is required beside resources, in seconds", field="maxAge")
+        raise InvalidSetting("is required with resources, in seconds", field="maxAge")
     if max_age_s and max_age_s < limits.MAX_AGE_S_MIN:
         rule = f"must be at least {limits.MAX_AGE_S_MIN} seconds"
         raise InvalidSetting(rule, field="maxAge", value=max_age_s)
@@ -188,7 +188,7 @@ def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
 
 def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
     """
-    Return *endings* and *ended*, the latest last, without those that are no longer needed.
+    Return *endings* and *ended*, the latest last, without obsolete ones.
 
     No connection lives longer than `limits.CONNECTION_MS_MAX`. Above `limits.ENDED_MAX` the oldest
     endings are dropped; then every connection accepted with any key before that time is closed.

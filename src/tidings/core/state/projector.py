@@ -153,7 +153,7 @@ class SumKeeper:
         Count the *rows* of *pages*, which were written over *overwritten*.
 
         *may_lack*: a run that crashed may have written tombstones that have expired since, so that
-        a missing row does not prove that the object had none.
+        a missing row does not prove that the object was never deleted.
 
         Raises:
             Unavailable: another process stored sums, or the store does not answer.
@@ -263,8 +263,8 @@ class Projector:
     A row replaces only older ones, and the first removed parents of a page are kept. Repeated pages
     therefore change nothing, nor does a request that arrives after another process took over.
 
-    Removed parents are written before the rows, so that no row exists whose overwritten parents
-    were not examined. The lifetime of tombstones is noted before they are written, so that no
+    Removed parents are written before the rows, so that for each stored row the overwritten parents
+    were examined. The lifetime of tombstones is noted before they are written, so that no
     reader of the note finds a tombstone with a shorter life.
     """
 

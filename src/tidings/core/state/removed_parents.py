@@ -83,7 +83,7 @@ class RemovedParentsReader:
     checkpoints: Checkpoints
 
     def until(self, feed: str) -> int:
-        """Return the last page whose removed parents are final: missing ones stay missing."""
+        """Return the last page with final removed parents: missing ones stay missing."""
         return self.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
@@ -126,7 +126,7 @@ def removed_by(
 
 
 class _Track:
-    """The parents of each object, operation by operation. A deleted object has none."""
+    """The parents of each object, operation by operation. A deleted object has no parents."""
 
     def __init__(self, rows: Iterable[Row], forgotten_ms: int) -> None:
         self._forgotten_ms = forgotten_ms

@@ -112,9 +112,9 @@ class StateStore(Protocol):
         """
         Put *rows*, one per object, except over rows of the same or a later position.
 
-        Return what each replaced. None means unknown: such a row was there (also the same one), or
-        the replaced row lacked its position. A request may arrive at any time, long after its
-        caller crashed, and never restores an older row.
+        Return the row that each one replaced. None means unknown: such a row was there (also the
+        same one), or the replaced row lacked its position. A request may arrive at any time, long
+        after its caller crashed, and never restores an older row.
 
         Raises:
             Unavailable: the result of some rows is unknown; the call may be repeated.

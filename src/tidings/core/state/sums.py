@@ -160,7 +160,7 @@ class SumStore(Protocol):
     """The stored sums of the state of each feed."""
 
     def read(self, feed: str) -> Sums | None:
-        """Return the sums, None if none were stored. Strongly consistent."""
+        """Return the stored sums, or None. Strongly consistent."""
         ...
 
     def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
@@ -229,7 +229,7 @@ class ToldSums:
         return ToldSums(int(document["page"]), sums)
 
     def differing(self, sums: Sequence[int | None]) -> list[int]:
-        """Return the buckets whose sums both know and that differ."""
+        """Return the buckets with two known, different sums."""
         pairs = enumerate(zip(self.sums, sums, strict=True))
         return [bucket for bucket, (one, two) in pairs if None not in (one, two) and one != two]
 

@@ -84,7 +84,7 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
 
 
 _END = "end"
-# The first bytes of files that are no text, which no text in UTF-8 has.
+# The first bytes of files of other formats. No text in UTF-8 begins with them.
 _FORMATS = {
     b"\x1f\x8b": "gzip data, and the file must then be called *.gz",
     b"\x28\xb5\x2f\xfd": "zstd data; gzip is read",
@@ -178,7 +178,7 @@ DELETE_SHARE_MAX = 0.10  # fewer objects vanish between two dumps than in a half
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """The reason to stop a sync. *allowable*: an operator who has read the plan may allow it."""
+    """The reason to stop a sync. *allowable*: an operator may allow it after reading the plan."""
 
     code: str
     sentence: str

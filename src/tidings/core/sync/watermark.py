@@ -1,7 +1,7 @@
 """
 Watermarks: the moment at which a dump began, as a position or time in the feed.
 
-An object that changed in the feed after the watermark is newer than the dump, whatever its
+An object that changed in the feed after the watermark is newer than the dump, regardless of its
 timestamp, and is neither deleted nor overwritten. An object that changed before it and is not in
 the dump has been deleted.
 
@@ -93,7 +93,7 @@ def reached(place: Place, seconds: int | None, *, floor: int, end: int) -> Reach
     """
     if place.page and seconds is None:
         if place.page > end:
-            rule = f"is behind the end of the log, page {end}: not an id of this feed"
+            rule = f"is after the end of the log, page {end}: not an id of this feed"
         else:
             rule = (
                 f"is of a page that the log gave up: it begins with page {floor}. Name the moment"
@@ -126,7 +126,7 @@ def future_rule(now_ms: int) -> str:
     """Return the error message for a line of a dump with a time in the future."""
     return (
         f"must not lie in the future, it is {timestamps.from_ms(now_ms)}, unless --as-of says when"
-        " the dump began: what is older than its newest line and not in it would be deleted"
+        " the dump began: objects that are older than its newest line and missing would be deleted"
     )
 
 

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 REJECTED = "rejected"
 _SUBJECT_CHARS_MAX = 99  # limit of SNS
-_AGAIN = "Sync again: what was applied is found as done."
+_AGAIN = "Sync again: applied corrections are recognized as done."
 _RESERVED = "States."  # Step Functions reserves such names: a state machine may not fail with one
 _NAMES = {
     "States.TaskFailed": "JobFailed",
     "States.Timeout": "TimedOut",
 }
 _SENTENCES = {
-    "PlanTooOld": "The plan is too old: what happened since cannot be told any more. "
-    "What was not applied was left as it is. Sync again.",
+    "PlanTooOld": "The plan is too old: the log has lost changes since it was created. "
+    "The rest of the plan was not applied. Sync again.",
     "States.Timeout": f"A step took longer than it may. {_AGAIN}",
 }
 
@@ -148,8 +148,8 @@ def _details(state: Mapping[str, Any], cause: str) -> list[str]:
     if judged.get("next") != END and judged and not _answered_no(state):
         applied = judged["applied"]
         lines.append(
-            f"{applied['applied']:,} applied, {applied['moved']:,} moved meanwhile and left as "
-            f"they are, {applied['done']:,} were done already."
+            f"{applied['applied']:,} applied, {applied['moved']:,} left as they are because they "
+            f"changed since the plan, {applied['done']:,} were done already."
         )
     if judged.get("stopped"):
         lines.append(_sentence(judged["stopped"]))

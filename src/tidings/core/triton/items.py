@@ -1,7 +1,7 @@
 """
 Items: operations in the form that listeners receive.
 
-An item says that something about a resource changed, but not what; the listener fetches the
+An item says that a resource changed, without the new content; the listener fetches the
 resource. A type is a resource, an object is a changed resource, and the field `changed` names its
 sub-resources. An operation without that field concerns all declared sub-resources, so that
 listeners miss no producer's operation.

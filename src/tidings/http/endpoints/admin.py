@@ -83,7 +83,7 @@ class Administration:
         return self._administrator.check(request.feed, need, request.credential)
 
     def _health(self, request: Request) -> Answer:
-        """Report health without a password: load balancers have none."""
+        """Report health without a password, because load balancers have no password."""
         up = self._administrator.is_up()
         return _text("ok") if up else _text("marked down", 503)
 
@@ -246,7 +246,7 @@ def read_yaml(body: bytes) -> object:
 
     Raises:
         TooLarge: it exceeds the size limit of configurations.
-        InvalidSetting: it is not YAML, or exceeds what JSON can express.
+        InvalidSetting: it is not YAML, or JSON cannot express it.
     """
     if len(body) > limits.CONFIGURATION_BYTES_MAX:
         most = limits.CONFIGURATION_BYTES_MAX

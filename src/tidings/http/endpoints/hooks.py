@@ -93,7 +93,7 @@ class WebhookRouter:
 @dataclass(frozen=True, slots=True)
 class KeyRouter:
     """
-    The endpoint of the routes of keys. It creates none, or an admin key could admit any caller.
+    The endpoint of the routes of keys. It creates no keys, or an admin key could admit any caller.
     """
 
     issuer: KeyIssuer

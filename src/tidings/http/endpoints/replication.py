@@ -27,7 +27,7 @@ class RelayPasswords(Protocol):
     """The passwords that relays send to their upstreams."""
 
     def password(self, feed: str) -> str:
-        """Return the password for the upstream of *feed*; "" if it has none."""
+        """Return the password for the upstream of *feed*; "" if it is not set."""
 
     def keep(self, feed: str, password: str) -> None:
         """Store *password*; "" stops sending one."""
@@ -56,7 +56,7 @@ class ReplicaRouter:
         Return the feeds that the credential may read.
 
         Raises:
-            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: it may read none of them.
+            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: it may not read any of them.
         """
         credential = request.credential
         relays: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ class ReplicaRouter:
         return self._control.act(request.feed, action, object_from(request.content(), InvalidRelay))
 
     def _keep(self, request: Request) -> Document:
-        """Store the password for the upstream; with an empty one, none is sent any more."""
+        """Store the password for the upstream; an empty one is not sent."""
         self._check(request)
         if request.feed not in self._sources:
             raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)

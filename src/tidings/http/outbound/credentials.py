@@ -80,7 +80,7 @@ class Tokens:
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
-        Return what the token *given* allows.
+        Return the rights of the token *given*.
 
         Raises:
             WrongKey: it is not a valid token of the issuer for this audience, or it has expired.
@@ -137,7 +137,7 @@ class Tokens:
                     self._renew()
         key = self._keys.get(name)
         if key is None and self._failed:
-            raise Unavailable("the issuer does not tell its keys")
+            raise Unavailable("the issuer does not return its keys")
         if key is None:
             raise WrongKey("is signed by a key that its issuer does not have", field="token")
         return key
@@ -187,7 +187,7 @@ def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
     while len(body) <= BYTES_MAX and (part := answer.read1(BYTES_MAX + 1 - len(body))):
         body += part
         if time.monotonic() > until_s:
-            raise Unavailable("the issuer did not tell its keys in time")
+            raise Unavailable("the issuer did not return its keys in time")
     return body
 
 
@@ -225,7 +225,7 @@ def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
             body = _read(answer, time.monotonic() + TIMEOUT_S)
             document = json.loads(body) if answer.status == 200 and len(body) <= BYTES_MAX else None
         except (urllib3.exceptions.HTTPError, ValueError, RecursionError) as error:
-            raise Unavailable(f"{host} did not tell its keys: {type(error).__name__}") from None
+            raise Unavailable(f"{host} did not return its keys: {type(error).__name__}") from None
     if not isinstance(document, dict):
-        raise Unavailable(f"{host} did not tell its keys")
+        raise Unavailable(f"{host} did not return its keys")
     return document

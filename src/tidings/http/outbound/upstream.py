@@ -46,7 +46,7 @@ _LOOPBACK_NAME = "localhost"
 
 class HttpUpstream:
     """
-    Implements `Upstream`. *password* returns the upstream's password, "" for none.
+    Implements `Upstream`. *password* returns the upstream's password, "" if it has no password.
 
     It is called once, and again after a 401. *ca_certs* is a file of CA certificates; None: those
     of the system.
@@ -130,7 +130,7 @@ def _refusal(host: str, status: int, text: str, after: int) -> Exception:
         return UpstreamRefused(f"{host} is somewhere else: name the address it redirects to")
     if status >= _FAULT or status in _BUSY:
         return Unavailable(f"{host} answered with status {status}")
-    reason = _line(error.get("message")) if code else "it is no feed"
+    reason = _line(error.get("message")) if code else "it is not a feed"
     return UpstreamRefused(f"{host} refused with status {status}: {reason}")
 
 

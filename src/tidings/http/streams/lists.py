@@ -118,7 +118,7 @@ class WaitingList(ABC):
     @abstractmethod
     def _check(self, feed: str, headers: Mapping[str, str]) -> Allowed:
         """
-        Return what the credential in *headers* allows on *feed*.
+        Return the rights of the credential in *headers* on *feed*.
 
         Raises:
             Rejected: it allows nothing.

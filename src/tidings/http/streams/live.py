@@ -43,7 +43,7 @@ def _text(stream: Stream, tail: Tail) -> _Text | None:
 
 class LiveStream:
     """
-    What a stream has sent last; with *write*, its poller may send to it.
+    The progress of an open stream; with *write*, its poller may send to it.
 
     *left* is done when the stream must continue by itself: its client does not keep up, its
     credential has ended, or the log does not answer. *sent* is the progress that its client has.

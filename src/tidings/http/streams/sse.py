@@ -343,7 +343,7 @@ class _Left:
     """
     The remaining time and bytes of a response.
 
-    *resume* is the text for its first event that tells the client when to reconnect.
+    *resume* is the text in its first event with the client's delay before a reconnect.
     """
 
     end_ms: float = inf

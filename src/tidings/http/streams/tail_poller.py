@@ -107,7 +107,7 @@ class TailPoller:
         self._rest()
 
     def _begin(self, page: int) -> None:
-        """Start after *page* if what is in memory may be far from the end of the log."""
+        """Start after *page* if the cached entries may be far from the end of the log."""
         if not self._is_looking and not self._is_fresh:
             self._tail.start(page)
             self._read_s = self._now_s()

@@ -148,8 +148,8 @@ class Database:
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """
-        Run the statements inside as one transaction: all are on disk at the end, or none on an
-        exception.
+        Run the statements inside as one transaction: all are on disk at the end, or are rolled back
+        on an exception.
 
         A transaction inside another one is part of it. Threads take turns.
 
@@ -211,7 +211,7 @@ class Database:
 
     def prepare(self) -> None:
         """
-        Add what belongs to the written pages; only `pause`, `commit` or `rollback` may follow.
+        Add the data of the written pages; only `pause`, `commit` or `rollback` may follow.
 
         Raises:
             Unavailable: a write failed; roll back.
@@ -443,7 +443,7 @@ def _opened(path: Path, wait_s: float) -> sqlite3.Connection:
 
 def _make_private(path: Path) -> None:
     """
-    Create *path* empty if it is missing; only its owner may read it, whatever the umask.
+    Create *path* empty if it is missing; only its owner may read it, with any umask.
 
     SQLite creates the files next to a database with the mode of the database.
     """

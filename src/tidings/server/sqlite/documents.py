@@ -329,7 +329,7 @@ class SqliteUpstreams:
         self._passwords = Documents(database, "upstream")
 
     def password(self, feed: str) -> str:
-        """Return the password of the upstream; "" if none is set."""
+        """Return the password of the upstream; "" if it is not set."""
         return self._passwords.get(feed) or ""
 
     def keep(self, feed: str, password: str) -> None:

@@ -171,7 +171,7 @@ def test_what_is_no_key_of_the_feed(scene: Scene, wrong: str) -> None:
     given = scene.key()
     name = "z" * 12 if wrong == "id" else given.id
     other = PresentedKey(name, "x" * 32 if wrong == "secret" else given.secret)
-    with pytest.raises(WrongKey, match="is no key of the feed") as refused:
+    with pytest.raises(WrongKey, match="is not a key of the feed") as refused:
         scene.guard.check("other" if wrong == "feed" else FEED, Role.READ, shown(other))
     assert refused.value.status == 401
     assert other.secret not in str(refused.value.body())

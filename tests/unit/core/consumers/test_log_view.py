@@ -58,7 +58,7 @@ def test_an_id_must_be_of_this_log() -> None:
     for other in wrong:
         with pytest.raises(InvalidConsumer, match="not in the log"):
             scene.view.check_entries(FEED, [other])
-    with pytest.raises(InvalidConsumer, match="behind the end"):
+    with pytest.raises(InvalidConsumer, match="after the end"):
         scene.view.check_reached(FEED, Place(2, 0, 1), "through")
     many = [Place(page, 0, 1) for page in range(limits.ACK_PAGES_MAX + 1)]
     with pytest.raises(InvalidConsumer, match="at most 64 pages"):
@@ -84,7 +84,7 @@ def test_a_consumer_that_fell_off_is_told_so() -> None:
     scene.post("a", "a", "a", "a")
     behind = consumer.passed(scene.register(), scene.places[0])
     scene.scene.log.raise_floor(FEED, 3)
-    with pytest.raises(ConsumerFellOff, match="stands at page 0, and the log begins with page 3"):
+    with pytest.raises(ConsumerFellOff, match="is at page 0, and the log begins with page 3"):
         scene.view.check_within(behind)
     for other in (None, COPY, scene.places[2]):
         assert scene.view.check_within(replace(behind, position=other)) == 3

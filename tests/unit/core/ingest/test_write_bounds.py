@@ -51,7 +51,7 @@ def test_what_lies_outside_is_not_touched(scene: Scene, event: str, projected: b
     if projected:
         scene.project()
 
-    with pytest.raises(OutsideKey, match="outside of what the key may post") as refused:
+    with pytest.raises(OutsideKey, match="matches the parents of the key") as refused:
         poster.bounded(op("mine", parents=MINE), op("theirs", event, parents=MINE))
     assert (refused.value.status, refused.value.field) == (403, "operations[1]")
     assert scene.log.head(FEED) == 1

@@ -50,7 +50,7 @@ def test_a_place_must_be_of_the_feed() -> None:
     assert watermark.reached(START, None, floor=1, end=0) == Reached(Position(0, PAGE_END))
     for place, known, sentence in (
         (Place(7, 3, known_page.seconds + 1), known_page.seconds, "is not an id of this feed"),
-        (Place(10, 3, 5), None, "is behind the end of the log, page 9"),
+        (Place(10, 3, 5), None, "is after the end of the log, page 9"),
         (Place(3, 3, 5), None, "the log gave up: it begins with page 5"),
     ):
         with pytest.raises(InvalidSync, match=sentence):

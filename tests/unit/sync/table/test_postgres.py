@@ -152,12 +152,12 @@ def test_what_cannot_be_compared_is_named(
 
 def test_what_is_no_table(database: str, table: str) -> None:
     """The table is missing, its name is invalid, or its rows may be out of date."""
-    with pytest.raises(BadTable, match="there is none of that name"):
+    with pytest.raises(BadTable, match="nothing has this name"):
         opened(database, table)
     with pytest.raises(BadTable, match="table must be"):
         opened(database, "a; b")
     do(database, f"CREATE MATERIALIZED VIEW {table} AS SELECT 1 AS id")
-    with pytest.raises(BadTable, match="what it shows may be old"):
+    with pytest.raises(BadTable, match="its rows may be outdated"):
         opened(database, table, key=("id",))
 
 
