@@ -481,7 +481,7 @@ class Bill:
         Yield the costs of an idle stage.
 
         Raises:
-            KeyError: a schedule runs a function whose idle run was not measured.
+            KeyError: a schedule runs a function for which no idle run was measured.
         """
         found = Standing(**self.measured["standing"][self.size.stage])
         for name, runs in found.runs.items():

@@ -439,7 +439,7 @@ class _Context:
 
 
 async def _streamed(app: Any) -> None:
-    """Send a GET from the end of the log to a function whose time is nearly over."""
+    """Send a GET from the end of the log to a function that has almost no time left."""
     sent: list[dict[str, Any]] = []
     deadline = int(time.time() * 1000) + LAST_MS + _STREAM_MS
     told = {"accept": "text/event-stream", "x-amzn-lambda-context": f'{{"deadline":{deadline}}}'}

@@ -37,14 +37,14 @@ TARGET = "each consumer hears each operation once, in the one order; the fold is
 
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
-@click.option("--url", help="Where the feed is; without it and --stage, a twin of its own.")
+@click.option("--url", help="Address of the feed.  [default: a new twin]")
 @click.option("--stage", metavar="NAME", help="Its stage instead, as AWS has it.")
-@click.option("--stream-url", default="", help="Where its event streams are, if elsewhere.")
+@click.option("--stream-url", default="", help="Address of its event streams, if it differs.")
 @click.option("--ws-url", help="Where its WebSocket is; default: /ws on --url.")
 @click.option("--feed", default="main", help="Which feed.")
 @click.option("--read-password-file", type=_FILE, help="The password of its readers.")
 @click.option("--ingest-password-file", type=_FILE, help="The password of its producers.")
-@click.option("--producers", default=4, type=_POSITIVE, help="Who share the rate.")
+@click.option("--producers", default=4, type=_POSITIVE, help="Number of producers.")
 @click.option("--rate", default=RATE, type=_SECONDS, help="Operations a second, all together.")
 @click.option("--batch", default=1, type=click.IntRange(1, 1000), help="Operations a request.")
 @click.option("--consumers", default=8, type=_POSITIVE, help="Who listen.")
@@ -61,7 +61,7 @@ def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
     Put load on a feed and check that nothing is lost.
 
     Producers keep to a schedule. How long an operation takes is counted from when it was due, not
-    from when it could be sent, so that a feed that stands still shows in the percentiles. The
+    from when it could be sent, so that a feed that stops shows in the percentiles. The
     operations are of a type of their own, `load-...`, and their objects are deleted at the end.
 
     \b
@@ -72,7 +72,7 @@ def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
 
     \b
     Exit codes:
-      0  everything was heard, in order
+      0  all operations were received, in order
       1  something was lost, repeated, moved or altered, or the feed refused
       2  wrong usage
     """
@@ -134,7 +134,7 @@ def _place(
 ) -> Iterator[tuple[Place, int]]:
     """Yield the named place, and a process to record the memory of, or 0."""
     if url and stage:
-        raise click.UsageError("say once where it is: --url or --stage")
+        raise click.UsageError("name the feed once: --url or --stage")
     try:
         secret = [
             read_password(each) if each else ""

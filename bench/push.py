@@ -1,7 +1,7 @@
 """
 Measure the push follower: planning a fan-out, and sending a page to many WebSockets.
 
-The second benchmark starts `python -m bench.push sink CERTIFICATE`, a stand-in for API Gateway, and
+The second benchmark starts `python -m bench.push sink CERTIFICATE`, which replaces API Gateway, and
 `python -m bench.push lane URL CA_FILE`, the sender of one lane, as processes of their own.
 """
 

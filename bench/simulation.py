@@ -226,10 +226,10 @@ def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
 
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
-@click.option("--seeds", default=TARGET, type=click.IntRange(min=1), help="Of the plain world.")
-@click.option("--minutes", default=0.0, help="Begin nothing new after these; 0: go on to the end.")
+@click.option("--seeds", default=TARGET, type=click.IntRange(min=1), help="Number of plain worlds.")
+@click.option("--minutes", default=0.0, help="Start no world after these; 0: run all.")
 @click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), help="Only it.")
-@click.option("--save", is_flag=True, help="Go on behind the last part, and keep each one.")
+@click.option("--save", is_flag=True, help="Continue after the last part, and save each one.")
 def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool) -> None:
     """
     Run many seeds of every kind of world; stop at the first that breaks a promise.

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 def write_authority(folder: Path) -> Path:
-    """A file with its key and the certificate: what a server shows, and its clients trust."""
+    """Write a file with a key and its certificate, for a server and the clients that trust it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

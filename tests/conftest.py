@@ -33,7 +33,7 @@ JAVA_MIN = 17
 os.environ.setdefault(loop_guard.VARIABLE, "1")
 
 
-# A busy machine answers later than the 5 s that httpx waits if it is told nothing else.
+# A busy machine answers later than the 5 s that httpx waits by default.
 REQUEST_S = 60.0
 for _phase in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, _phase, REQUEST_S)
@@ -166,7 +166,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Whoever asks for the session needs Spark."""
+    """A test that uses the session needs Spark."""
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker("spark")
 

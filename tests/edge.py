@@ -1,15 +1,15 @@
 """
 A cache in front of a feed that keeps to CloudFront's documented rules, with its counts.
 
-What the page of each rule says (docs/adr/0055-one-address.md has the addresses):
+The rules, with their documentation (docs/adr/0055-one-address.md has the addresses):
 
 - Only GET is cached, by the path, the query and the headers of the cache policy.
-- Who asks for what is being asked for waits, and is given that answer, if it may be cached.
+- A request equal to one in progress waits, and gets that answer, if it may be cached.
 - `s-maxage`, else `max-age`, is how long; not at all with `no-store`, `no-cache` or `private`, and
-  where neither is said as long as the policy says, here not at all. `Vary` is not looked at.
+  where neither is set as long as the policy says, here not at all. `Vary` is ignored.
 - Errors are kept as long as the distribution says, here not at all.
 
-Where it is not documented how, it is done in the simplest way: there is one edge, and it forgets
+An undocumented detail is implemented in the simplest way: there is one edge, and it forgets
 nothing.
 """
 
@@ -46,10 +46,10 @@ Key = tuple[str, ...]
 
 def window(query: str, now_s: float) -> str:
     """
-    In which span of time a request with this *query* comes, of those that its wait outlasts.
+    Return the span of time of a request with this *query*. The request's wait outlasts it.
 
-    Who was answered that nothing came asks again in a later one, so that it is not given the same
-    answer once more.
+    A client that waited in vain asks again in a later one, so that it is not given the same answer
+    once more.
     """
     first = parse_qs(query).get("block", ["0"])[0]
     wait_s = min(int(first), WINDOW_S_MAX) if re.fullmatch(r"\d{1,9}", first) else 0

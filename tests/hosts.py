@@ -31,12 +31,12 @@ def host(name: str) -> type[Server]:
 
 
 def wanted(config: pytest.Config) -> type[Server]:
-    """What the option says."""
+    """Return the class of the option's value."""
     return host(config.getoption("--on"))
 
 
 def raise_floor(host: Server, feed: str, page: int) -> None:
-    """As retention does, but now. A server is stopped for it: its file has one user at a time."""
+    """Trim the log now, like retention. A server is stopped for it: its file has a single user."""
     if type(host) is not Server:
         _raise_floor_of_twin(host, feed, page)
         return
@@ -47,7 +47,7 @@ def raise_floor(host: Server, feed: str, page: int) -> None:
 
 
 def set_lanes(host: Server, feed: str, lanes: int) -> None:
-    """As the operator does."""
+    """Set the number of lanes, like an operator."""
     command = ["feed", "set", *host.place, "--feed", feed, "--push-lanes", str(lanes)]
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 0, done.output
@@ -61,7 +61,7 @@ def make_key(host: Server, *options: str) -> str:
 
 
 def seats(host: Server) -> str:
-    """The coordinator of those that elect a leader beside *host*, as TIDINGS_COORDINATOR."""
+    """The coordinator of the members that elect a leader with *host*, as TIDINGS_COORDINATOR."""
     if type(host) is Server:
         return (host.data.parent / "seats.db").as_uri()
     return f"dynamodb://seats?endpoint={_twin(host).dynamodb_url}"

@@ -1,7 +1,7 @@
 """
 Lanes: which tests one command runs.
 
-Each test is in one lane, by what it needs: a folder of `DEPLOY`, else its markers. A lane asks for
+Each test is in one lane, by its needs: a folder of `DEPLOY`, else its markers. A lane asks for
 its tools before it collects, so that none is green because everything was skipped.
 """
 
@@ -27,8 +27,8 @@ PROGRAMS = ("curl", "go", "nginx", "npm", "prometheus", "promtool")
 @dataclass(frozen=True)
 class Lane:
     """
-    Its command, what it runs, and the markers of the tools that it requires: everywhere, and in CI,
-    where a test that is skipped is a test that nobody runs.
+    Its command, its contents, and the markers of the tools that it requires: everywhere, and in CI,
+    because a test that is skipped in CI is never run.
     """
 
     command: str
@@ -40,18 +40,18 @@ class Lane:
 LANES: Mapping[str, Lane] = {
     FAST: Lane(
         "make test",
-        "what needs Python alone, and what is fast with Node.js or Chromium",
+        "tests with Python alone, and fast ones with Node.js or Chromium",
         needs_in_ci=("curl", "node"),
     ),
     WORLD: Lane("make test-world", "proxies, scrapers and clients of others", ("node", *PROGRAMS)),
-    TWIN: Lane("make test-twin", "what the deployed functions show", ("java",)),
+    TWIN: Lane("make test-twin", "tests of the deployed functions", ("java",)),
     SPARK: Lane("make test-spark", "jobs, tables and sources on Spark", ("spark",)),
     DEPLOYING: Lane("make test-deploy", "templates, roles and releases", ("java", "node")),
 }
 
 
 def lane_of(nodeid: str, markers: Collection[str]) -> str:
-    """The lane of a test, by where it is and what it is marked with."""
+    """Return the lane of a test, by its folder and its markers."""
     if nodeid.startswith(DEPLOY):
         return DEPLOYING
     if nodeid.startswith(WORLD_FOLDER):
@@ -66,8 +66,8 @@ def is_outside(path: str, lane: str) -> bool | None:
     Return True for a path below `tests` that *lane* need not collect; None if markers decide.
 
     No lane collects the tests of a deployed stage, the lanes `world` and `deploy` collect their own
-    folders, which other lanes do not, and the fast lane does not import files whose tests all need
-    Java.
+    folders, which other lanes do not, and the fast lane does not import files if all their tests
+    need Java.
     """
     if lane == FAST and path.endswith(".py") and _ALL_NEED_JAVA.search(Path(path).read_text()):
         return True

@@ -1,4 +1,4 @@
-"""A proxy that serves beside a test which is not asynchronous."""
+"""A proxy that serves in parallel to a synchronous test."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Proxy:
         self._at_work: set[asyncio.Task[None]] = set()
 
     def passes(self, chunk: bytes) -> bytes:
-        """What is forwarded of *chunk*, which came from the feed."""
+        """Return the forwarded part of *chunk*, which came from the feed."""
         return chunk
 
     def cut(self) -> int:
@@ -50,7 +50,7 @@ class Proxy:
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
-        except OSError:  # nobody is there
+        except OSError:  # no process listens
             writer.transport.abort()
             return
         self._open.add(writer)

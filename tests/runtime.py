@@ -20,8 +20,8 @@ from infra.build_layers import PYTHON
 
 VENV = ROOT / ".venv-runtime"
 FOLDERS = ("tests/unit/core", "tests/unit/http", "tests/unit/aws", "tests/functions")
-DEBIAN = "trixie"  # whose python3 is of Lambda's version
-# Where pyenv and uv keep what they installed.
+DEBIAN = "trixie"  # its python3 has Lambda's version
+# The folders in which pyenv and uv install.
 _INSTALLED = (
     f".pyenv/versions/{PYTHON}*/bin/python{PYTHON}",
     f".local/share/uv/python/cpython-{PYTHON}*/bin/python{PYTHON}",

@@ -16,8 +16,8 @@ from tidings.sync.spark_session import DAEMON
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JARS = "spark.jars"  # Iceberg, where it is here: a Java knows only what it was started with
-_PARTS = 2  # as on two cores, on the one that is left
+JARS = "spark.jars"  # Iceberg, if it is here: a Java knows only the jars of its start
+_PARTS = 2  # for two cores, on the one that is left
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -26,7 +26,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.default.parallelism": _PARTS,
     "spark.sql.shuffle.partitions": _PARTS,
-    # Of a few rows most of the time would go into compiling.
+    # Few rows: most of the time would be spent on compiling.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.python.daemon.module": DAEMON,

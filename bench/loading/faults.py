@@ -91,11 +91,11 @@ class Faults:
         pid = engines[0] if engines else self._host.pid
         os.kill(pid, signal.SIGSTOP)
         try:
-            await _until(lambda: machine.state(pid) == "T", "the store goes on")
+            await _until(lambda: machine.state(pid) == "T", "the store was not stopped")
             await asyncio.sleep(PAUSE_S)
         finally:
             os.kill(pid, signal.SIGCONT)
-        await _until(lambda: machine.state(pid) in "RSD", "the store does not go on")
+        await _until(lambda: machine.state(pid) in "RSD", "the store does not continue")
         return f"for {PAUSE_S:g} s"
 
     def _cut(self) -> str:

@@ -209,7 +209,7 @@ class Ledger:
             self.violations.add(f"{event.id} is not as it was posted: {event.data}")
             return None
         if self._heard[serial]:
-            self.violations.add(f"{serial} stands in the log twice, again as {event.id}")
+            self.violations.add(f"{serial} is in the log twice, again as {event.id}")
         self._heard[serial] = 1
         self._append(Entry(event.id, event.name, event.data, serial))
         reader.at = self.end

@@ -47,7 +47,7 @@ def rows(run: Run) -> list[tuple[str, str]]:
     counts = {each: run.recorder.counted(each) for each in _COUNTS}
     found.append(("sent, in all", f"{counts['sent']:,} operations in {run.took_s:.0f} s"))
     found += [(each, f"{count:,}") for each, count in counts.items() if count and each != "sent"]
-    found.append(("until all had heard everything", f"{run.drained_s:.1f} s after the last one"))
+    found.append(("until all had received everything", f"{run.drained_s:.1f} s after the last one"))
     found.append(("violations", f"{run.lost}"))
     found.append(("load average of the machine before", f"{run.others:.1f}"))
     return found

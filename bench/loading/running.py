@@ -72,8 +72,8 @@ async def run(
     beside: Beside = _nothing,
 ) -> Run:
     """
-    Run *plan*. Call *tick* each second. Run the coroutine *beside* along with the schedule and wait
-    for its end. *pid* is a process; the memory of its family is recorded in addition to our own.
+    Run *plan*. Call *tick* each second. Run the coroutine *beside* in parallel to the schedule and
+    wait for its end. *pid* is a process; the memory of its family is recorded as well as our own.
 
     Raises:
         Refused: the feed refuses a producer or a consumer.
@@ -114,7 +114,7 @@ async def _begins(found: Run, sender: Sender) -> None:
     try:
         await found.audience.listens(LISTEN_S)
     except TimeoutError:
-        raise Unheard(f"a consumer heard nothing within {LISTEN_S:.0f} s") from None
+        raise Unheard(f"a consumer received nothing within {LISTEN_S:.0f} s") from None
 
 
 async def _carries_out(found: Run, sender: Sender, beside: Beside) -> None:

@@ -2,7 +2,7 @@
 The tests against a deployed stage: `pytest tests/aws --stage NAME`, see docs/operations/SANDBOX.md.
 
 Each test verifies what the functions' own tests cannot: roles, limits, guards, gateways and metrics
-of AWS. What a test measures is a property of its case in the JUnit file.
+of AWS. A measured value is a property of its case in the JUnit file.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a job of Spark reaches, told on its standard output. Runs on EMR Serverless.
+Print the addresses that a job of Spark can reach. Runs on EMR Serverless.
 
     reach_probe.py URL HOST...      a feed, and hosts that speak TLS
 """
@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable
 from functools import partial
 
-WAIT_S = 15  # what is not reached does not answer at all
+WAIT_S = 15  # an unreachable address does not answer at all
 
 
 def main(url: str, *hosts: str) -> None:

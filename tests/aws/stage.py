@@ -1,4 +1,4 @@
-"""The deployed stage that the tests of this folder run against, and what they ask of it."""
+"""The deployed stage that the tests of this folder run against, and their requests to it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Stage:
 
     def client(self, service: str) -> Any:
         """Return a boto3 client for *service*."""
-        made: Any = boto3.client  # its stubs want the name of the service as a literal
+        made: Any = boto3.client  # its stubs require the name of the service as a literal
         return made(service)
 
     def named(self, what: str) -> str:
-        """Return the name of a function of the stage, or of what a test makes for it."""
+        """Return the name of a function of the stage, or of a resource that a test creates."""
         return f"{stack_name(self.name)}-{what}"
 
     def resources(self, stack: str) -> dict[str, tuple[str, str]]:
@@ -65,7 +65,7 @@ class Stage:
         }
 
     def post(self, operations: Sequence[dict[str, Any]]) -> list[str]:
-        """Post *operations*, again if PROTOCOL.md tells producers to; return their ids."""
+        """Post *operations*, again if PROTOCOL.md requires a retry; return their ids."""
         headers = {"Prefer": "return=representation", "Idempotency-Key": uuid4().hex}
         url = f"{self.addresses.feed}/ops"
         for attempt in range(ATTEMPTS):

@@ -82,7 +82,7 @@ def _row(stage: Stage, name: str) -> tuple[str, dict[str, Any]]:
 def test_the_sweep_wakes_a_follower_that_the_stream_does_not(
     stage: Stage, record_property: Record
 ) -> None:
-    stage.require_aws("the emulator goes on reading a stream whose mapping is off")
+    stage.require_aws("the emulator continues to read a stream with a disabled mapping")
     name = f"drill-{uuid4().hex[:8]}"
     with connect(stage.addresses.sockets, open_timeout=WAIT_S) as socket, _mapping_off(stage):
         socket.send(json.dumps({"action": "subscribe", "ids": [name]}))

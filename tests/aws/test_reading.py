@@ -68,7 +68,7 @@ def test_a_browser_may_post(stage: Stage) -> None:
 def test_an_abandoned_stream_holds_its_function_no_longer_than_a_stream_lasts(
     stage: Stage, record_property: Record
 ) -> None:
-    stage.require_aws("Lambda's own line of the call tells it")
+    stage.require_aws("only Lambda's own line of the call has it")
     began = datetime.now(UTC)
     with httpx.stream("GET", stage.operations_stream, headers=_STREAM, timeout=WAIT_S) as answer:
         next(answer.iter_bytes())
@@ -106,7 +106,7 @@ def test_a_stream_above_180_mb_ends_between_two_events_and_is_resumed(
 
 
 def _large(kind: str, count: int) -> list[dict[str, Any]]:
-    """Build operations whose repeated text compresses: a page of the log has to hold them."""
+    """Build operations with repeated text, which compresses: a page of the log has to hold them."""
     text = os.urandom(16).hex() * (_EVENT_BYTES // 32)
     return [
         {"event": "update", "type": kind, "id": f"{at}", "data": {"text": text}}

@@ -1,4 +1,4 @@
-"""EMR Serverless: a sync by the stage's own job, an export, and what a job can connect to."""
+"""EMR Serverless: a sync by the stage's own job, an export, and the job's network access."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def _deployments(stage: Stage) -> Iterator[str]:
 
 
 def test_cold_starts_are_in_the_log(stage: Stage, record_property: Record) -> None:
-    stage.require_aws("Lambda's own line of the call tells it")
+    stage.require_aws("only Lambda's own line of the call has it")
     since, seen = datetime.now(UTC) - timedelta(days=1), 0
     for each in deployment.FUNCTIONS:
         calls = stage.calls(each.name, since, _COLD)

@@ -53,7 +53,7 @@ def cases() -> list[Case]:
     Every case of every file, in the order of their names.
 
     Raises:
-        WrongCase: a case lacks a part, or has one that nobody reads.
+        WrongCase: a case lacks a part, or has an unknown one.
     """
     return [case for path in sorted(FOLDER.glob("*.yaml")) for case in _in_file(path)]
 

@@ -25,17 +25,17 @@ def step_change(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_lists(scene: Scene, argument: dict[str, Any]) -> None:
-    """What a `query` is answered: `changes`, `at_end`, `next_from` (the least `next`)."""
+    """Check the answer to a `query`: `changes`, `at_end`, `next_from` (the least `next`)."""
     _check(_list(scene, argument["query"]), argument)
 
 
 def step_asks(scene: Scene, argument: dict[str, Any]) -> None:
-    """Ask with a `query` that waits, beside the steps that follow."""
+    """Send a `query` that waits, while the following steps run."""
     scene.names[argument["as"]] = scene.beside(lambda: _list(scene, argument["query"]))
 
 
 def step_is_answered(scene: Scene, argument: dict[str, Any]) -> None:
-    """Who asked is answered, as for `lists`."""
+    """Check the answer to an earlier `asks`, as for `lists`."""
     _check(scene.names[argument["of"]](), argument)
 
 
@@ -61,7 +61,7 @@ def _check(found: dict[str, Any], argument: dict[str, Any]) -> None:
 
 
 def _check_change(wanted: dict[str, Any], change: dict[str, Any]) -> None:
-    """`id`, `tags` and `data` where they are named; of an object in `data` the fields named."""
+    """Compare `id`, `tags` and `data` if they are given; in an object `data`, the given fields."""
     assert wanted.get("id", change["_id"]) == change["_id"], change
     assert wanted.get("tags", change.get("tags")) == change.get("tags"), change
     data = wanted.get("data", change["data"])

@@ -2,7 +2,7 @@
 The targets of the suite: `--base-url`, or a server and a twin of its own.
 
 On a twin as well: only there events of API Gateway are translated for each rule. And once more on
-a twin whose feed has several lanes of push, for what comes over WebSockets.
+a twin with several lanes of push, for events over WebSockets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOSTS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lanes change nothing for who uses no WebSocket."""
+    """Lanes change nothing for cases without a WebSocket."""
     items[:] = [item for item in items if _concerns(item)]
 
 

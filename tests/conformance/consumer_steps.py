@@ -33,7 +33,8 @@ def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
     """
     `does` one of the actions with the fields `with`; its answer `has` these, and stays as `as`.
 
-    Who asks, and why, is added where an operator would say it; a refusal is checked as by `answer`.
+    The author and the reason are added if an operator would state them; a refusal is checked as by
+    `answer`.
     """
     does, sent = argument["does"], dict(argument.get("with", {}))
     if does in _OPERATORS:
@@ -43,7 +44,7 @@ def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_consumer_shows(scene: Scene, argument: dict[str, Any]) -> None:
-    """What is told of it, or of what is `below` it, `has` these."""
+    """The document of the consumer, or of what is `below` it, `has` these fields."""
     below = f"/{argument['below']}" if "below" in argument else ""
     scene.answer = scene.http.get(_path(scene, argument) + below)
     _check(scene, {"status": 200} | argument)

@@ -21,7 +21,7 @@ def step_registers(scene: Scene, argument: dict[str, Any]) -> None:
     """
     Connect and register: for `resource` and `subs`, or with `message`, or `text` as it is.
 
-    `query` is what stands behind the address, `version` the header `Accept-Version`.
+    `query` is appended to the address, `version` is the header `Accept-Version`.
     """
     query = argument.get("query", f"?changefeed={scene.target.feed}")
     version = argument.get("version")
@@ -44,7 +44,7 @@ def step_registers(scene: Scene, argument: dict[str, Any]) -> None:
     socket.send(argument.get("text") or json.dumps(message))
     scene.names[argument["as"]] = socket
     if "text" not in argument and "message" not in argument:
-        scene.names[f"{argument['as']} said"] = _text(socket)  # it stands from here on
+        scene.names[f"{argument['as']} said"] = _text(socket)  # it is registered from here on
 
 
 def step_says(scene: Scene, argument: dict[str, Any]) -> None:
@@ -136,7 +136,7 @@ def _own(scene: Scene, name: str) -> str:
 
 
 def _item(scene: Scene, name: str) -> dict[str, Any]:
-    """The next item of this case; others may use the feed meanwhile, and a fence is for one."""
+    """Return the next item of this case; others may use the feed, and a fence is for one."""
     while True:
         found: dict[str, Any] = json.loads(_text(_socket(scene, name)))
         told = str(found.get("changedResourceId", ""))

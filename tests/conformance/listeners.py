@@ -110,7 +110,7 @@ class SseListener:
 
 
 class SocketListener:
-    """One WebSocket; what the server says is sorted into events and answers."""
+    """One WebSocket; messages of the server are sorted into events and answers."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.cursor = ""
@@ -134,7 +134,7 @@ class SocketListener:
         return self._events.pop(0)
 
     def answer(self, within_s: float = PATIENCE_S) -> dict[str, Any]:
-        """The next message that is no batch of events."""
+        """Return the next message that is not a batch of events."""
         self._receive_until(lambda: bool(self._answers), within_s)
         return self._answers.pop(0)
 

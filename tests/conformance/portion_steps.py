@@ -22,7 +22,7 @@ _BUCKETS = 64
 
 @dataclass(frozen=True)
 class Copied:
-    """What a reply tells: its first line, and each entry with its event id."""
+    """The content of a reply: its first line, and each entry with its event id."""
 
     head: dict[str, Any]
     entries: list[tuple[str, str]]
@@ -35,9 +35,9 @@ class Copied:
 
 def step_pages(scene: Scene, argument: dict[str, Any]) -> None:
     """
-    Ask for pages behind the one of the event `behind`, committed at another `second`, of the case's
+    Request the pages after that of the event `behind`, committed at another `second`, of the case's
     own type unless `query` names others. `entries` are the operations in them with their ids, `has`
-    is told of the feed, `as` keeps the reply; a refusal is checked as by `answer`.
+    are fields of the feed's line, `as` keeps the reply; a refusal is checked as by `answer`.
     """
     scene.answer = httpx.get(_url(scene, argument), timeout=PATIENCE_S * 3)
     if argument.get("status", 200) != 200:
@@ -48,13 +48,13 @@ def step_pages(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_awaits_pages(scene: Scene, argument: dict[str, Any]) -> None:
-    """As `pages`, beside the steps that follow."""
+    """Send the request of `pages`, while the following steps run."""
     url = _url(scene, argument)
     scene.names[argument["as"]] = scene.beside(lambda: httpx.get(url, timeout=PATIENCE_S * 3))
 
 
 def step_pages_come(scene: Scene, argument: dict[str, Any]) -> None:
-    """Who awaits them gets `entries`, with those that were not there when it asked."""
+    """The waiting request gets `entries`, also those posted after it began."""
     _check(scene, _read(scene.names[argument["of"]]().text), argument)
 
 
@@ -70,7 +70,7 @@ def step_shares(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_rows(scene: Scene, argument: dict[str, Any]) -> None:
-    """The row of the case's own object `of` is told with `event` and the id `at`, or is `none`."""
+    """The row of the case's own object `of` is returned with `event` and the id `at`, or `none`."""
     key = f"{scene.token}/{argument['of']}"
     query = f"bucket={zlib.crc32(key.encode()) % _BUCKETS}&{argument.get('query', '')}"
     url = f"{scene.target.stream_url}/feeds/{scene.target.feed}/rows?{query}"
@@ -92,7 +92,7 @@ def _check_row(row: tuple[list[Any], str] | None, argument: dict[str, Any]) -> N
     if argument.get("none"):
         assert row is None, row
         return
-    assert row is not None, "it is not told"
+    assert row is not None, "it is not returned"
     (_, page, slot, at_ms, expires_ms), line = row
     assert json.loads(line)["event"] == argument["event"], line
     assert (expires_ms > 0) == (argument["event"] == "delete"), row

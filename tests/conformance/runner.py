@@ -37,7 +37,7 @@ STEPS: dict[str, Callable[[Scene, Any], None]] = {
     if name.startswith("step_")
 }
 
-_STEP_CHARS_MAX = 300  # a step may hold a megabyte; its beginning tells which one it is
+_STEP_CHARS_MAX = 300  # a step may hold a megabyte; its beginning identifies it
 
 
 class Broken(AssertionError):

@@ -53,7 +53,7 @@ class Scene:
         self.stack.close()
 
     def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        """Do *work* beside the steps that follow; what is returned waits for its answer."""
+        """Do *work* while the following steps run; the returned function waits for its result."""
         answers: list[Any] = []
         thread = threading.Thread(target=lambda: answers.append(work()), daemon=True)
         thread.start()

@@ -1,8 +1,8 @@
 """
-What a case can do and see: each verb of `cases/*.yaml` is a function `step_<verb>` here or in
-`transport_steps`.
+The actions and checks of a case: each verb of `cases/*.yaml` is a function `step_<verb>` here
+or in `transport_steps`.
 
-Posting leaves an answer behind that `answer` looks at; listeners keep a name. Nothing waits for
+Posting stores an answer that `answer` checks; listeners keep a name. Nothing waits for
 a time: to show that nothing more comes, a fence is posted and must be the next event.
 """
 
@@ -17,8 +17,8 @@ from tests.conformance.listeners import Heard, Silence
 from tests.conformance.scene import FILTERS, SWITCHES, Scene
 
 FENCE = "fence"
-REACH_S = 180.0  # a follower behind a schedule comes round within a minute
-SILENT_S = 0.5  # after a witness has heard the same page, what is not there is not coming
+REACH_S = 180.0  # a follower on a schedule runs within a minute
+SILENT_S = 0.5  # after a witness has received the same page, a missing event is not sent
 _WISHES = (*FILTERS, *SWITCHES, "from", "path", "format", "accept", "cursors")
 
 
@@ -181,7 +181,7 @@ def step_hears_ids(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_silent(scene: Scene, argument: dict[str, Any]) -> None:
-    """Nothing is heard although a witness hears what was posted after all else."""
+    """No event arrives although a witness receives an operation posted after all others."""
     transport = scene.case.transport or scene.target.transports[0]
     scene.open("witness", transport, {})
     step_nothing_more(scene, "witness")

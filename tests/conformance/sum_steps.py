@@ -32,7 +32,7 @@ def step_sums(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_sums_differ(scene: Scene, argument: dict[str, Any]) -> None:
-    """Those `to` are those `from`, with the objects `added` and `taken` away at their event ids."""
+    """The sums `to` are those `from`, with the objects `added` and `taken` away at their ids."""
     before, after = scene.names[argument["from"]], scene.names[argument["to"]]
     expected = list(before)
     for objects, sign in ((argument["added"], 1), (argument["taken"], -1)):

@@ -1,11 +1,11 @@
-"""What the suite is pointed at, and which rules it is told to leave out."""
+"""The target of the suite, and the rules that it leaves out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-# What the cases of listeners listen for: it has to be declared on a target.
+# The resources of the listeners' cases: a target must declare them.
 RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 NO_REASON = "left out by --skip-rules"
 
@@ -13,7 +13,7 @@ NO_REASON = "left out by --skip-rules"
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    A running feed. *alone*: nobody else posts to it, so any event at all is a finding.
+    A running feed. *alone*: no other producer uses it, so any event at all is a finding.
 
     *skips* maps patterns of rule numbers to reasons.
     """
@@ -31,7 +31,7 @@ class Target:
 
     @property
     def transports(self) -> list[str]:
-        """Those that are not left out as a whole."""
+        """Return the transports that are not left out as a whole."""
         entrances = {"sse": "7.1", "ws": "8.1"}
         return [name for name, rule in entrances.items() if self.skip_reason(rule) is None]
 
@@ -43,7 +43,7 @@ class Target:
 
 
 def socket_url(base_url: str) -> str:
-    """Where a twin has its WebSocket."""
+    """Return the address of a twin's WebSocket."""
     return base_url.replace("http", "ws", 1).rstrip("/") + "/ws"
 
 

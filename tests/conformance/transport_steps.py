@@ -30,7 +30,7 @@ def step_well_formed(scene: Scene, name: str) -> None:
 
 
 def step_stream_headers(scene: Scene, argument: dict[str, Any]) -> None:
-    """What the answer to a `listen` said before its first event."""
+    """Check the headers of the answer to a `listen`."""
     listener = scene.sse(argument["of"])
     for name, expected in argument["headers"].items():
         assert values.matches(expected, listener.response.headers.get(name)), name
@@ -95,7 +95,7 @@ def step_told(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_packed(scene: Scene, argument: dict[str, Any]) -> None:
-    """Of the messages so far at least so many came in gzip; none, where that is 0."""
+    """At least this many of the messages so far arrived in gzip; exactly none for 0."""
     found = len(scene.socket(argument["of"]).packed)
     assert found >= argument["at_least"] and (not found or argument["at_least"]), found
 
@@ -119,7 +119,7 @@ def step_serves_on(scene: Scene, _: None) -> None:
 
 
 def step_mute(scene: Scene, name: str) -> None:
-    """A WebSocket subscribed to the case's type whose client stops reading."""
+    """A WebSocket subscribed to the case's type, with a client that stops reading."""
     address = urlsplit(scene.target.ws_url)
     port = address.port or (443 if address.scheme == "wss" else 80)
     narrow = socket.socket()
@@ -133,7 +133,7 @@ def step_mute(scene: Scene, name: str) -> None:
 
 
 def step_flood(scene: Scene, argument: dict[str, Any]) -> None:
-    """Post more than any buffer on the way holds; the one who listens hears all of it in order."""
+    """Post more than any buffer on the way holds; the listener receives all of it in order."""
     filling = "x" * argument["of_bytes"]
     for at in range(argument["pages"]):
         scene.append([{"insert": f"{at}-{slot}", "data": filling} for slot in range(_PER_PAGE)])

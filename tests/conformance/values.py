@@ -1,5 +1,5 @@
 """
-What a case writes for a value: `${name}` is looked up, `{$verb: ...}` is made or matched.
+The values in a case: `${name}` is looked up, `{$verb: ...}` is made or matched.
 
 An operation may be written short: `{insert: a, parents: [p]}` is an insert of the object `a`
 of the case's own type, `without: [id]` leaves a field out.
@@ -38,7 +38,7 @@ def expand(value: Any, names: Mapping[str, Any]) -> Any:
 
 
 def look_up(path: str, names: Mapping[str, Any]) -> Any:
-    """`ids.0`, `s.cursor`: items of what was saved under a name, or attributes."""
+    """Look up `ids.0`, `s.cursor`: items of values saved under a name, or attributes."""
     first, *rest = path.split(".")
     found = names[first]
     for step in rest:
@@ -47,7 +47,7 @@ def look_up(path: str, names: Mapping[str, Any]) -> Any:
 
 
 def operation(short: Any, own_type: str) -> Any:
-    """The operation that *short* stands for; anything but a short form stays as it is."""
+    """Return the operation that *short* abbreviates; other values stay as they are."""
     if not isinstance(short, dict):
         return short
     event = next((name for name in EVENTS if name in short), None)

@@ -27,7 +27,7 @@ class TestClaims:
         assert stores.claims.claim(feed, second, now_ms=NOW) == CLAIM
 
     def test_an_expired_claim_does_not_count(self, stores: Stores, feed: str) -> None:
-        """It is not found, and the key can be claimed anew."""
+        """It is not found, and the key can be claimed again."""
         stores.claims.claim(feed, CLAIM, now_ms=NOW)
         late = CLAIM.expires_ms
         assert stores.claims.find(feed, CLAIM.key, now_ms=late - 1) == CLAIM
@@ -37,7 +37,7 @@ class TestClaims:
         assert stores.claims.claim(feed, new, now_ms=late) == new
 
     def test_a_claim_moves_once(self, stores: Stores, feed: str) -> None:
-        """Of two that move it from the same page, the second learns where it went."""
+        """If two move it from the same page, the second gets the new page."""
         stores.claims.claim(feed, CLAIM, now_ms=NOW)
         moved = stores.claims.move(feed, CLAIM, 8)
         assert moved == replace(CLAIM, page=8)

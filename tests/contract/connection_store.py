@@ -42,7 +42,7 @@ def connection(feed: str, name: str = "c", wanted: Filter = EVERYTHING) -> Conne
 
 
 def portions(roster: ConnectionStore, *, limit: int, place: str = "") -> Iterator[Portion]:
-    """Those behind *place*, up to the end."""
+    """Yield the portions after *place*, up to the end."""
     while True:
         portion = roster.portion(place, limit)
         yield portion
@@ -145,7 +145,7 @@ class TestConnections:
         assert sorted(found, key=attrgetter("id")) == mine
 
     def test_the_roster_goes_on_behind_a_place(self, stores: Stores, feed: str) -> None:
-        """No portion reads more than it may, all of them name each once; one may name nobody."""
+        """No portion reads more than allowed, all of them name each once; one may be empty."""
         mine = [connection(feed, name) for name in "abcde"]
         for each in mine:
             stores.connections.open(each)
@@ -157,7 +157,7 @@ class TestConnections:
         assert len(found) >= 3
 
     def test_the_roster_goes_on_though_the_last_one_went(self, stores: Stores, feed: str) -> None:
-        """Behind a place where nobody is any more, with everybody that it did not name."""
+        """After a place of a removed connection, with every connection not yet named."""
         for name in "abcde":
             stores.connections.open(connection(feed, name))
         first = stores.connections.portion("", 2)
@@ -172,7 +172,7 @@ class TestConnections:
         assert rest == others
 
     def test_a_round_is_kept(self, stores: Stores, feed: str) -> None:
-        """With its place and what was counted; none at first."""
+        """With its place and its counts; missing at first."""
         stores.connections.keep(Round())
         assert stores.connections.round() == Round()
         place = ""
@@ -262,7 +262,7 @@ class TestSubscriptions:
         assert stores.subscriptions.find(feed, "*") == [Subscription("c1", EVERYTHING, 9)]
 
     def test_remove_takes_out_all_keys(self, stores: Stores, feed: str) -> None:
-        """Of this connection only; twice is fine."""
+        """Remove keys of this connection only; twice is fine."""
         wanted = Filter(parents=frozenset(f"user/{number}" for number in range(10)))
         mine, other = Subscription("c1", wanted, 1), Subscription("c2", wanted, 1)
         stores.subscriptions.add(feed, mine)

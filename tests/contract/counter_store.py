@@ -1,4 +1,4 @@
-"""What every store of tallies keeps to: `Counters`."""
+"""The contract of stores of counters: `Counters`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TestCounters:
         assert stores.tallies.totals(feed, now_ms=NOW) == Totals()
 
     def test_counts_add_up(self, stores: Stores, feed: str) -> None:
-        """Whoever adds: refused requests, streams opened, events sent."""
+        """By every writer: refused requests, streams opened, events sent."""
         for _ in range(3):
             stores.tallies.refuse(feed)
         stores.tallies.serve(feed, connections=1, sent=0)
@@ -39,7 +39,7 @@ class TestCounters:
         assert stores.tallies.totals(feed, now_ms=NOW + 1000).clients == 0
 
     def test_a_place_that_empties_leaves_nothing(self, stores: Stores, feed: str) -> None:
-        """Saying it twice does no harm, nor where nobody ever was."""
+        """A repetition does no harm, nor does a place that never had a client."""
         stores.tallies.attend(feed, "a", 1, until_ms=NOW + 1000)
         for _ in range(2):
             stores.tallies.attend(feed, "a", 0, until_ms=NOW + 1000)

@@ -29,18 +29,18 @@ class TestFollowers:
         assert stores.followers.checkpoints(feed) == {"state": 0}
 
     def test_a_live_lease_is_exclusive(self, stores: Stores, feed: str) -> None:
-        """Nobody else gets it, whatever clocks say; other followers and feeds are free."""
+        """No other owner gets it, at any clock time; other followers and feeds are free."""
         held, late = take(stores, feed), NOW + 10 * limits.LEASE_MS
         assert stores.followers.take(feed, "state", owner="b", now_ms=late) == held
         assert stores.followers.take(feed, "push", owner="b", now_ms=NOW).owner == "b"
         assert stores.followers.take(f"{feed}-other", "state", owner="b", now_ms=NOW).owner == "b"
 
     def test_a_repeated_take_of_one_owner_is_one_take(self, stores: Stores, feed: str) -> None:
-        """An owner whose answer was lost gets its lease, not a new fence."""
+        """An owner that lost the answer gets its lease, not a new fence."""
         assert take(stores, feed) == take(stores, feed)
 
     def test_who_has_seen_it_still_takes_it_over(self, stores: Stores, feed: str) -> None:
-        """The next holder goes on at the checkpoint, with a higher fence."""
+        """The next holder continues at the checkpoint, with a higher fence."""
         held = stores.followers.save(take(stores, feed), 7, now_ms=NOW)
         taken = take(stores, feed, "b", over=held)
         assert (taken.fence, taken.checkpoint, taken.owner) == (2, 7, "b")
@@ -58,7 +58,7 @@ class TestFollowers:
         assert stores.followers.take(feed, "state", owner="c", now_ms=NOW, over=seen) == other
 
     def test_who_looks_on_says_so(self, stores: Stores, feed: str) -> None:
-        """With a mark: the next one is told who looked before; a mark alone changes nothing."""
+        """With a mark: the next one gets the previous look; a mark alone changes nothing."""
         held = take(stores, feed)
         assert stores.followers.mark(feed, "state", look="1.1.7") == ""
         assert stores.followers.mark(feed, "state") == "1.1.7"
@@ -69,7 +69,7 @@ class TestFollowers:
         assert stores.followers.save(held, 0, now_ms=NOW).bell == held.bell + 4
 
     def test_save_moves_the_checkpoint_and_renews(self, stores: Stores, feed: str) -> None:
-        """Everybody sees the checkpoint; the lease lasts from now on."""
+        """Every process sees the checkpoint; the lease lasts from now on."""
         saved = stores.followers.save(take(stores, feed), 5, now_ms=NOW + 1000)
         assert (saved.checkpoint, saved.expires_ms) == (5, NOW + 1000 + limits.LEASE_MS)
         assert stores.followers.checkpoints(feed) == {"state": 5}
@@ -84,7 +84,7 @@ class TestFollowers:
         assert stores.followers.checkpoints(feed) == {"state": 3}
 
     def test_save_after_letting_go_writes_nothing(self, stores: Stores, feed: str) -> None:
-        """A lease that was let go is lost, though nobody has taken it since."""
+        """A released lease is lost, even before another owner takes it."""
         lease = take(stores, feed)
         assert stores.followers.release(lease)
         with pytest.raises(LeaseLost):
@@ -92,7 +92,7 @@ class TestFollowers:
         assert stores.followers.checkpoints(feed) == {"state": 0}
 
     def test_release_stores_the_checkpoint_and_frees(self, stores: Stores, feed: str) -> None:
-        """The next one takes it at once and goes on there."""
+        """The next owner takes it at once and continues there."""
         assert stores.followers.release(replace(take(stores, feed), checkpoint=4))
         assert take(stores, feed, "b").checkpoint == 4
 
@@ -120,7 +120,7 @@ class TestFollowers:
         assert stores.followers.release(take(stores, feed, "b", over=old))
 
     def test_a_free_lease_takes_no_mark(self, stores: Stores, feed: str) -> None:
-        """Never taken or let go: whoever wakes it has to take the lease itself."""
+        """Never taken or released: a waker has to take the lease itself."""
         assert stores.followers.mark(feed, "state") is None
         assert stores.followers.checkpoints(feed) == {}
         assert stores.followers.release(take(stores, feed))
@@ -130,7 +130,7 @@ class TestFollowers:
     def test_release_by_an_old_fence_is_harmless(
         self, stores: Stores, feed: str, force: bool
     ) -> None:
-        """It counts as let go; the new holder keeps lease and checkpoint."""
+        """It counts as released; the new holder keeps lease and checkpoint."""
         old = take(stores, feed)
         new = take(stores, feed, "b", over=old)
         assert stores.followers.release(replace(old, checkpoint=9), force=force)
@@ -140,7 +140,7 @@ class TestFollowers:
     def test_operations_stand_with_the_checkpoint(
         self, stores: Stores, feed: str, force: bool
     ) -> None:
-        """Saved and released together; whoever comes next goes on counting there."""
+        """Saved and released together; the next holder continues to count there."""
         lease = replace(take(stores, feed), checkpoint=2, operations=30)
         saved = stores.followers.save(lease, 3, now_ms=NOW)
         assert (saved.checkpoint, saved.operations) == (3, 30)
@@ -165,7 +165,7 @@ class TestFollowers:
         assert stores.followers.save(replace(taken, note=b""), 3, now_ms=NOW).note == b""
 
     def test_standings_tell_who_is_at_work(self, stores: Stores, feed: str) -> None:
-        """The lease of each follower, by name; one that was let go has no owner."""
+        """The lease of each follower, by name; a released one has no owner."""
         assert list(stores.followers.standings(feed)) == []
         working = stores.followers.take(feed, "push", owner="a", now_ms=NOW)
         stores.followers.release(replace(take(stores, feed), checkpoint=4, operations=9))

@@ -1,4 +1,4 @@
-"""What every store of keys, and of what they have used, keeps to: `KeyStore` and `KeyUsage`."""
+"""The contract of stores of keys and of their usage: `KeyStore` and `KeyUsage`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAIN = Key("000000000000", digest_of("t" * 32), frozenset({Role.ADMIN}))
 
 class TestKeys:
     def test_there_is_none_at_first(self, stores: Stores, feed: str) -> None:
-        """Of any name."""
+        """Not for any name."""
         assert stores.keys.key(feed, KEY.id) is None
         assert list(stores.keys.keys(feed)) == []
 
@@ -41,14 +41,14 @@ class TestKeys:
         assert stores.keys.key(f"{feed}-other", KEY.id) is None
 
     def test_keys_are_listed_by_their_ids(self, stores: Stores, feed: str) -> None:
-        """Those of the feed alone."""
+        """The keys of this feed alone."""
         for key in (KEY, PLAIN):
             assert stores.keys.save(feed, key)
         assert stores.keys.save(f"{feed}-other", KEY)
         assert [key.id for key in stores.keys.keys(feed)] == [PLAIN.id, KEY.id]
 
     def test_an_id_is_given_once(self, stores: Stores, feed: str) -> None:
-        """Who draws one that is taken is told, and the key stays as it is."""
+        """An attempt to save a second key with the id is refused, and the key stays as it is."""
         assert stores.keys.save(feed, KEY)
         assert not stores.keys.save(feed, replace(PLAIN, id=KEY.id))
         assert stores.keys.key(feed, KEY.id) == replace(KEY, version=1)
@@ -62,7 +62,7 @@ class TestKeys:
         assert stores.keys.key(feed, PLAIN.id) == replace(PLAIN, revoked_ms=1, version=2)
 
     def test_what_was_used_adds_up(self, stores: Stores, feed: str) -> None:
-        """Of each key, in each window."""
+        """For each key and each window."""
         window = 410_244_480
         assert stores.key_usage.add(feed, "a", window, 3) == 3
         assert stores.key_usage.add(feed, "a", window, 4) == 7
@@ -71,7 +71,7 @@ class TestKeys:
         assert stores.key_usage.add(f"{feed}-other", "a", window, 1) == 1
 
     def test_what_is_held_is_counted_until_its_time(self, stores: Stores, feed: str) -> None:
-        """Of each key; what is let go, or was over before, is not."""
+        """For each key; released or expired ones do not count."""
         held, now, later = stores.key_usage, 4_102_444_800_000, 4_102_444_900_000
         assert held.hold(feed, "a", "x", until_ms=now + 5, now_ms=now) == 1
         assert held.hold(feed, "a", "y", until_ms=later, now_ms=now) == 2

@@ -43,7 +43,7 @@ class TestLog:
         assert stores.log.taken(f"{feed}-other") == Taken(0, 0)
 
     def test_a_log_that_was_yielded_gives_no_number(self, stores: Stores, feed: str) -> None:
-        """Whoever has one writes its page; nothing is counted; it can be taken back."""
+        """A writer that has a number writes its page; nothing is counted; it can be revoked."""
         number = stores.log.take(feed, 2)
         stores.log.yield_to(feed, "https://b.example/feeds/main")
         for _ in range(2):
@@ -73,7 +73,7 @@ class TestLog:
         assert stores.log.put(feed, page(1, "ours")) == "ours"
 
     def test_a_writer_overtaken_by_a_filler_learns_it(self, stores: Stores, feed: str) -> None:
-        """The filler stands; the late page is not written."""
+        """The filler stays; the late page is not written."""
         closed = filler(1, at_ms=AT, expires_ms=EXPIRES)
         assert stores.log.put(feed, closed) == closed.append_id
         assert stores.log.put(feed, page(1, "late")) == closed.append_id
@@ -90,7 +90,7 @@ class TestLog:
         assert found[1].lines == lines
 
     def test_a_page_comes_back_with_its_trace(self, stores: Stores, feed: str) -> None:
-        """Where its request was traced; another one's is none."""
+        """If its request was traced; other pages have no trace."""
         traced = replace(page(1), trace=f"00-{'0af7' * 8}-{'b7ad' * 4}-01")
         stores.log.put(feed, traced)
         stores.log.put(feed, page(2))
@@ -106,7 +106,7 @@ class TestLog:
         assert [each.first for each in found] == [1, 2, 2**39 + 1]
 
     def test_a_page_comes_back_with_its_slots(self, stores: Stores, feed: str) -> None:
-        """Where entries were left out, all of them too; where none was, nothing is said."""
+        """If entries were left out, even all of them; otherwise no slots are stored."""
         whole = page(1, body=encode(["{}"] * limits.REQUEST_OPERATIONS_MAX))
         last = limits.REQUEST_OPERATIONS_MAX - 1
         pages = [whole, *(replace(whole, number=n) for n in (2, 3))]

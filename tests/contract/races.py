@@ -1,4 +1,4 @@
-"""Who wins when several writers come at once. Not on moto, which loses updates of threads."""
+"""The winners of concurrent writes. Not on moto, which loses updates of threads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TestRaces:
         assert {lease.fence for lease in leases} == {2}
 
     def test_a_mark_and_a_release_never_miss_each_other(self, stores: Stores, feed: str) -> None:
-        """Whoever is first: the mark is refused or the release is, never neither."""
+        """In either order the mark is refused or the release is, never neither."""
         for turn in range(20):
             lease = take(stores, feed, f"owner-{turn}")
             with ThreadPoolExecutor(2) as pool:
@@ -75,7 +75,7 @@ class TestRaces:
         assert len({claim.page for claim in moves}) == 1
 
     def test_of_many_updates_at_once_one_counts(self, stores: Stores, feed: str) -> None:
-        """Eight runners want the connection, one has it."""
+        """Eight runners try to update the connection, one succeeds."""
         old = connection(feed)
         stores.connections.open(old)
 

@@ -31,7 +31,7 @@ class TestRegistry:
         assert stores.registry.registered(f"{feed}-other") == []
 
     def test_the_last_of_an_instance_stands(self, stores: Stores, feed: str) -> None:
-        """It is told whom it replaced; whoever leaves late takes nothing away from it."""
+        """It gets the replaced one; a late removal of that one changes nothing."""
         first, second = listener(feed, VM, NET), listener(feed, VM)
         stores.registry.enter(feed, "c1", first)
         assert stores.registry.enter(feed, "c1", first) == []
@@ -43,7 +43,7 @@ class TestRegistry:
         assert stores.registry.registered(feed) == []
 
     def test_a_connection_takes_its_entries_along(self, stores: Stores, feed: str) -> None:
-        """When it is removed; it comes back from the store with what it registered."""
+        """When it is removed; it is read from the store with its registrations."""
         mine = listener(feed, VM, NET)
         opened = Connection(f"{feed}=", NOW, State.JOINING, feed, mine.filter, listener=mine)
         stores.connections.open(opened)

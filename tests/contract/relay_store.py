@@ -62,7 +62,7 @@ def full(feed: str) -> Relay:
 
 class TestRelays:
     def test_a_relay_comes_back(self, stores: Stores, feed: str) -> None:
-        """Every field, with the next version; where there is none, one that knows nothing."""
+        """Every field, with the next version; an empty one if it is missing."""
         wanted, other = full(feed), Relay(f"{feed}-other")
         assert unset(wanted) == ["version"]
         assert stores.relays.relay(feed) == Relay(feed)
@@ -73,7 +73,7 @@ class TestRelays:
         assert found == [replace(wanted, version=1), replace(other, version=1)]
 
     def test_two_who_write_at_once_cannot_undo_each_other(self, stores: Stores, feed: str) -> None:
-        """The second one finds another version, whether there was none or one."""
+        """The second one finds another version, with or without a stored relay."""
         fresh = Relay(feed)
         assert stores.relays.write(fresh, full(feed))
         assert not stores.relays.write(fresh, replace(fresh, error="late"))
@@ -97,7 +97,7 @@ class TestRelays:
         assert stores.log.taken(feed) == Taken(2, 3)
 
     def test_D31_without_the_checkpoint_no_page_is_written(self, stores: Stores, feed: str) -> None:
-        """Who was overtaken has written nothing."""
+        """An overtaken writer has written nothing."""
         before = Relay(feed)
         assert stores.relays.write(before, replace(before, error="an operator was here"))
         assert not stores.relays.append(before, replace(before, checkpoint=1), [page(1, "{}")])
@@ -106,7 +106,7 @@ class TestRelays:
         assert stores.relays.relay(feed).checkpoint == 0
 
     def test_D8_a_page_is_never_written_twice(self, stores: Stores, feed: str) -> None:
-        """Where one number of many is taken, nothing is written, and the checkpoint stays."""
+        """If one of many numbers is taken, nothing is written, and the checkpoint stays."""
         stores.log.put(feed, page(2, '{"of":"somebody else"}'))
         before = Relay(feed)
         after = replace(before, checkpoint=3)
@@ -117,7 +117,7 @@ class TestRelays:
         assert stores.log.head(feed) == 0
 
     def test_the_head_moves_without_a_page(self, stores: Stores, feed: str) -> None:
-        """As it does at the end of a copy."""
+        """For example at the end of a copy."""
         before = Relay(feed)
         assert stores.relays.append(before, replace(before, checkpoint=70), [])
         assert stores.log.head(feed) == 70
@@ -141,7 +141,7 @@ class TestCoordinator:
         return f"cluster-of-{feed}"
 
     def test_a_lease_is_taken_by_one(self, stores: Stores, cluster: str) -> None:
-        """Who took it first is told by term and time; the other one has written nothing."""
+        """The first one has the term and time; the other one has written nothing."""
         free = LeaderLease(cluster, 0)
         one = LeaderLease(cluster, 0, "https://one.example", 1, AT)
         other = LeaderLease(cluster, 0, "https://other.example", 1, AT + 1)
@@ -151,7 +151,7 @@ class TestCoordinator:
         assert list(stores.clusters.leases(cluster)) == [one]
 
     def test_a_lease_that_was_renewed_is_not_taken(self, stores: Stores, cluster: str) -> None:
-        """Who thought that it had run out saw an older time."""
+        """The other member saw an older time, at which it had expired."""
         one = LeaderLease(cluster, 0, "https://one.example", 1, AT)
         renewed = replace(one, until_ms=AT + 1)
         other = LeaderLease(cluster, 0, "https://other.example", 2, AT + 5)
@@ -169,7 +169,7 @@ class TestCoordinator:
         assert list(stores.clusters.leases(cluster)) == [LeaderLease(cluster, 0, "", 3, 0)]
 
     def test_leases_are_listed_by_number(self, stores: Stores, cluster: str) -> None:
-        """Of this cluster alone."""
+        """The leases of this cluster alone."""
         leases = [
             LeaderLease(cluster, number, "https://one.example", 1, AT) for number in (1, 0, 7)
         ]
@@ -178,7 +178,7 @@ class TestCoordinator:
         assert [lease.number for lease in stores.clusters.leases(cluster)] == [0, 1, 7]
 
     def test_members_are_listed_by_address(self, stores: Stores, cluster: str) -> None:
-        """As they were last heard of, those of this cluster alone."""
+        """With their last known state, those of this cluster alone."""
         one = Member(
             cluster=cluster,
             address="https://one.example",

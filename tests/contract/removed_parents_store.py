@@ -1,4 +1,4 @@
-"""What every store of departures keeps to: `RemovedParentsStore`."""
+"""The contract of stores of removed parents: `RemovedParentsStore`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TestRemovedParents:
         assert stores.departures.read(feed, 1, 60) == written
 
     def test_the_first_ones_of_a_page_stand(self, stores: Stores, feed: str) -> None:
-        """What lands later changes nothing, and what comes with it is written all the same."""
+        """A late write changes nothing, but its other pages are written."""
         stores.departures.write(feed, [departures(1)])
         stores.departures.write(feed, [departures(1, {}), departures(2, {})])
         stores.departures.write(feed, [RemovedParents(2, departures(2).body, EXPIRES)])

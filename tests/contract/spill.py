@@ -11,7 +11,7 @@ from tidings.core.maintenance.verify import Spill
 
 class SpillContract:
     def test_rows_come_back_by_bucket_in_their_order(self, spill: Spill) -> None:
-        """As they were, those of one object too; what was not added to is empty."""
+        """Unchanged, those of one object too; a spill without rows is empty."""
         one, two = of_one_bucket(2)
         bucket = row(one).bucket
         other = next(key for key in map("user/{}".format, range(99)) if row(key).bucket != bucket)

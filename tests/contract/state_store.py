@@ -50,27 +50,27 @@ class TestState:
             assert stores.state.read(feed, each.bucket) == [each]
 
     def test_the_last_write_stands(self, stores: Stores, feed: str) -> None:
-        """A row replaces the one before; what it lacks does not linger."""
+        """A row replaces the previous one completely, with all fields."""
         stores.state.write(feed, [row("video/x", 1, expires_ms=EXPIRES)])
         stores.state.write(feed, [row("video/x", 2)])
         assert stores.state.read(feed, bucket_of("video/x")) == [row("video/x", 2)]
 
     def test_what_is_older_changes_nothing(self, stores: Stores, feed: str) -> None:
-        """By page, then by slot as a number; what each row replaced is told, where it did."""
+        """By page, then by slot as a number; returns the row that each one replaced."""
         stands = [replace(row("video/x", 10), slot=10), replace(row("video/y", 10), slot=10)]
         assert stores.state.write(feed, stands) == [NOTHING, NOTHING]
         for page, slot in ((9, 11), (10, 9), (2, 1000)):
             late = [replace(each, page=page, slot=slot, line="{}") for each in stands]
             told = stores.state.write(feed, [*late, row(f"video/{page}-{slot}")])
             assert told == [None, None, NOTHING]
-        assert stores.state.write(feed, stands) == [None, None]  # in place of what nobody knows
+        assert stores.state.write(feed, stands) == [None, None]  # in place of unknown rows
         assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == stands
         newer = [replace(stands[0], slot=11), replace(stands[1], page=11, slot=0)]
         assert stores.state.write(feed, newer) == [Overwritten(10, 10, lives=True)] * 2
         assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == newer
 
     def test_a_row_that_has_come_again_changes_nothing(self, stores: Stores, feed: str) -> None:
-        """Nor does a tombstone that was written with another retention: the first one stands."""
+        """Nor does a tombstone that was written with another retention: the first one stays."""
         stores.state.write(feed, [row("video/x", expires_ms=EXPIRES)])
         again = [row("video/x", expires_ms=EXPIRES + 1000)]
         assert stores.state.write(feed, again) == [None]
@@ -82,7 +82,7 @@ class TestState:
         assert stores.state.write(feed, [row("video/x", 2)]) == [Overwritten(1, 3, lives=False)]
 
     def test_an_object_whose_row_went_has_none(self, stores: Stores, feed: str) -> None:
-        """Whatever was told of it when it was written before."""
+        """A further write finds no previous row."""
         for page in (1, 2):
             stores.state.write(feed, [row("video/x", page)])
         stores.state.repair(feed, [swap(row("video/x", 2), None)])
@@ -91,7 +91,7 @@ class TestState:
     def test_what_replaces_a_row_without_a_place_is_not_known(
         self, stores: Stores, feed: str
     ) -> None:
-        """Somebody has meddled: the row is put, and nobody knows what its object was."""
+        """The row was tampered with: it is replaced, and the object before it is unknown."""
         broken = replace(row("video/x"), page=ABSENT)
         stores.state.repair(feed, [swap(None, broken)])
         assert stores.state.write(feed, [row("video/x", 2)]) == [None]
@@ -143,7 +143,7 @@ class TestState:
         assert stores.state.lines(feed, bucket, keys[3]) == Lines([], None)
 
     def test_lines_are_bounded_by_bytes(self, stores: Stores, feed: str) -> None:
-        """A read that was cut names the place where the next one goes on."""
+        """A read that was cut names the place at which the next one continues."""
         keys = of_one_bucket(20)
         stores.state.write(feed, [row(key, line=key + "x" * 65_000) for key in keys])
         found = stores.state.lines(feed, bucket_of(keys[0]))
@@ -155,7 +155,7 @@ class TestState:
         assert reads > 1
 
     def test_rows_are_found_by_their_keys(self, stores: Stores, feed: str) -> None:
-        """As they were, from any bucket and in more than a batch; without one there is none."""
+        """Unchanged, from any bucket and in several batches; objects without a row are omitted."""
         rows = [row(f"video/{number}", expires_ms=EXPIRES * (number % 2)) for number in range(123)]
         stores.state.write(feed, rows)
         keys = [each.key for each in rows]
@@ -172,7 +172,7 @@ class TestState:
 
 
 def swap(found: Row | None, wanted: Row | None, bucket: int | None = None) -> Difference:
-    """What is to become of a row; the kind of the difference means nothing to a store."""
+    """The replacement of a row; the kind of the difference means nothing to a store."""
     key = (found or wanted or row("video/x")).key
     place = bucket_of(key) if bucket is None else bucket
     return Difference(Kind.ALTERED, place, key, found, wanted)
@@ -180,7 +180,7 @@ def swap(found: Row | None, wanted: Row | None, bucket: int | None = None) -> Di
 
 class TestRepairs:
     def test_a_row_is_swapped_where_it_stands(self, stores: Stores, feed: str) -> None:
-        """Put where there was none, replaced, removed; other feeds are left alone."""
+        """A new row is put, an old one replaced or removed; other feeds are left alone."""
         old, new = row("video/x", 1, expires_ms=EXPIRES), row("video/x", 2)
         for found, wanted in [(None, old), (old, new), (new, old), (old, None)]:
             assert stores.state.repair(feed, [swap(found, wanted)]) == [True]
@@ -215,7 +215,7 @@ class TestRepairs:
         assert stores.state.find(feed, ["video/y"]) == [lives]
 
     def test_what_is_as_wanted_counts_as_done(self, stores: Stores, feed: str) -> None:
-        """By whom does not matter: an answer may be lost, or somebody else be faster."""
+        """By any writer: an answer may be lost, or another process be faster."""
         old, new = row("video/x", 1), row("video/x", 2, expires_ms=EXPIRES)
         stores.state.write(feed, [new])
         assert stores.state.repair(feed, [swap(old, new)]) == [True]
@@ -225,7 +225,7 @@ class TestRepairs:
     def test_a_row_is_removed_from_the_bucket_it_was_found_in(
         self, stores: Stores, feed: str
     ) -> None:
-        """Where it belongs, the same row stays."""
+        """In its own bucket, the same row stays."""
         there = row("video/x")
         stores.state.write(feed, [there])
         wrong = (there.bucket + 1) % limits.BUCKETS
@@ -233,7 +233,7 @@ class TestRepairs:
         assert stores.state.find(feed, ["video/x"]) == [there]
 
     def test_many_are_answered_in_their_order(self, stores: Stores, feed: str) -> None:
-        """More than threads; those that stand are done though others do not."""
+        """More than threads; the existing ones are done though others are not."""
         rows = [row(f"video/{number}", number % 2 + 1) for number in range(40)]
         stores.state.write(feed, rows)
         found = [swap(row(each.key, 1), row(each.key, 9)) for each in rows]
@@ -261,7 +261,7 @@ class TestSums:
         assert not unset(SUMS)
 
     def test_the_first_of_a_version_stands(self, stores: Stores, feed: str) -> None:
-        """Two holders of a lease may put sums; who repeats the own ones has put them."""
+        """Two holders of a lease may put sums; a holder that repeats its own has put them."""
         other = replace(SUMS, page=8)
         assert stores.sums.write(feed, SUMS)
         assert not stores.sums.write(feed, other)

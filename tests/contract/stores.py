@@ -1,4 +1,4 @@
-"""The stores of a feed on each engine: what a contract is tried on."""
+"""The stores of a feed on each engine, to run the contracts on."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def emulated() -> Iterator[None]:
 
 @contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-    """That of an account, and *variables*."""
+    """Set the environment of an account, and *variables*."""
     account = {
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",

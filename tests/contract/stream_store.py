@@ -27,7 +27,7 @@ EXTENTS = [Extent(before, last) for before, last in zip([BEGINS, *PAGES], PAGES,
 @NOT_ON_A_STAGE
 class TestStreams:
     def test_a_stream_comes_back_as_it_was(self, stores: Stores, feed: str) -> None:
-        """All of its fields; there is none before, and none of that name of another feed."""
+        """All of its fields; missing before, and under that name in another feed."""
         assert unset(FULL) == []
         assert stores.streams.stream(feed, FULL.name) is None
         for stream in (PLAIN, FULL):
@@ -47,7 +47,7 @@ class TestStreams:
         assert stores.streams.extents(feed, PLAIN.name, BEGINS, 9) == EXTENTS[:1]
 
     def test_pages_with_messages_behind_a_place_are_told(self, stores: Stores, feed: str) -> None:
-        """In order, the one that the place is within too, as many as are wanted."""
+        """In order, including the one around the place, as many as requested."""
         for extent in EXTENTS:
             stores.streams.write(feed, replace(PLAIN, tail=extent.last), extent)
 
@@ -60,7 +60,7 @@ class TestStreams:
         assert told(10, 5) == told(11, 0) == []
 
     def test_a_stream_that_is_removed_leaves_nothing(self, stores: Stores, feed: str) -> None:
-        """Of itself alone; it may be removed again."""
+        """Only that stream is removed; a repetition is fine."""
         other = replace(PLAIN, name="other")
         for stream in (PLAIN, other):
             stores.streams.write(feed, stream, EXTENTS[0])

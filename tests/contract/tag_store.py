@@ -24,13 +24,13 @@ class TestTags:
         assert stores.tags.read(feed, 2**40 - 1, 100) == []
 
     def test_the_last_page_is_known(self, stores: Stores, feed: str) -> None:
-        """Of those that are summed up; 0 before the first."""
+        """The last page with a summary; 0 before the first."""
         assert stores.tags.last(feed) == 0
         stores.tags.write(feed, [summary(1, 64), summary(65, 300)])
         assert stores.tags.last(feed) == 300
 
     def test_written_again_it_is_replaced(self, stores: Stores, feed: str) -> None:
-        """Two runs at once do no harm; the expiry is not told."""
+        """Two concurrent runs do no harm; the expiry is not returned."""
         stores.tags.write(feed, [summary(1, 64)])
         stores.tags.write(feed, [Summary(1, 64, b"\0", EXPIRES)])
         assert stores.tags.read(feed, 0, 10) == [Summary(1, 64, b"\0")]

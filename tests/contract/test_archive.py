@@ -44,7 +44,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
 
 
 def test_a_part_comes_back(archive: ArchiveStore, feed: str) -> None:
-    """By its span and its feed; what is no part there is None."""
+    """By its span and its feed; an unknown part is None."""
     archive.put(feed, PARTS[0], b"\x1f\x8b\x00part")
 
     assert archive.get(feed, PARTS[0]) == b"\x1f\x8b\x00part"
@@ -53,7 +53,7 @@ def test_a_part_comes_back(archive: ArchiveStore, feed: str) -> None:
 
 
 def test_parts_are_listed_from_a_page_on(archive: ArchiveStore, feed: str) -> None:
-    """Those that end behind it, in the order of their last pages, as many as are asked for."""
+    """The parts that end after it, ordered by their last pages, as many as requested."""
     for span in reversed(PARTS):
         archive.put(feed, span, span.name.encode())
     archive.put(f"{feed}.x", Span(last=5, first=5), b"of another feed")
@@ -87,8 +87,8 @@ def test_a_part_is_replaced_whole(archive: ArchiveStore, feed: str) -> None:
 
 
 def test_the_size_of_all_parts(archive: ArchiveStore, feed: str) -> None:
-    """Of the one feed, as they are now; of none nothing."""
-    sizes: Any = archive  # what operators ask for is no part of the port
+    """The parts of this feed, as they are now; without parts it is 0."""
+    sizes: Any = archive  # the port does not contain the operators' methods
     assert sizes.size(feed) == 0
     for span, body in zip(PARTS, (b"1", b"22", b"333"), strict=True):
         archive.put(feed, span, body)
@@ -109,7 +109,7 @@ def test_a_part_is_removed(archive: ArchiveStore, feed: str) -> None:
 
 
 def test_more_parts_than_s3_lists_at_once(s3: S3Archive) -> None:
-    """A listing goes on where an answer of S3 ends, and what is no part is left out."""
+    """A listing continues at the end of an answer of S3, and other objects are left out."""
     spans = [Span(last=number, first=number) for number in range(1, 1004)]
     for span in spans:
         s3.put("main", span, b"")
@@ -122,7 +122,7 @@ def test_more_parts_than_s3_lists_at_once(s3: S3Archive) -> None:
 def test_a_part_that_nobody_could_hold_is_not_read(
     s3: S3Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody put it there: memory is not risked for it."""
+    """An operator put it there: it is not loaded into memory."""
     monkeypatch.setattr("tidings.aws.s3.PART_BYTES_MAX", 3)
     s3.put("main", Span(last=1, first=1), b"four")
 
@@ -133,7 +133,7 @@ def test_a_part_that_nobody_could_hold_is_not_read(
 def test_a_write_that_was_cut_leaves_nothing_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A part is there whole or not at all, and no half of it stays beside it."""
+    """A part is stored completely or not at all, without any other files."""
     archive = FolderArchive(tmp_path)
 
     def cut(handle: int) -> None:

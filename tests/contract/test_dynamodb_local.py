@@ -1,4 +1,4 @@
-"""What AWS's own engine alone shows: what a write costs, what a stream holds."""
+"""Behaviour of AWS's own engine alone: the cost of writes, the records of streams."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stores(dynamodb_local: DynamoDBClient) -> Stores:
 
 @pytest.fixture
 def spent(dynamodb_local: DynamoDBClient) -> Iterator[dict[str, float]]:
-    """Capacity units of what is called meanwhile, by table."""
+    """Collect the capacity units of the calls inside, by table."""
     units: dict[str, float] = {}
 
     def ask(params: dict[str, Any], **_: object) -> None:
@@ -86,7 +86,7 @@ class TestCosts:
     def test_departures_cost_a_read_an_object_and_a_write_a_page(
         self, stores: Stores, feed: str, spent: dict[str, float]
     ) -> None:
-        """A hundred objects in two pages; what they left is read as two items of one query."""
+        """A hundred objects in two pages; their removed parents are two items of one query."""
         rows = [row(f"video/{n}", line=line) for n, line in enumerate(lines(100))]
         stores.state.write(feed, rows)
         spent.clear()
@@ -146,7 +146,7 @@ class TestCosts:
 
 
 class Worker:
-    """Of a consumer that is registered and leased, on these stores."""
+    """A worker of a registered, leased consumer on these stores."""
 
     def __init__(self, stores: Stores, feed: str) -> None:
         reader = Reader(
@@ -171,7 +171,7 @@ class TestStream:
     def test_a_record_holds_the_keys_and_nothing_else(
         self, dynamodb_local: DynamoDBClient, stores: Stores, feed: str
     ) -> None:
-        """It says which feed moved; what was written is read from the log."""
+        """It names the feed that moved; the pages are read from the log."""
         stores.log.put(feed, Page(1, "{}", "a" * 32, AT, NEVER_MS))
         ours = [each for each in records(dynamodb_local) if each["Keys"]["feed"]["S"] == feed]
         assert [each["Keys"]["page"] for each in ours] == [{"N": "1"}]
@@ -179,7 +179,7 @@ class TestStream:
         assert "NewImage" not in ours[0]
 
     def test_every_table_has_its_expiry(self, dynamodb_local: DynamoDBClient) -> None:
-        """As the blueprint says."""
+        """The attribute in the blueprint."""
         for table in TABLES:
             answer = dynamodb_local.describe_time_to_live(TableName=table.name)
             expiry = answer["TimeToLiveDescription"]

@@ -1,4 +1,4 @@
-"""What the contract of relays cannot say: lost answers, and documents that nobody wrote."""
+"""Cases outside the contract of relays: lost answers, and tampered documents."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_D31_an_append_whose_answer_was_lost_is_done(
 
 
 def test_an_append_that_is_repeated_finds_itself(store: DynamoDBRelays) -> None:
-    """The same write by the same runner is no loss."""
+    """The same write by the same runner is not a conflict."""
     assert store.append(BEFORE, AFTER, [PAGE])
     assert store.append(BEFORE, AFTER, [PAGE])
     assert store.relay("main").version == 1
 
 
 def test_D30_an_append_that_was_not_done_is_told(store: DynamoDBRelays, broken: Breaking) -> None:
-    """Nobody takes it for done."""
+    """It is not regarded as done."""
     broken("before-call.dynamodb.TransactWriteItems")
     with pytest.raises(Unavailable):
         store.append(BEFORE, AFTER, [PAGE])
@@ -93,7 +93,7 @@ def test_D32_a_document_that_cannot_be_read_is_refused(
 def test_a_document_of_a_later_version_is_read(
     client: DynamoDBClient, store: DynamoDBRelays
 ) -> None:
-    """As during a deployment: what is not known here is left out."""
+    """As during a deployment: unknown fields are ignored."""
     document: Any = {"S": '{"checkpoint":7,"later":[1]}'}
     item: Any = {**encode_relay(replace(AFTER, version=1)), "document": document}
     client.put_item(TableName="control", Item=item)

@@ -18,12 +18,12 @@ from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import digest
 
 START = Place(0, 0, 0)
-COUNTED_S = 30.0  # a server counts when somebody asks for the first time
+COUNTED_S = 30.0  # a server counts after the first request
 VIDEOS = Selection(Filter(frozenset({"video"})))
 
 
 class Told(Protocol):
-    """A feed that is told by *upstream* at *url*, and what others do to it."""
+    """A feed that *upstream* reads at *url*, with operations that change it."""
 
     upstream: Upstream
     url: str
@@ -46,7 +46,7 @@ def pages(told: Told, after: Place = START, selection: Selection = ALL) -> Repli
 
 class UpstreamContract:
     def test_D3_D4_a_log_is_told_from_the_beginning_and_behind_a_page(self, told: Told) -> None:
-        """Whole pages; at the end there are none, which is no error."""
+        """Whole pages; none at the end, which is not an error."""
         told.post("video", "a", "b")
         told.post("user", "c")
         found = pages(told)
@@ -56,7 +56,7 @@ class UpstreamContract:
         assert pages(told, found.pages[1].end).pages == ()
 
     def test_D14_a_selection_is_told_with_every_page(self, told: Told) -> None:
-        """What it leaves out is counted."""
+        """Omitted entries are counted."""
         told.post("video", "a")
         told.post("user", "c")
         found = pages(told, selection=VIDEOS)
@@ -77,7 +77,7 @@ class UpstreamContract:
         assert error.value.floor == 3
 
     def test_rows_are_told_with_what_was_deleted(self, told: Told) -> None:
-        """By bucket, behind a key; and how far the state was before."""
+        """By bucket, after a key; with the position of the state before."""
         told.post("video", "a")
         told.post("video", "a", event="delete")
         told.projected()
@@ -90,7 +90,7 @@ class UpstreamContract:
         assert told.upstream.rows(told.url, bucket, "video/a", ALL).rows == ()
 
     def test_20_5_sums_are_told_with_their_page(self, told: Told) -> None:
-        """Those of what lives, by bucket."""
+        """The sums of existing objects, by bucket."""
         told.post("video", "a", "b")
         told.post("video", "b", event="delete")
         told.projected()

@@ -25,7 +25,7 @@ _SCRIPT = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
     """Chained, left alone by a kill, and read on when the master is back."""
     lines = _lines_of("docs/guides/CHAINING.md", tmp_path)
-    assert sum("video/x32" in line for line in lines) == 4  # posted, and told three times
+    assert sum("video/x32" in line for line in lines) == 4  # posted, and received three times
     assert sum("video/x33" in line for line in lines) == 2
     assert any(line.split() == ["status", "running"] for line in lines)
 
@@ -41,11 +41,11 @@ def test_a_feed_moves(tmp_path: Path) -> None:
 
 
 def _lines_of(page: str, folder: Path) -> list[str]:
-    """What the script of *page* says."""
+    """Return the output of the script of *page*."""
     (script,) = _SCRIPT.findall((ROOT / page).read_text())
     for port in ("8042", "8052"):
         script = script.replace(port, str(processes.free_port()))
-    with tempfile.TemporaryFile("w+") as output:  # a pipe would be held open by what is started
+    with tempfile.TemporaryFile("w+") as output:  # the started processes would hold a pipe open
         shell = subprocess.Popen(
             ["bash", "-e", "-c", f"{script}\necho done"],
             cwd=folder,

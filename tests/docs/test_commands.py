@@ -36,7 +36,7 @@ _AS_A_SCRIPT = ("CHAINING.md", "GROWING.md", "LAKE.md")
 _NEEDS = {"java": re.compile("tidings sync|spark"), "curl": re.compile(r"\bcurl\b")}
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
-# What a command does is run elsewhere: it is this very run, or takes an account or minutes.
+# These commands run elsewhere: they are this very run, or take an account or minutes.
 ELSEWHERE = {
     "make run": "tests/unit/server, and test_the_makefile_runs_what_it_names below",
     "make twin": "tests/unit/twin/test_twin.py",
@@ -81,7 +81,7 @@ def fenced(page: Path) -> Iterator[str]:
         yield from block.replace("\\\n", " ").strip().splitlines()
 
 
-# One that stands in several documents is run once, for the last of them.
+# A command in several documents is run once, for the last of them.
 _COMMANDS = {
     command: page.name
     for page in DOCUMENTS
@@ -110,7 +110,7 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("commands", list(_grouped()))
 def test_the_commands_of_a_document_work(commands: list[str], server: Server) -> None:
-    """In order, as they stand, but for the port, and ending after the first event of a stream."""
+    """In order, unchanged but for the port, and ending after the first event of a stream."""
     for command in commands:
         _run(command, server)
 
@@ -120,7 +120,7 @@ def _run(command: str, server: Server) -> None:
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
     if re.search(r"tidings (tail|post|status|consumers|hooks|log|sync)\b", text):
         text += f" --url {address}"
-    if "tidings feed" in text or "tidings keys" in text:  # of a feed that no other command minds
+    if "tidings feed" in text or "tidings keys" in text:  # of a feed that no other command uses
         text += f" --feed documents --data {server.data}"
     if "tidings tail" in text:
         text = f"{BIN}/tidings post update video x1 --url {address} && {text} --count 1"

@@ -1,4 +1,4 @@
-"""Every example runs; the Go one, whose module is not fetched here, is at least well-formed."""
+"""Every example runs; the Go one lacks its module here, and is at least well-formed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _running(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # with what a script has started
+            os.killpg(process.pid, signal.SIGKILL)  # with the processes that a script has started
 
 
 def _interpreter(name: str) -> Sequence[str]:
@@ -73,7 +73,7 @@ def test_a_copy_in_sqlite(server: Server, tmp_path: Path) -> None:
         begun = seen.read_text()
         _post(server, "delete", "b")
         until(lambda: "b" not in films())
-        # Where it stands is saved once a second; killed before that, it would begin again.
+        # Its position is saved once a second; killed before that, it would begin again.
         until(lambda: seen.read_text() != begun)
     _post(server, "insert", "d")
     _post(server, "delete", "a")
@@ -102,7 +102,7 @@ def test_producing_once(server: Server) -> None:
 
 @pytest.mark.curl
 def test_curl_follows_and_posts(server: Server, tmp_path: Path) -> None:
-    """A copy first; the next run goes on behind the last event of this one."""
+    """A copy first; the next run continues after the last event of this one."""
     state = tmp_path / "seen"
     posted = _run("curl/post.sh", server.url, "insert", "film", "g")
     with _running("curl/follow.sh", server.url, str(state)) as process:
@@ -124,7 +124,7 @@ def test_curl_follows_and_posts(server: Server, tmp_path: Path) -> None:
 
 
 def test_the_go_example_is_well_formed() -> None:
-    """gofmt has nothing to change in it, where there is Go."""
+    """gofmt changes nothing in it, if Go is installed."""
     if shutil.which("gofmt") is None:
         pytest.skip("needs gofmt")
     done = subprocess.run(["gofmt", "-l", str(EXAMPLES / "go")], capture_output=True, text=True)

@@ -33,7 +33,7 @@ class Shell:
         self._background: list[subprocess.Popen[str]] = []
 
     def run(self, line: str) -> str:
-        """What *line* prints; it may go on in the background."""
+        """Return the output of *line*; it may continue in the background."""
         for port, own in self._ports.items():
             line = re.sub(rf"127\.0\.0\.1([:/]){port}", rf"127.0.0.1\g<1>{own}", line)
         if " serve " in line:
@@ -89,7 +89,7 @@ def test_moving_from_oplog_in_ten_lines(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_the_python_of_the_client_page(tmp_path: Path) -> None:
-    """Each block runs as it stands, but for the port."""
+    """Each block runs unchanged but for the port."""
     blocks = _PYTHON.findall((ROOT / "docs/guides/CLIENT.md").read_text())
     with Server() as server:
         said = [

@@ -42,7 +42,7 @@ def _found(command: str) -> tuple[click.Command, list[str]]:
 
 
 def test_each_figure_that_calls_for_a_person_leads_to_a_section() -> None:
-    """The line in the log names it, and *Attention or Behind* has a link for each."""
+    """The line in the log names it, and the section has a link for each."""
     body = next(text for title, _, text in SECTIONS if title == "Attention or Behind")
     assert names.METRICS.keys() == RULES.keys()
     for metric, section in names.METRICS.items():

@@ -1,4 +1,4 @@
-"""Consumers that keep what they hear, and the folds that are compared with it."""
+"""Consumers that keep their events, and the folds that are compared with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Objects = dict[tuple[str, str], Any]
 
 
 class Consumer:
-    """Hears events in a thread of its own until *is_last* says so, or for `PATIENCE_S`."""
+    """Collects events in a thread of its own until *is_last* is True, or for `PATIENCE_S`."""
 
     def __init__(self, events: Iterable[Heard], is_last: Callable[[Heard], bool]) -> None:
         self.heard: list[Heard] = []
@@ -31,7 +31,7 @@ class Consumer:
         self._thread.start()
 
     def done(self, within_s: float = PATIENCE_S) -> list[Heard]:
-        """What was heard, when the last event has been."""
+        """Return the events, after the last one has arrived."""
         self._thread.join(within_s)
         if self._trouble:
             raise self._trouble
@@ -70,7 +70,7 @@ def raw_sse(url: str, cursor: str, params: dict[str, str] | None = None) -> Iter
 
 
 def log_from(url: str, cursor: str, is_last: Callable[[Heard], bool]) -> list[Heard]:
-    """Everything behind *cursor* up to the last, on one unbroken stream."""
+    """Return everything after *cursor* up to the last, on one unbroken stream."""
     heard: list[Heard] = []
     with contextlib.closing(SseListener(url, {}, {"Last-Event-ID": cursor})) as listener:
         while not heard or not is_last(heard[-1]):
@@ -79,7 +79,7 @@ def log_from(url: str, cursor: str, is_last: Callable[[Heard], bool]) -> list[He
 
 
 def replicate(url: str) -> Objects:
-    """A full copy: what a consumer with nothing holds when it is told `live`."""
+    """Return a full copy: the objects of a consumer without a cursor at `live`."""
     objects: Objects = {}
     with contextlib.closing(SseListener(url, {"lastEventId": "0"}, {})) as listener:
         assert listener.next().name == "reset"
@@ -110,16 +110,16 @@ def place(heard: Heard) -> str:
 
 def without_repeats(events: Iterable[Heard]) -> list[Heard]:
     """
-    What is left when ids at or below the last one are ignored (PROTOCOL 6.4).
+    Drop events with ids at or below the last one (PROTOCOL 6.4).
 
     Raises:
-        AssertionError: something repeats that was not the last thing heard before.
+        AssertionError: an event repeats that was not the last one before.
     """
     kept: list[Heard] = []
     seen: dict[str, Heard] = {}
     for heard in events:
         if kept and place(heard) <= place(kept[-1]):
-            assert seen.get(heard.id) == heard, f"{heard.id} was never heard before {kept[-1].id}"
+            assert seen.get(heard.id) == heard, f"{heard.id} was not received before {kept[-1].id}"
             continue
         kept.append(heard)
         seen[heard.id] = heard

@@ -1,4 +1,4 @@
-"""A TCP proxy before a feed that breaks connections: at random moments, or when it is told to."""
+"""A TCP proxy before a feed that breaks connections: at random moments, or on command."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Cutter:
 
     def calm(self, *, after: int) -> None:
         """
-        Cut no more once there were *after* cuts; those who are connected may still be cut.
+        Cut no new connections after *after* cuts; existing connections may still be cut.
 
         Raises:
-            AssertionError: nobody connects often enough to be cut.
+            AssertionError: no client connects often enough to be cut.
         """
         until(lambda: self.cuts >= after)
         self._life_max_s = None

@@ -26,7 +26,7 @@ OURS = Path(__file__).parents[2]
 
 @pytest.fixture(params=["ours", "made up"])
 def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The end of this project's own history where there is one, and one made up."""
+    """Return the end of this project's own history if it exists, and a made-up repository."""
     if request.param == "made up":
         return histories.create(tmp_path, SEED)
     if histories.commit_count(OURS) < COMMITS_MIN:

@@ -1,4 +1,4 @@
-"""The key-leak drill: a key got out, is used everywhere, is revoked, and everybody else goes on."""
+"""The key-leak drill: a key is leaked, used and revoked, and other clients are unaffected."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tidings.client.cli.main import main
 from tidings.server.running import Server
 
 PROMISE_S = 5.0  # from the end of the command, as PROTOCOL says
-SLACK_S = 30.0  # for a machine that runs other things beside the server
+SLACK_S = 30.0  # for a machine that runs other things as well
 PATIENCE_S = 180.0
-EVERY_S = 0.3  # how often somebody posts
+EVERY_S = 0.3  # the interval of posts
 READ, INGEST = "the read password", "the ingest password"
 Answer = tuple[int, dict[str, Any]]
 
@@ -40,7 +40,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def keys(host: Server, *words: str) -> str:
-    """What the operator's command prints."""
+    """Return the output of the operator's command."""
     done = CliRunner().invoke(main, ["keys", *words, *host.place])
     assert done.exit_code == 0, done.output
     return done.stdout.strip()
@@ -128,7 +128,7 @@ class Subscribing(Reader):
 
 @contextmanager
 def busy(host: Server) -> Iterator[None]:
-    """Somebody posts for two users all the while."""
+    """Post for two users all the time."""
     over = threading.Event()
 
     def post() -> None:
@@ -165,8 +165,8 @@ def reading(host: Server, *secrets: str) -> list[Reader]:
 
 def test_a_leaked_key_is_of_no_use_five_seconds_later(host: Server) -> None:
     """
-    Its streams end, its sockets are told why and closed, its posts are refused; all others hear
-    on, and the key that replaces it does what the old one did.
+    Its streams end, its sockets get the reason and are closed, its posts are refused; all others
+    keep receiving, and the key that replaces it has the same rights.
     """
     leaked = keys(host, "create", "--role", "read", "--role", "ingest", "--parent", "user/a")
     other = keys(host, "create", "--role", "read", "--parent", "user/b")

@@ -32,7 +32,7 @@ END = {"event": "insert", "type": "end", "id": "end"}
 
 @dataclass
 class Ledger:
-    """What the producers know. *flying* are requests sent and not yet answered."""
+    """The knowledge of the producers. *flying* are requests sent and not yet answered."""
 
     acked: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: set[str] = field(default_factory=set)
@@ -65,7 +65,7 @@ def test_nothing_acknowledged_is_lost_when_everything_is_killed(
 ) -> None:
     """
     Every acknowledged operation is in the log, in the state and at a consumer that resumes;
-    what was not acknowledged is there once or not at all.
+    unacknowledged ones are there once or not at all.
     """
     play(name, load, tmp_path)
 
@@ -164,7 +164,7 @@ def _post(
             ledger.acked.update(zip(ids, batch, strict=bool(ids)))
             ledger.requests_acked += bool(ids)
     except httpx.ConnectError:
-        time.sleep(0.1)  # nobody listens: the host is on its way up, and needs the machine
+        time.sleep(0.1)  # no process listens: the host is starting, and needs the machine
     except httpx.HTTPError:
         with ledger.lock:
             ledger.torn.add(request)

@@ -30,7 +30,7 @@ def twin() -> Iterator[Twin]:
 
 
 def heard(twin: Twin) -> Iterator[Heard]:
-    """What one connection hears, from now on; it never comes back."""
+    """Collect the events of one connection, from now on; it never reconnects."""
     listener = SocketListener(twin.ws_url)
     listener.say(json.dumps({"action": "subscribe", "cursor": "now"}))
     with contextlib.closing(listener):
@@ -51,7 +51,7 @@ def is_end(each: Heard) -> bool:
 
 @pytest.mark.java
 def test_11_4_nobody_misses_anything_while_lanes_come_and_go(twin: Twin) -> None:
-    """Each consumer hears what was posted, once and in order, on the connection it began with."""
+    """Each consumer receives every post once, in order, on its first connection."""
     followers = [
         Consumer(heard(twin), lambda each: each.data["type"] == "end") for _ in range(CONSUMERS)
     ]

@@ -1,4 +1,4 @@
-"""What is counted beside the log, and who is connected."""
+"""Counters outside of the log, and the connected clients."""
 
 from __future__ import annotations
 

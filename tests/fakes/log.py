@@ -16,7 +16,7 @@ from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, Pages
 
-_PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page beside its body
+_PAGE_OVERHEAD_BYTES = 100  # what DynamoDB counts for a page in addition to its body
 
 
 @dataclass
@@ -116,7 +116,7 @@ class MemoryLog:
             return found
 
     def _misses(self, feed: str, number: int) -> bool:
-        """Whether the replica that is asked has not heard of this page yet."""
+        """Return True if the replica of this read does not have this page yet."""
         return number == self._feeds[feed].newest
 
     def head(self, feed: str) -> int:
@@ -160,7 +160,7 @@ class MemoryLog:
             self._feeds[feed].round = round_
 
     def expire(self, now_ms: int) -> None:
-        """Delete the pages whose time has come, as DynamoDB's TTL does some time or other."""
+        """Delete the expired pages, as DynamoDB's TTL does at some time."""
         with self._lock:
             for log in self._feeds.values():
                 log.pages = {

@@ -1,4 +1,4 @@
-"""What is set or kept by name: profiles, keys, documents, consumers, relays, clusters."""
+"""Settings and records by name: profiles, keys, documents, consumers, relays, clusters."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class MemoryOperatorDocuments:
             return True
 
 
-Name = tuple[str, str]  # of a consumer, behind that of its feed
+Name = tuple[str, str]  # the feed, and the name of a consumer
 
 
 class MemoryConsumers:

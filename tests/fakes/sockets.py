@@ -15,8 +15,8 @@ class MemorySockets:
     """
     Implements `Sockets`: keeps each connection's messages in the order they were sent.
 
-    A connection whose id is in *gone* has left; one in *busy* takes nothing for now, one in
-    *refused* never. What is sent to one in *unknown* is held in *late*, and nobody knows of it.
+    A connection with its id in *gone* has left; one in *busy* accepts nothing for now, one in
+    *refused* never. Messages to one in *unknown* are held in *late*, unknown to the sender.
     """
 
     def __init__(self) -> None:

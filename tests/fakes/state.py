@@ -1,4 +1,4 @@
-"""What is derived from the log: rows, removed parents, summaries of tags; and tombstones."""
+"""Data derived from the log: rows, removed parents, summaries of tags; and tombstones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidings.core.state.rows import ABSENT, NOTHING, Difference, Lines, Overwrit
 from tidings.core.state.sums import Sums
 from tidings.core.state.tombstones import Remembered
 
-_ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and line
+_ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row in addition to its key and line
 
 
 class MemoryState:
@@ -76,7 +76,7 @@ class MemoryState:
         return rows.get(difference.key) == wanted
 
     def expire(self, now_ms: int) -> None:
-        """Delete the rows whose time has come, as DynamoDB's TTL does some time or other."""
+        """Delete the expired rows, as DynamoDB's TTL does at some time."""
         with self._lock:
             for rows in self._buckets.values():
                 for key in [key for key, row in rows.items() if 0 < row.expires_ms <= now_ms]:
@@ -124,7 +124,7 @@ class MemoryRemovedParents:
             return [replace(pages[number], expires_ms=0) for number in wanted]
 
     def expire(self, now_ms: int) -> None:
-        """Delete those whose time has come, as DynamoDB's TTL does some time or other."""
+        """Delete the expired tombstones, as DynamoDB's TTL does at some time."""
         with self._lock:
             for pages in self._feeds.values():
                 for number in [n for n, each in pages.items() if 0 < each.expires_ms <= now_ms]:

@@ -1,4 +1,4 @@
-"""Feeds of this process, at addresses, as those who copy them see them."""
+"""Feeds of this process, at addresses, as their copies see them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ class MemoryUpstream:
     """
     Implements `Upstream`.
 
-    *feeds* are who tells which feed at each address, and *sums* those of its state. *waits* for
-    some seconds where there is no news, and is over before that as soon as there is some; without
-    it nothing waits.
+    *feeds* are the sources at each address, and *sums* those of its state. With *waits*, a request
+    waits for new pages, at most some seconds; without it nothing waits.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class MemoryUpstream:
         return replication_reader.rows(feed, bucket, after, selection)
 
     def sums(self, url: str) -> ToldSums:
-        """As a release without sums, where none are given."""
+        """Return no sums if none are given, like a release without sums."""
         _, feed = self._at(url)
         if url not in self._sums:
             raise UpstreamRefused(f"{url} has no sums")

@@ -1,7 +1,7 @@
 """
-Who asks what, as a table: actors, and for each route of the blueprint a request that would do.
+The requests as a table: actors, and for each route of the blueprint a request that would succeed.
 
-What is expected of each cell follows from the route's need alone; so a function that asks for
+The expectation of each cell follows from the route's need alone; so a function that asks for
 another role than its route says, or lets a bounded key see the whole, is found.
 """
 
@@ -60,7 +60,7 @@ ACTORS = (
 
 
 def refused(actor: Actor, need: Need) -> int:
-    """401 or 403, if *actor* may not ask for what has this *need*; else 0."""
+    """Return 401 or 403 if *actor* may not make a request with this *need*, else 0."""
     if need.role is None:
         return 0
     if not actor.has_key:
@@ -78,7 +78,7 @@ def refused(actor: Actor, need: Need) -> int:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request by *route* that who is let in is answered with *status*."""
+    """A request by *route* that an admitted caller is answered with *status*."""
 
     route: HttpRoute
     status: int
@@ -111,7 +111,7 @@ ITEM = (
 )
 FORM, YAML = "application/x-www-form-urlencoded", "application/yaml"
 NDJSON = "application/x-ndjson"
-# By what a route ends with, and its method: the status of who is let in, and what is sent.
+# By the end of a route's path, and its method: the status for an admitted caller, and the body.
 REQUESTS: dict[str, dict[str, Any]] = {
     "POST /": {"status": 204, "body": OPERATION},
     "POST /ops": {"status": 204, "body": OPERATION},
@@ -204,7 +204,7 @@ def _placed(asked: Asked) -> Asked:
 
 
 def headers(secret: str, *, bearer: bool) -> dict[str, str]:
-    """As a client shows it; nothing for nobody."""
+    """Return the headers of a client with *secret*; no headers for an empty one."""
     if not secret:
         return {}
     if bearer:

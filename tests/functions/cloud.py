@@ -1,4 +1,4 @@
-"""What lies around a handler: events as AWS sends them, and what the handler did to AWS."""
+"""The environment of a handler: events as AWS sends them, and the handler's calls of AWS."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def message(body: object) -> dict[str, Any]:
 
 
 def forget(*modules: ModuleType) -> None:
-    """Let what each module has cached be built anew, from the environment as it is now."""
+    """Drop the caches of each module, so that they are built from the environment as it is now."""
     for module in modules:
         for part in vars(module).values():
             clear = getattr(part, "cache_clear", None)
@@ -110,7 +110,7 @@ def without_dynamodb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def give_key(*roles: Role, **fields: Any) -> str:
-    """What the owner of a new key of the feed main shows."""
+    """Return the credential of a new key of the feed main."""
     given = PresentedKey("0" * ID_LENGTH, "A" * 32)
     key = Key(given.id, digest_of(given.secret), frozenset(roles), **fields)
     assert DynamoDBKeys(clients.dynamodb(), "control").save("main", key)

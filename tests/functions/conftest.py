@@ -19,7 +19,7 @@ ENVIRONMENT = {
     "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",  # moto knows no endpoint of an account
     "POWERTOOLS_SERVICE_NAME": "tidings-dev",
     "TIDINGS_STAGE": "dev",
-    "TIDINGS_OPEN": "true",  # but for the tests of what is closed
+    "TIDINGS_OPEN": "true",  # but for the tests of closed feeds
     "TIDINGS_FUNCTION_PREFIX": "tidings-dev-",
 }
 

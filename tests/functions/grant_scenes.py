@@ -85,7 +85,7 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 
 def posting_within(parent: str) -> PresentedKey:
-    """A key of who posts on objects with *parent*."""
+    """A key of a client that posts on objects with *parent*."""
     given, stored = (
         PresentedKey("0" * ID_LENGTH, "A" * 32),
         DynamoDBKeys(clients.dynamodb(), "control"),
@@ -117,7 +117,7 @@ def following_state(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 
 def forget_sums() -> None:
-    """As if the state were of a release that kept none: it is read, and they are counted."""
+    """Delete the sums, as if the state were of a release without them: they are counted again."""
     lease = stage().stores.followers.take("main", "state", owner="nobody", now_ms=now_ms())
     stage().stores.followers.release(replace(lease, note=b""), force=True)
 
@@ -344,7 +344,7 @@ def _text(header: str | bytes) -> str:
 
 
 def watched() -> Asked:
-    """What the clients of this process ask DynamoDB for, from now on: (table, action)."""
+    """Record the requests of this process to DynamoDB from now on: (table, action)."""
     asked: Asked = set()
 
     def note(request: Any, **_: object) -> None:

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-PATIENCE_S = 60.0  # half of what a stream lasts that nothing ends
+PATIENCE_S = 60.0  # half of the duration of a stream that nothing ends
 SSE = {"accept": "text/event-stream"}
 FROM_THE_FIRST = {**SSE, "last-event-id": "0000000000000000007fffff"}
 Message = MutableMapping[str, Any]
@@ -58,11 +58,11 @@ async def get_bytes(
 
 
 async def get(path: str, **more: Any) -> tuple[int, dict[str, str], str]:
-    """As `get_bytes`, of an answer that is text."""
+    """Return an answer like `get_bytes`, as text."""
     status, headers, body = await get_bytes(path, **more)
     return status, headers, body.decode()
 
 
 def read(path: str, **more: Any) -> tuple[int, dict[str, str], str]:
-    """As `get`, in an event loop of its own."""
+    """Return an answer like `get`, in an event loop of its own."""
     return asyncio.run(get(path, **more))

@@ -71,7 +71,7 @@ def test_A32_every_process_hears_of_a_mark(cloud: Cloud) -> None:
 
 
 def test_A34_health_is_told_to_all_and_marked_by_users(cloud: Cloud) -> None:
-    """A load balancer has no password; who takes it out of service has one."""
+    """A load balancer has no password; taking the feed out of service requires one."""
     import_user("secret")
 
     assert mark("false") == mark("false", "wrong") == 401
@@ -116,7 +116,7 @@ BAD_YAML = {
 
 
 def test_a_configuration_is_no_more_than_json(cloud: Cloud) -> None:
-    """Whatever else YAML can say is a mistake of who sent it, and changes nothing."""
+    """YAML beyond JSON is an error of the sender, and changes nothing."""
     before = ask("GET", "/config")["body"]
     for what, text in BAD_YAML.items():
         answer = configure(text)
@@ -144,7 +144,7 @@ def test_health_is_up_while_nobody_can_tell(cloud: Cloud, monkeypatch: pytest.Mo
 
 
 def test_A40_links_follow_what_proxies_say(cloud: Cloud) -> None:
-    """The root is told by the default route where no stream is; a name that is none is not used."""
+    """The default route serves the root of APIs without streams; an invalid name is not used."""
     for headers, base in (
         ({"host": "a.example"}, "http://a.example"),
         ({"host": "a.example", "x-forwarded-proto": "https"}, "https://a.example"),

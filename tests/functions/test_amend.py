@@ -1,4 +1,4 @@
-"""amend: the corrections of a sync over HTTP, and what is refused."""
+"""amend: the corrections of a sync over HTTP, and the refused ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask(
 
 
 def look(body: object) -> tuple[int, dict[str, Any]]:
-    """Status and body of one answer to who asks where objects stand."""
+    """Return status and body of one answer to a request for rows."""
     sent = event(
         "http_post",
         routeKey="POST /feeds/{feed}/corrections/rows",
@@ -60,7 +60,7 @@ def done(**counts: Any) -> dict[str, Any]:
 
 
 def test_a_request_is_applied_and_may_be_repeated(cloud: Cloud) -> None:
-    """What was applied is found as done; what stands elsewhere is left alone; nothing is fine."""
+    """Applied ones are found as done; moved objects stay; an empty request is fine."""
     assert ask(*planned("a", "b")) == (200, done(applied=2, behind=2))
     assert ask(*planned("a", "b")) == (200, done(done=2, behind=2))
     assert ask(correct("a", Position(9, 9), "update")) == (200, done(moved=1, behind=1))
@@ -71,7 +71,7 @@ def test_a_request_is_applied_and_may_be_repeated(cloud: Cloud) -> None:
 def test_a_request_yields_before_a_gateway_gives_up(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer says how far it came, so that the rest is sent anew."""
+    """The answer contains the progress, so that the rest can be sent again."""
     monkeypatch.setattr(limits, "AMEND_RUN_MS", 0)
     assert ask(*planned("a")) == (200, done(complete=False))
     assert stage().stores.log.read("main", 0) == []
@@ -102,7 +102,7 @@ def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
 
 
 def test_rows_of_some_objects_are_told(cloud: Cloud) -> None:
-    """With the places that corrections need; of what has no row nothing is told."""
+    """With the positions that corrections need; objects without a row are omitted."""
     row = Row(
         key="video/b", page=3, slot=1, at_ms=5_000, line=line("b", "delete"), expires_ms=9_000
     )
@@ -113,7 +113,7 @@ def test_rows_of_some_objects_are_told(cloud: Cloud) -> None:
 
 
 def test_a_reply_of_rows_is_bounded(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says how many of the keys were looked for; the rest is asked for anew."""
+    """It contains the number of keys looked up; the rest is requested again."""
     keys = [f"video/{number}" for number in range(limits.LOOKUP_KEYS + 1)]
     rows = [Row(key, 3, 1, 5_000, line(key.partition("/")[2])) for key in keys]
     stage().stores.state.write("main", rows)

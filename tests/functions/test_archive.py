@@ -1,4 +1,4 @@
-"""follow-archive, and who reads what it wrote: with the archive on S3, as deployed."""
+"""follow-archive, and the readers of its parts: with the archive on S3, as deployed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked_of_s3() -> set[str]:
-    """What the client of this process asks S3 for, from now on, as the actions that allow it."""
+    """Record the requests of this process to S3 from now on, as the actions that allow them."""
     asked: set[str] = set()
     names = {"ListObjectsV2": "ListBucket"}
 
@@ -69,7 +69,7 @@ def asked_of_s3() -> set[str]:
 
 
 def granted(name: str) -> set[str]:
-    """What the blueprint's word for it allows."""
+    """Return the actions that the blueprint's word allows."""
     (found,) = (each.archive for each in FUNCTIONS if each.name == name)
     return {"": set(), "read": READ, "write": {"s3:PutObject"}}[found]
 
@@ -92,7 +92,7 @@ def test_a_ring_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_schedule_rings_it_while_there_is_an_archive(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the feed moved a while ago; and the status tells how far it is."""
+    """If the feed moved a while ago; and the status reports its progress."""
     monkeypatch.setenv("TIDINGS_ARCHIVE_SECONDS", "0")
     start_anew()
     ingest(event("http_post"), None)
@@ -111,7 +111,7 @@ def test_the_schedule_rings_it_while_there_is_an_archive(
 def test_a_socket_is_replayed_from_the_archive(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every operation, though the log has none of them; with no right beside the granted ones."""
+    """Every operation, though the log has lost them all; with the granted rights only."""
     given_up(monkeypatch)
     start_anew()
     asked = asked_of_s3()
@@ -153,7 +153,7 @@ def test_the_follower_may_write_and_nothing_else(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_bucket_that_is_not_there_stops_the_follower(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong deployment is told by its function's errors, and nothing is passed over."""
+    """A wrong deployment is visible in its function's errors, and no page is skipped."""
     ingest(event("http_post"), None)
     monkeypatch.setenv("TIDINGS_ARCHIVE", "s3://none")
 
@@ -182,7 +182,7 @@ def test_a_wrong_address_is_told_by_its_setting(url: str, monkeypatch: pytest.Mo
 
 
 def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who rings it is told; readers have none."""
+    """An invocation fails with the reason; readers have no archive."""
     monkeypatch.setenv("TIDINGS_ARCHIVE", "")
     with pytest.raises(WrongSetting, match="TIDINGS_ARCHIVE"):
         ring("archive", monkeypatch)

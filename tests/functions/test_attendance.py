@@ -34,7 +34,7 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 class Process:
-    """An app that answers with *status* and sends events; it ends when it is let go."""
+    """An app that answers with *status* and sends events; it ends when it is released."""
 
     def __init__(self, status: int = 200, counters: MemoryCounters | None = None) -> None:
         self.status, self.counters = status, counters or MemoryCounters()
@@ -76,7 +76,7 @@ class Process:
         return asyncio.ensure_future(answering)
 
     def received(self, message: Message) -> None:
-        """What a test does when a message has reached the client."""
+        """Called when a message has reached the client."""
 
     async def settled(self, true: Callable[[], object]) -> None:
         async with asyncio.timeout(60):
@@ -97,7 +97,7 @@ async def test_O64_clients_come_and_go() -> None:
 
 @in_a_loop
 async def test_the_last_stream_is_written_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind its last byte a function is frozen, and would never write it."""
+    """After its last byte a function is frozen, and would never write it."""
     process, seen = Process(), list[Totals]()
 
     def received(message: Message) -> None:
@@ -112,7 +112,7 @@ async def test_the_last_stream_is_written_before_it_ends(monkeypatch: pytest.Mon
 
 @in_a_loop
 async def test_lines_count_as_blocks_do() -> None:
-    """An event a line, whatever its format and data; an empty line is none."""
+    """One event per line, in any format and with any data; an empty line does not count."""
     process = Process()
     process.headers = [(b"content-type", b"application/x-ndjson; charset=utf-8")]
     process.bodies = (b"", b'{"id":"1","event":"reset"}\n{"data":"}\\n\\nevent: "}\n', b"\n")
@@ -182,7 +182,7 @@ async def test_what_could_not_be_written_is_written_later() -> None:
 
 
 def test_the_deployed_app_counts(cloud: Cloud) -> None:
-    """Reset, an insert and live are three events; the heartbeat's like is none."""
+    """Reset, an insert and live are three events; the heartbeat's like does not count."""
     ingest(event("http_post"), None)
     read("/", headers={**SSE, "last-event-id": "0"}, until="event: live")
     read("/", headers={}, until="never")

@@ -1,4 +1,4 @@
-"""What a stage writes for its alarms, and that it writes nothing else unless it wants it."""
+"""The metrics of a stage for its alarms, and no others unless they are requested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _metrics(lines: list[dict[str, Any]]) -> set[str]:
 
 
 def _behind(monkeypatch: pytest.MonkeyPatch, metrics: str) -> None:
-    """A feed with three pages that nobody follows, in a stage that bears two."""
+    """A feed with three pages and no follower, in a stage that tolerates two."""
     monkeypatch.setenv("TIDINGS_METRICS", metrics)
     monkeypatch.setenv("TIDINGS_LAG_PAGES", "2")
     start_anew()

@@ -67,7 +67,7 @@ SHOWN = [
     if not bearer or actor.name in AS_BEARER
 ]
 
-# What a client of the WebSocket says, and what it needs; `register` is a listener's first message.
+# A WebSocket client's messages with their needs; `register` is a listener's first message.
 MESSAGES = {
     **dict.fromkeys(("subscribe", "resume"), READ),
     **dict.fromkeys(("unsubscribe", "ping"), PUBLIC),
@@ -79,7 +79,7 @@ MESSAGES = {
 def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """Two feeds of a deployed stage; `main` has its passwords."""
     monkeypatch.delenv("TIDINGS_OPEN")
-    monkeypatch.setattr(limits, "MISSES_MAX", 1000)  # whoever asks everything misses often
+    monkeypatch.setattr(limits, "MISSES_MAX", 1000)  # the tests make many failed attempts
     monkeypatch.setenv("TIDINGS_FEEDS", "main,other")
     start_anew()
     assert stage().profiles.save("main", PROFILE)
@@ -103,9 +103,9 @@ def secret_of(actor: Actor) -> str:
 
 def expected(actor: Actor, asked: Asked, *, bearer: bool) -> int:
     if asked.path == "/relays" and actor.ended == "foreign":
-        return 200  # it tells of every feed that may be read: the other one
+        return 200  # it lists every readable feed: the other one
     if bearer and not actor.has_key and asked.need.role is not None:
-        return 401  # a password is no bearer
+        return 401  # a password is not accepted as a bearer token
     return refused(actor, asked.need) or asked.status
 
 
@@ -165,7 +165,7 @@ def said(cloud: Cloud, name: str, secret: str) -> int:
     shown = {"password": secret} if secret else {}
     receive(message({**MESSAGE[name], **shown}), None)
     told = next(each.body.decode() for each in cloud.around.asked if "connections" in each.path)
-    if not told.startswith("{"):  # a listener is told why, and let go
+    if not told.startswith("{"):  # a listener gets the reason, and is disconnected
         return 403 if "key: is bounded" in told or "needs read" in told else 401
     codes = {"outside_key": 403, "wrong_key": 401, "wrong_password": 401}
     return codes[json.loads(told)["error"]["code"]] if "error" in told else 0

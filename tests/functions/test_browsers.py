@@ -1,4 +1,4 @@
-"""What a page of another origin makes a browser ask changes nothing, on any route."""
+"""A request that a page of another origin causes in a browser changes nothing, on any route."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def statuses(client: Client) -> dict[str, int]:
 
 
 def test_every_route_that_changes_something_refuses_it(cloud: Cloud) -> None:
-    """Also where the feed is open, and before anybody is asked for a password."""
+    """Also if the feed is open, and before a password is requested."""
     for how in FOREIGN.values():
         found = statuses(Client("", bearer=False, more=how))
         assert found == dict.fromkeys(found, 403)

@@ -19,7 +19,7 @@ CREATED_S = 1_795_245_106
 
 
 def record(name: str, kind: str = "INSERT", **images: Any) -> dict[str, Any]:
-    """Of the item *name*, as Lambda passes it on."""
+    """Return the record of the item *name*, as Lambda passes it on."""
     return {
         "eventID": f"e-{name}",
         "eventName": kind,
@@ -48,7 +48,7 @@ def logged() -> list[dict[str, Any]]:
 
 
 def test_a_batch_of_records_is_one_page() -> None:
-    """Inserts, updates and deletes with what the item was, at the time of the write."""
+    """Inserts, updates and deletes with the previous item, at the time of the write."""
     image = {"id": {"S": "a"}, "owner": {"S": "ann"}}
     answer = handle(
         stream_of(
@@ -70,7 +70,7 @@ def test_a_batch_of_records_is_one_page() -> None:
 
 
 def test_a_batch_that_comes_again_is_there_once() -> None:
-    """As after an answer that was lost."""
+    """The batch is sent again, as after a lost answer."""
     for _ in range(2):
         handle(stream_of(record("a"), record("b")), None)
     assert [each["id"] for each in logged()] == ["a", "b"]
@@ -89,7 +89,7 @@ def test_what_breaks_a_rule_lies_in_the_outbox() -> None:
 
 
 def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lambda is told to bring all of the batch again."""
+    """Lambda is asked to send all of the batch again."""
     without_dynamodb(monkeypatch)
     answer = handle(stream_of(record("a"), record("b")), None)
 
@@ -103,7 +103,7 @@ def test_a_store_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyP
 def test_without_a_capture_nothing_starts(
     monkeypatch: pytest.MonkeyPatch, capture: str, error: type[Exception]
 ) -> None:
-    """A function that would drop records, or tell nobody of them, fails instead."""
+    """A function that would drop records, or report no drop, fails instead."""
     monkeypatch.setenv("TIDINGS_CAPTURE", capture)
     start_anew()
     with pytest.raises(error):
@@ -111,7 +111,7 @@ def test_without_a_capture_nothing_starts(
 
 
 def test_attributes_are_texts() -> None:
-    """Numbers as they are written, what a list or set holds; what is neither is not there."""
+    """Numbers as they are written, the members of lists and sets; other values are missing."""
     image = {
         "n": {"N": "1.5"},
         "set": {"NS": ["2", "1"]},

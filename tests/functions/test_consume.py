@@ -39,7 +39,7 @@ WRONG = [
 
 
 def test_T39_what_breaks_a_rule_is_named(cloud: Cloud) -> None:
-    """Unknown fields too: a setting that is ignored is off, and nobody knows. Nothing is kept."""
+    """Unknown fields too: an ignored setting would be off without notice. Nothing is stored."""
     for method, route, body, more, status, field in WRONG:
         query = dict(each.split("=") for each in more[1:].split("&")) if more[:1] == "?" else {}
         found, answer = ask(method, route, body, query=query, action=more)
@@ -48,13 +48,13 @@ def test_T39_what_breaks_a_rule_is_named(cloud: Cloud) -> None:
 
 
 def test_a_body_is_measured_before_it_is_read(cloud: Cloud) -> None:
-    """As that of every request: 413, and it is not parsed."""
+    """As for every request: 413, and it is not parsed."""
     status, answer = ask("POST", ACTION, {"why": "x" * limits.REQUEST_BYTES_MAX}, action="step")
     assert (status, answer["error"]["code"], answer["error"]["field"]) == (413, "too_large", "body")
 
 
 def test_what_is_not_known_is_not_repeated(cloud: Cloud) -> None:
-    """It may be a secret in the wrong place: only its name is told."""
+    """It may be a secret in the wrong place: only its name is returned."""
     for found in (
         ask("POST", ACTION, {"worker": "w", "password": "swordfish"}, action="lease"),
         ask("POST", ACTION, ["swordfish"], action="lease"),

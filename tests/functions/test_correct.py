@@ -53,7 +53,7 @@ def test_a_part_becomes_a_page(cloud: Cloud) -> None:
 
 
 def test_a_run_is_repeated_or_continued(cloud: Cloud) -> None:
-    """A retry of Lambda's finds all done; *behind* skips what was looked at."""
+    """A retry of Lambda's finds all done; *behind* skips the lines already handled."""
     store(packed(*planned("a", "b")))
     correct(asked(), None)
 
@@ -98,7 +98,7 @@ def test_a_part_is_not_larger_than_a_run_can_hold(
 
 
 def test_a_plan_that_is_too_old_fails_by_name(cloud: Cloud) -> None:
-    """What started it tells that failure from others by its class."""
+    """Its caller distinguishes that failure from others by its class."""
     store(packed(*planned("a")))
     stage().stores.log.raise_floor("main", 9)
 

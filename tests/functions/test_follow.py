@@ -54,7 +54,7 @@ def test_a_direct_ring_does_the_same(project: Cloud) -> None:
 
 
 def test_a_page_deleted_by_ttl_rings_nobody(project: Cloud) -> None:
-    """A REMOVE is no news: no lease is taken, nothing is read."""
+    """A REMOVE is not an event: no lease is taken, nothing is read."""
     ingest(event("http_post"), None)
     answer = follow(event("stream_remove"), None)
 
@@ -73,7 +73,7 @@ def test_a_store_that_does_not_answer_reports_the_first_record(
 
 
 def test_a_follower_nobody_knows_fails_with_the_settings_name(cloud: Cloud) -> None:
-    """A wrong deployment is told at once, not by silence."""
+    """A wrong deployment fails at once, not silently."""
     with pytest.raises(WrongSetting, match="TIDINGS_FOLLOWER"):
         follow({"ring": "main"}, None)
 
@@ -81,7 +81,7 @@ def test_a_follower_nobody_knows_fails_with_the_settings_name(cloud: Cloud) -> N
 def test_the_schedule_rings_followers_that_are_behind(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lost bell costs a minute, no more."""
+    """A lost wake-up costs a minute, no more."""
     monkeypatch.setattr(limits, "INDEX_EVERY", 2**60)  # else each quarter of an hour one more
     ingest(event("http_post"), None)
     sweep(event("schedule"), None)

@@ -41,7 +41,7 @@ def test_a_post_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
 
 
 def test_a_binary_body_of_lines_is_one_page_with_an_id_for_each(cloud: Cloud) -> None:
-    """API Gateway hands NDJSON over in base64; with Prefer the ids are told."""
+    """API Gateway passes NDJSON in base64; with Prefer the ids are returned."""
     answer = handle(event("http_post_to_feed"), None)
 
     assert answer["statusCode"] == 200
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_refused_and_not_written(
 
 
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows whether it was written: the producer is told to try again."""
+    """It is unknown whether it was written: the producer is asked to try again."""
     without_dynamodb(monkeypatch)
     answer = handle(event("http_post"), None)
 
@@ -83,7 +83,7 @@ def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.M
 
 
 def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a listed origin is told that it may read the answer."""
+    """Only a listed origin gets permission to read the answer."""
     monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example, https://b.example")
     start_anew()
     listed = handle(event("http_post", more={"origin": "https://b.example"}), None)

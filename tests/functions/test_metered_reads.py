@@ -1,4 +1,4 @@
-"""What is read for a key with a rate, by the deployed apps that stream and list."""
+"""The bytes read for a key with a rate, by the deployed apps that stream and list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidings.core.catchup.sse import Chunk, Stream
 
 
 class Clock:
-    """What the meter takes for the time: it passes while a stream waits, however slow we are."""
+    """The time of the meter: it passes while a stream waits, however slow the machine is."""
 
     now_ms = 1_763_000_000_000
 
@@ -30,7 +30,7 @@ def clock(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def shown(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The headers of who has a key of 50 requests a window, each worth 2 bytes of reading."""
+    """The headers of a key of 50 requests a window, each worth 2 bytes of reading."""
     monkeypatch.setattr(limits, "KEY_WINDOW_MS", 200)
     monkeypatch.setattr(limits, "KEY_READ_SIZE", 2)
     return {**SSE, "authorization": f"Bearer {give_key(*Role, rate=5)}"}

@@ -1,4 +1,4 @@
-"""Tokens of an issuer, from its keys over HTTP to what a function answers."""
+"""Tokens of an issuer, from its keys over HTTP to the answers of a function."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GRANTS = [{"feed": "main", "roles": ["read", "ingest"]}]
 
 
 class IdentityProvider(ThreadingHTTPServer):
-    """Tells *keys*, JSON Web Keys by their names; *asked* are the paths it was asked for."""
+    """Serves *keys*, JSON Web Keys by their names; *asked* are the requested paths."""
 
     daemon_threads = True
 
@@ -78,7 +78,7 @@ def provider() -> Iterator[IdentityProvider]:
 
 
 class Clock:
-    """It stands until a test moves it."""
+    """A clock that only the test moves."""
 
     now = 1000.0
 
@@ -219,7 +219,7 @@ def test_a_key_that_was_withdrawn_ends_within_the_hour(
 def test_an_issuer_that_is_away_locks_nobody_out_for_a_while(
     tokens: Tokens, provider: IdentityProvider, clock: Clock
 ) -> None:
-    """What was known counts for some hours; nobody is told that a token is wrong."""
+    """Known keys count for some hours; no token is reported as wrong."""
     given = shown(token(provider))
     tokens.allowed("main", Role.READ, given)
     provider.status = 500
@@ -233,7 +233,7 @@ def test_an_issuer_that_is_away_locks_nobody_out_for_a_while(
 
 @pytest.mark.parametrize("told", [{"jwks_uri": "http://id.example/keys"}, {}, {"jwks_uri": 1}])
 def test_keys_are_not_asked_for_in_the_open(told: dict[str, Any]) -> None:
-    """A document that names no address over TLS is no document."""
+    """A document with an address without TLS is rejected."""
     tokens = Tokens(Issuer("https://id.example", "tidings", "feeds"), lambda _: told)
 
     with pytest.raises(Unavailable):
@@ -248,7 +248,7 @@ def test_a_password_is_not_taken_for_a_token(tokens: Tokens, text: str) -> None:
 
 @pytest.fixture
 def stage(cloud: Cloud, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    """Closed to everybody without a token."""
+    """Closed to every client without a token."""
     named = {"issuer": provider.url, "audience": "tidings", "claim": "feeds"}
     monkeypatch.setenv("TIDINGS_OIDC", json.dumps(named))
     monkeypatch.setenv("TIDINGS_OPEN", "false")
@@ -261,7 +261,7 @@ def post(authorization: str) -> dict[str, Any]:
 
 
 def test_a_producer_posts_with_a_token(stage: Cloud, provider: IdentityProvider) -> None:
-    """As `Authorization: Bearer`; another one is refused in words, without being repeated."""
+    """As `Authorization: Bearer`; a wrong one is refused with a reason that does not repeat it."""
     wrong = token(provider, aud="other")
 
     assert post(f"Bearer {token(provider)}")["statusCode"] == 204
@@ -274,7 +274,7 @@ def test_a_producer_posts_with_a_token(stage: Cloud, provider: IdentityProvider)
 def test_a_socket_subscribes_with_a_token_until_it_expires(
     stage: Cloud, provider: IdentityProvider
 ) -> None:
-    """As its `password`; what it may see and how long is kept with the connection."""
+    """As its `password`; the bound and the expiry of the token are stored with the connection."""
     bounded = [{"feed": "main", "roles": ["read"], "types": ["video"]}]
     exp = minutes(5)
     connect(event("socket_connect"), None)
@@ -290,7 +290,7 @@ def test_a_socket_subscribes_with_a_token_until_it_expires(
 
 
 def test_a_stream_ends_when_its_token_does(stage: Cloud, provider: IdentityProvider) -> None:
-    """Through the app, as a client sees it: a minute behind the token's own end."""
+    """Through the app, as a client sees it: a minute after the token's own end."""
     for left_s in (3, 12, 40):  # of the leeway; a busy machine may need more to begin
         last = int(time.time()) - 60 + left_s
         headers = {**SSE, "authorization": f"Bearer {token(provider, exp=last)}"}

@@ -1,4 +1,4 @@
-"""`GET /openapi.json`: what is served about the routes."""
+"""`GET /openapi.json`: the description of the routes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def served(cloud: Cloud) -> dict[str, Any]:
 
 
 def test_every_route_is_in_it_and_no_other(served: dict[str, Any]) -> None:
-    """Whoever adds a route describes it."""
+    """A new route must be described."""
     described_routes = {
         (m.upper(), path) for path, methods in served["paths"].items() for m in methods
     }
@@ -52,7 +52,7 @@ def test_every_description_is_used() -> None:
 
 
 def test_what_takes_a_password_says_so(served: dict[str, Any]) -> None:
-    """As the routes' own table does."""
+    """The same as in the routes' own table."""
     for route in ROUTES:
         operation = served["paths"][route.path][route.method.lower()]
         assert ("security" in operation) == (route.need.role is not None), route

@@ -34,7 +34,7 @@ def encoded(password: str) -> str:
 
 @pytest.fixture
 def chatty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A logger that writes all it is told to, to where this test can read it."""
+    """A logger that writes every record to a stream that this test can read."""
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "chatty")
     monkeypatch.setenv("POWERTOOLS_LOGGER_LOG_EVENT", "true")
     monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", "DEBUG")
@@ -68,7 +68,7 @@ def code(answer: dict[str, Any]) -> str:
 
 
 def stream(headers: dict[str, str]) -> tuple[int, dict[str, str], str]:
-    """A GET whose client leaves at the first event."""
+    """Return the answer to a GET of a client that leaves at the first event."""
     return read("/", headers={**SSE, **headers, "last-event-id": "0"}, until="live")
 
 
@@ -130,7 +130,7 @@ def test_a_change_counts_in_a_running_process(
 def test_no_password_is_ever_logged(
     guarded: Cloud, chatty: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not even where Powertools is told to log events and a handler fails under the request."""
+    """Not even if Powertools logs events and a handler fails under the request."""
     post(basic(INGEST))
     post(basic("a wrong one"))
     connect(event("socket_connect"), None)

@@ -64,7 +64,7 @@ def project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chain(monkeypatch: pytest.MonkeyPatch, **known: object) -> None:
-    """From now on `main` is a copy, whose relay has written *known* down."""
+    """From now on `main` is a copy, and its relay has stored *known*."""
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps({"main": {"url": UPSTREAM}}))
     start_anew()
     if known:
@@ -73,7 +73,7 @@ def chain(monkeypatch: pytest.MonkeyPatch, **known: object) -> None:
 
 
 def test_D2_pages_with_their_bytes(cloud: Cloud) -> None:
-    """As text a line an entry, with the commit time and number of each page."""
+    """As text, a line per entry, with the commit time and number of each page."""
     pages = [posted("a", data="ä€𝄞"), posted("b", "c")]
 
     status, headers, body = asked("main/pages")
@@ -112,7 +112,7 @@ def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
 
 
 def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy may still come there. Its pages are no news, and are not looked for at once."""
+    """A copy may still get there. Its pages are not new, and are not looked up at once."""
     posted("a")
     chain(monkeypatch, master=MASTER, checkpoint=1)
     looks = []
@@ -132,14 +132,14 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
 
 
 def test_leaves_are_needed_for_parents(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As consumers need them: without the feed's setting a copy would keep what has left."""
+    """As for consumers: without the feed's setting a copy would keep objects that left."""
     posted("a", parents=["p"])
 
     for what in ("main/pages", "main/rows"):
         status, error = refusal(what, "parents=p&bucket=1")
         assert (status, error["code"]) == (400, "leave_not_kept")
     assert stage().profiles.save("main", Profile(leave=True, version=0))
-    assert batch("parents=p&block=1").pages == ()  # nobody knows yet what left
+    assert batch("parents=p&block=1").pages == ()  # the removed parents are not known yet
     project(monkeypatch)
     assert [page.slots for page in batch("parents=p").pages] == [(0,)]
 
@@ -187,7 +187,7 @@ def test_D1_both_kinds_in_one_deployment(cloud: Cloud, monkeypatch: pytest.Monke
 
 
 def test_a_page_with_holes_in_the_table(cloud: Cloud) -> None:
-    """What a selection left out of a page that was copied is left out for the next one, too."""
+    """Entries that a selection left out of a copied page are left out for the next copy, too."""
     page = posted("a", "b", "c")
     some = replace(page, number=2, append_id="x").only([(0, page.lines[0]), (2, page.lines[2])])
     stage().stores.log.put("main", some)

@@ -1,4 +1,4 @@
-"""propose and index: a change from the event to the log, and what the index makes of it."""
+"""propose and index: a change from the event to the log, and its entries in the index."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_change_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
 
 
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows whether it was written: the client is told to try again."""
+    """It is unknown whether it was written: the client is asked to try again."""
     without_dynamodb(monkeypatch)
     answer = post("1")
 

@@ -40,7 +40,7 @@ def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:
     ],
 )
 def test_only_operations_that_are_wrong_are_errors(cloud: Cloud, changes: dict[str, Any]) -> None:
-    """As oplog: not a wrong type, and not what names no feed of ours."""
+    """As in oplog: not a wrong type, and not an unknown feed."""
     assert ingest(event("http_post", **changes), None)["statusCode"] >= 400
     assert status()[1]["events_error"] == 0
 
@@ -61,7 +61,7 @@ def test_a_feed_of_its_own(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_W25_a_store_that_does_not_answer_is_told(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """oplog said OK whatever happened. The same fields, without numbers nobody knows."""
+    """oplog said OK in any case. The same fields, without unknown numbers."""
     without_dynamodb(monkeypatch)
     code, body = status()
 

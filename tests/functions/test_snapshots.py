@@ -1,4 +1,4 @@
-"""What a snapshot of a function's process may hold, and what it has to (ADR 54)."""
+"""The allowed and required contents of a snapshot of a function's process (ADR 54)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.functions.conftest import ENVIRONMENT
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import SETTINGS
 
-# As in Lambda's runtime, whose library for hooks is not on this machine.
+# Imitates Lambda's runtime: its library for hooks is not on this machine.
 _HOOKS = """
 before, after = [], []
 def register_before_snapshot(hook, *args): before.append((hook, args))

@@ -33,7 +33,7 @@ def state() -> State | None:
 
 
 def test_connect_writes_the_connection_down(cloud: Cloud) -> None:
-    """It is open and subscribed to nothing, and nobody is told anything yet."""
+    """It is open without a subscription, and receives no message yet."""
     answer = connect(event("socket_connect"), None)
 
     assert answer == OK
@@ -43,7 +43,7 @@ def test_connect_writes_the_connection_down(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("where", ["query", "header"])
 def test_a_version_with_too_many_digits_is_refused(cloud: Cloud, where: str) -> None:
-    """As a mistake of the client's: nobody is woken, and nothing is written down."""
+    """A mistake of the client: no follower is woken, and nothing is written."""
     said = {
         "query": {"queryStringParameters": {"version": "9" * 5000}},
         "header": {"headers": {"Accept-Version": "~" + "9" * 5000}},
@@ -56,7 +56,7 @@ def test_a_version_with_too_many_digits_is_refused(cloud: Cloud, where: str) -> 
 
 
 def test_disconnect_forgets_it_and_may_come_twice(cloud: Cloud) -> None:
-    """API Gateway sends $disconnect at best once, at worst for what is forgotten already."""
+    """API Gateway sends $disconnect at best once, at worst for a forgotten connection."""
     connect(event("socket_connect"), None)
     answers = [disconnect(event("socket_disconnect"), None) for _ in range(2)]
 
@@ -94,7 +94,7 @@ def test_a_message_of_a_forgotten_connection_closes_it(cloud: Cloud) -> None:
 
 
 def test_a_replay_sends_the_log_and_hands_over_to_the_push_follower(push: Cloud) -> None:
-    """Caught up by the replay, taken up by the follower, then served by its stream events."""
+    """Caught up by the replay, accepted by the follower, then served by its stream events."""
     ingest(event("http_post"), None)
     connect(event("socket_connect"), None)
     receive(message(FROM_THE_FIRST), None)
@@ -115,7 +115,7 @@ def test_a_replay_sends_the_log_and_hands_over_to_the_push_follower(push: Cloud)
 
 
 def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:
-    """410 removes exactly that connection, and the follower goes on."""
+    """410 removes exactly that connection, and the follower continues."""
     connect(event("socket_connect"), None)
     receive(event("socket_message"), None)
     follow({"ring": "main"}, None)

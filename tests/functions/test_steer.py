@@ -43,7 +43,7 @@ def test_a_summary_is_not_larger_than_a_function_can_hold(monkeypatch: pytest.Mo
 
 
 def test_a_report_takes_the_jobs_own_words() -> None:
-    """Where it left some; else those of the error."""
+    """If it left some; else the words of the error."""
     state = {"error": {"Error": "States.TaskFailed", "Cause": "ExitCode: 1"}}
     asked = ASKED | {"step": "report", "state": state}
 
@@ -55,7 +55,7 @@ def test_a_report_takes_the_jobs_own_words() -> None:
 
 
 def test_a_sync_of_a_copy_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a job is started: nobody could apply its plan."""
+    """Before a job is started: its plan could not be applied."""
     url = "https://a.example/feeds/main"
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps({"main": {"url": url}}))
     start_anew()
@@ -70,5 +70,5 @@ def test_a_sync_of_a_copy_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_an_export_begins_with_is_the_checkpoint_of_the_state() -> None:
-    """Of a feed that nobody has followed yet: 0."""
+    """A feed that no follower has read yet: 0."""
     assert steer(ASKED | {"step": "base", "feed": "main"}, None) == {"through": 0}

@@ -1,4 +1,4 @@
-"""stream: the ASGI app behind Lambda response streaming."""
+"""stream: the ASGI app with Lambda response streaming."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("context", ["{", "[]", '{"deadline":null}', '{"deadline":1e999}'])
 def test_an_unknown_deadline_is_passed_over(cloud: Cloud, context: str) -> None:
-    """A header nobody of ours has written neither fails a stream nor ends it early."""
+    """A header with invalid content neither fails a stream nor ends it early."""
     ingest(event("http_post"), None)
     headers = {**FROM_THE_FIRST, "x-amzn-lambda-context": context}
     status, _, text = read("/", headers=headers, until="\n\n")
@@ -62,7 +62,7 @@ def test_an_unknown_deadline_is_passed_over(cloud: Cloud, context: str) -> None:
 
 
 def test_a_stream_ends_before_the_functions_time(cloud: Cloud) -> None:
-    """Between two blocks, with what is left of the time for a large one."""
+    """Between two blocks, with enough time left for a large one."""
     ingest(event("http_post"), None)
     deadline = json.dumps({"deadline": now_ms() + LAST_MS + 1_000})
     headers = {"accept": "*/*", "x-amzn-lambda-context": deadline}
@@ -75,7 +75,7 @@ def test_a_stream_ends_before_the_functions_time(cloud: Cloud) -> None:
 def test_a_stream_lasts_as_long_as_its_stage_says(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P7.4: Lambda tells of no reader who left, so nothing else would end the stream of one."""
+    """P7.4: Lambda reports no disconnected reader, so nothing else would end its stream."""
     monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
     start_anew()
@@ -125,7 +125,7 @@ def test_how_long_a_stream_lasts_is_bounded(
 
 
 def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As any stream ends, between two blocks: who resumes hears the rest, and nothing again."""
+    """As any stream ends, between two blocks: a resumed one gets the rest, and nothing again."""
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
     told = dict(FROM_THE_FIRST)
@@ -157,7 +157,7 @@ def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
 def test_a_preflight_is_answered_for_the_origins_of_the_setting(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the app itself: at a function URL there is no gateway that would."""
+    """By the app itself: a function URL has no gateway for it."""
     monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example,https://b.example")
     start_anew()
     told = {
@@ -194,7 +194,7 @@ def test_leaves_are_asked_for_by_a_query(cloud: Cloud) -> None:
 def test_what_is_counted_is_written_before_the_answer_ends(
     cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Behind the last piece Lambda may stop the process, and nothing else would write it."""
+    """After the last piece Lambda may stop the process, and nothing else would write it."""
     written: list[str] = []
 
     async def answer(scope: Message, receive: asgi.Receive, send: asgi.Send) -> None:
@@ -234,7 +234,7 @@ def test_the_deployed_app_writes_what_it_counted(
 def test_17_7_a_stream_asks_behind_what_it_read(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading may take long: a key that ends meanwhile opens none of it."""
+    """Reading may take long: a key that ends in the meantime opens none of it."""
     monkeypatch.setattr(limits, "PROFILE_AGE_MS", 0)
     ingest(event("http_post"), None)
     given = parse(give_key(Role.READ))
@@ -252,7 +252,7 @@ def test_17_7_a_stream_asks_behind_what_it_read(
 
 
 def test_a_stream_that_ends_is_held_no_more(cloud: Cloud) -> None:
-    """By a key that may have one: the next one is let in at once, a second one at a time is not."""
+    """By a key with one stream: the next one is accepted at once, two at a time are not."""
     key = give_key(Role.READ, streams=1)
     shown = {**SSE, "authorization": f"Bearer {key}", "last-event-id": "0"}
     for _ in range(2):

@@ -25,7 +25,7 @@ def upstream(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream
 
 
 def test_D2_pages_are_copied_as_they_are(upstream: Upstream) -> None:
-    """With numbers and bytes; the next run asks behind them."""
+    """With numbers and bytes; the next run continues after them."""
     copied(upstream, 1, 2)
 
     assert [page.number for page in stage().stores.log.read("main", 0)] == [1, 2]
@@ -68,7 +68,7 @@ def test_what_is_not_asked_for_rightly_is_refused(upstream: Upstream) -> None:
 
 
 def test_a_local_feed_is_told_and_not_steered(cloud: Cloud) -> None:
-    """It reads nobody."""
+    """It has no upstream."""
     assert ask("GET", RELAY)[1]["role"] == "master"
     assert act("pause")[1]["error"]["code"] == "not_chained"
     assert ask("PUT", PASSWORD, {"password": SECRET})[1]["error"]["code"] == "not_chained"

@@ -19,7 +19,7 @@ FORGED = 'x\n{"level":"INFO","message":"forged"}\r\n\u2028\x1b[2J'
 
 @pytest.fixture
 def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    """A stage as it is deployed; what is there was posted before."""
+    """A stage as it is deployed; its operations were posted before."""
     ingest(event("http_post"), None)
     monkeypatch.setenv("TIDINGS_OPEN", "false")
     start_anew()
@@ -28,7 +28,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 @pytest.mark.parametrize("cursor", ["0", "now", "545b55c7f095528dd0f3863c", "nonsense"])
 def test_a_cursor_opens_nothing(closed: Cloud, cursor: str) -> None:
-    """Whoever has one is asked for the password all the same, and is told nothing of it."""
+    """A client with a cursor needs the password all the same, and learns nothing of the feed."""
     status, _, text = read("/", headers={**SSE, "last-event-id": cursor})
 
     assert status == 401
@@ -52,7 +52,7 @@ def test_a_handshake_carries_no_right(closed: Cloud) -> None:
 def test_a_line_break_makes_no_second_line_of_the_log(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where a function fails over what somebody named."""
+    """Also if a function fails because of a name in the request."""
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "forged")  # a logger that writes where we read
     forget(telemetry)
     body = json.dumps({"event": "update", "type": FORGED, "id": FORGED, "parents": [FORGED]})

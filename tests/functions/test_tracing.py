@@ -34,7 +34,7 @@ def steps(capsys: Capture) -> list[tuple[str, str]]:
 def test_one_id_from_the_post_to_the_followers(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """With feed and page, as JSON; a request that nobody wants traced writes no line."""
+    """With feed and page, as JSON; a request without tracing writes no line."""
     log_here()
     ingest(event("http_post"), None)
     ingest(event("http_post", more=ASKED), None)
@@ -51,7 +51,7 @@ def test_one_id_from_the_post_to_the_followers(
 
 
 def test_a_change_is_traced_too(cloud: Cloud, capsys: Capture) -> None:
-    """As `POST /ops` is, also where its key makes it a retry: by the trace it was written with."""
+    """Like `POST /ops`, also if its key makes it a retry: by the trace it was written with."""
     log_here()
     json_type = {"content-type": "application/json", "idempotency-key": "k"}
     for trace in (ASKED, {"traceparent": ASKED["traceparent"].replace(SPAN, SPAN[::-1])}):
@@ -68,7 +68,7 @@ def test_a_change_is_traced_too(cloud: Cloud, capsys: Capture) -> None:
         ({}, XRAY.replace("Sampled=1", "Sampled=0"), None),
         ({"x-amzn-trace-id": "Root=1-5759e988-bd862e3fe1be46a994272794"}, XRAY, OF_XRAY),
         ({"x-amzn-trace-id": XRAY}, XRAY.replace("Sampled=1", "Sampled=0"), OF_XRAY),
-        (ASKED, XRAY, TRACE),  # whoever calls knows what it is part of
+        (ASKED, XRAY, TRACE),  # the caller's trace wins
     ],
 )
 def test_an_invocation_that_xray_samples_is_traced_by_its_id(
@@ -107,7 +107,7 @@ def test_a_stage_may_trace_nobody_or_everybody(
 def test_a_late_page_is_told_though_nobody_traced_it(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """Once for the pages of a turn, by the oldest one; not by default where it is young."""
+    """Once for the pages of a turn, by the oldest one; not by default if it is young."""
     log_here()
     for _ in range(3):
         ingest(event("http_post"), None)

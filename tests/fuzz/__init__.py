@@ -1,1 +1,1 @@
-"""Input that nobody thought of: requests over HTTP, and bytes for everything that is parsed."""
+"""Unforeseen input: requests over HTTP, and bytes for every parser."""

@@ -1,8 +1,8 @@
 """
 `python -m tests.fuzz [PARSER...] [--seconds N] [--runs N]`: bytes for parsers, guided by coverage.
 
-Each parser runs in a process of its own; what it fails on is written to the folder it was called
-in, as `crash-<hash>`, and the command ends with 1.
+Each parser runs in a process of its own; an input that it fails on is written to the current
+folder as `crash-<hash>`, and the command ends with 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Not through tests/fuzz/parsers.py: what is imported before `main` is not instrumented.
+# Not through tests/fuzz/parsers.py: modules imported before `main` are not instrumented.
 _RSS_MB = 1024  # a parser that holds more for a few KB of input is a finding
 _SLOW_S = 10  # so is one that takes longer for them
 

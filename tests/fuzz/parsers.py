@@ -1,4 +1,4 @@
-"""What reads foreign bytes, each as a function that may refuse them and nothing else."""
+"""The parsers of foreign bytes, each as a function that may refuse them and nothing else."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _query(data: bytes) -> object:
 
 
 def _duration(data: bytes) -> object:
-    """Its refusals are told in Go's words, and named by who asks."""
+    """Parse a duration; the caller names the field, and refusals have Go's words."""
     try:
         return config.parse_duration(_text(data))
     except ValueError as error:
@@ -85,7 +85,7 @@ PARSERS: dict[str, Parser] = {
     "configuration": lambda data: config.replaced(config.Configuration(), _json(data)),
 }
 
-# What each begins with: bytes that are read to their end.
+# The first inputs of each parser: bytes that are read to their end.
 SEEDS: dict[str, tuple[bytes, ...]] = {
     "json": (b'{"event":"update","type":"video","id":"x","parents":["a/b"],"data":{"a":[1e3]}}',),
     "ndjson": (

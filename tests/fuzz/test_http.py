@@ -25,7 +25,7 @@ EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
 PATIENCE_S = 180.0  # for one answer: machines that run tests are busy
 STREAM = "text/event-stream"
 
-# Faults that are meant, by status: what the answer holds, one of it.
+# Deliberate faults, by status: the answer contains one of these texts.
 MEANT = {
     501: ("members of a managed service are not added", "no_webhooks"),
     502: ("WebHook",),  # a configuration may name one that is not there
@@ -46,7 +46,7 @@ def twin() -> Iterator[Twin]:
 def ask(case: Any, url: str) -> tuple[int, str]:
     """Status and text of the answer; of a stream, which has no end, its status alone."""
     if isinstance(case.query, dict):
-        case.query.pop("block", None)  # nobody waits here
+        case.query.pop("block", None)  # no request waits here
     sent = case.as_transport_kwargs(base_url=url)
     with requests.request(**sent, stream=True, timeout=PATIENCE_S) as answer:
         if answer.headers.get("content-type", "").startswith(STREAM):

@@ -34,7 +34,7 @@ def test_any_bytes(name: str, data: bytes) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="needs atheris")
 @pytest.mark.parametrize("name", PARSERS)
 def test_guided_bytes(name: str) -> None:
-    """Bytes that reach further, by what they covered; a little of `make fuzz`."""
+    """Bytes that reach further, guided by coverage; a short run of `make fuzz`."""
     command = [sys.executable, "-m", "tests.fuzz", name, f"--seconds={SECONDS}", f"--runs={RUNS}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

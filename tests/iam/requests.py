@@ -1,4 +1,4 @@
-"""What a signed request asks of AWS: the actions that its service looks for in policies."""
+"""Find the actions of a signed request to AWS, which its service looks up in policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from botocore.awsrequest import AWSRequest
 
 from tests.iam.policy import Call
 
-SOCKETS = "sockets"  # stands for the id of the WebSocket API: no address here holds it
+SOCKETS = "sockets"  # in place of the id of the WebSocket API: no address here contains it
 _SOCKET_STAGE = "live"
 _INVOCATION = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 _CONNECTION = re.compile(r".*/@connections/(.+)")
@@ -23,7 +23,7 @@ def calls_of(service: str, region: str, account: str, request: AWSRequest) -> li
     """
     What *request* needs.
 
-    A service or a way of asking that is not known here becomes an action that nobody allows.
+    An unknown service or kind of request becomes an action that no policy allows.
     """
     read = _SERVICES.get(service)
     place = f"{service}:{region}:{account}"
@@ -52,7 +52,7 @@ def _table(place: str, name: str, index: str | None = None) -> str:
 
 
 def _lambda(place: str, request: AWSRequest) -> Iterator[Call]:
-    """The qualifier of a function is part of what is asked for."""
+    """The qualifier of a function is part of the resource."""
     url = urlsplit(str(request.url))
     found = _INVOCATION.fullmatch(url.path)
     action = "lambda:InvokeFunction" if found and request.method == "POST" else "lambda:?"

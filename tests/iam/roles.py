@@ -16,7 +16,7 @@ _ARNS = {
     "AWS::KMS::Key": "arn:aws:kms:{place}:key/{name}",
     "AWS::Logs::LogGroup": "arn:aws:logs:{place}:log-group:{name}:*",
 }
-_KEY_IS_USED = {  # what a service does with a table's or bucket's key, in the caller's name
+_KEY_IS_USED = {  # the use of a table's or bucket's key by a service, in the caller's name
     "dynamodb": "kms:Decrypt",
     "s3:GetObject": "kms:Decrypt",
     "s3:PutObject": "kms:GenerateDataKey",
@@ -26,8 +26,8 @@ _KEY_IS_USED = {  # what a service does with a table's or bucket's key, in the c
 @dataclass(frozen=True)
 class Place:
     """
-    Where functions run in a test. *names* are those of tables and buckets by their logical ids'
-    beginning, *prefix* is that of functions.
+    The environment of functions in a test. *names* are those of tables and buckets by the beginning
+    of their logical ids, *prefix* is that of functions.
     """
 
     region: str

@@ -1,4 +1,4 @@
-"""What functions do beside the scenes of the blueprint's own test: what is rare, and S3."""
+"""Work of functions beyond the scenes of the blueprint's own test: rare cases, and S3."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription)
 
 
 def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    """One that joins, one whose time is up; and a lane that the feed has no more."""
+    """One that joins, an expired one, and a lane that the feed no longer has."""
     come()
     stage().stores.followers.take("main", "push-1", owner="lane", now_ms=0)
     watch()
@@ -159,7 +159,7 @@ def sweeping_what_waits(monkeypatch: pytest.MonkeyPatch, watch: Subscription) ->
 
 
 def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
-    """*ask* is given the headers of who has one; where there are none, the key is `SHOWN`."""
+    """Call *ask* with the headers of a client with a key; without headers, the key is `SHOWN`."""
 
     def scene(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
         stored = DynamoDBKeys(clients.dynamodb(), stage().settings.control_table)
@@ -183,11 +183,11 @@ def _said(_: object) -> None:
 
 
 def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    """What is read counts against the rate."""
+    """Bytes read count against the rate."""
 
     def replayed(_: object) -> None:
         come(**{"from": "0"}, password=SHOWN.encoded())
-        start_anew()  # another process than the one that heard it
+        start_anew()  # another process than the one that received it
         watch()
         replay({"replay": CONNECTION}, None)
 

@@ -2,7 +2,7 @@
 Everywhere that something is signed in a role's name.
 
 Clients of boto3 go through one method of botocore, rows of the state and messages to WebSockets
-through `tidings.aws.signed_http`; what passes neither is no request that AWS would take.
+through `tidings.aws.signed_http`; AWS would accept no other request.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Seen = Callable[[str, str, AWSRequest], None]
 
 def hook(seen: Seen) -> Callable[[], None]:
     """
-    Tell *seen* service, Region and request of each one that is about to be signed.
+    Call *seen* with service, Region and request of each one that is about to be signed.
 
-    What is returned ends that.
+    The returned function ends that.
     """
     of_botocore, of_ours = SigV4Auth.add_auth, Signer.head
 
@@ -55,7 +55,7 @@ def hook(seen: Seen) -> Callable[[], None]:
 
 @contextmanager
 def signatures(seen: Seen) -> Iterator[None]:
-    """As `hook`, for a while."""
+    """Install `hook` in this context."""
     end = hook(seen)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Stages whose roles functions are put under."""
+"""Stages with roles for functions under test."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def template(kind: str) -> Template:
 
 
 def deployed(function: str) -> str:
-    """The name of *function* in these stages: that of a capture says whose table it reads."""
+    """Return the name of *function* in these stages: that of a capture contains its table."""
     return f"{function}-{PRODUCER.name}" if function == "capture" else function

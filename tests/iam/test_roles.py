@@ -1,8 +1,8 @@
 """
 Every function, doing all that it does, under the policies of its own role.
 
-The policies are those of the synthesised templates, and what is signed in the role's name is held
-against them: DynamoDB, S3, functions that are woken, connections that are told or cut.
+The policies are those of the synthesised templates. The requests signed with the role are compared
+with them: DynamoDB, S3, functions that are woken, messages to connections.
 """
 
 from __future__ import annotations
@@ -125,14 +125,14 @@ def test_role_holds_nothing_that_its_function_does_not_use(
 
 @pytest.mark.parametrize("name", [each.name for each in FUNCTIONS if each.archive == "read"])
 def test_a_part_that_is_gone_is_no_refusal(name: str) -> None:
-    """S3 says 404 only to who may list the bucket, and looks at no prefix for that."""
+    """S3 answers 404 only to callers that may list the bucket, and checks no prefix for that."""
     roles = roles_of("whole")
 
     assert allowed(roles.statements(name), Call("s3:ListBucket", "arn:aws:s3:::kept"))
 
 
 def test_a_call_beyond_the_role_is_refused() -> None:
-    """Another table, another action, another function; a read of the key behind another service."""
+    """Another table, action or function; a read of the key through another service."""
     roles = roles_of("whole")
     at = f"arn:aws:dynamodb:{PLACE}:table"
     inside = Call("dynamodb:PutItem", f"{at}/log")

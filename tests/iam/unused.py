@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-# What the platform does in the role's name, before or after the function itself.
+# Calls of the platform in the role's name, before or after the function itself.
 PLATFORM = {
     "logs:*": "the platform writes the function's log",
     "kms:*": "DynamoDB and S3 use the stage's key: `roles.Roles.implied`",
@@ -15,7 +15,7 @@ PLATFORM = {
     "s3:ListBucket *GivenUpBucket*": "Lambda keeps what the mapping gives up",
     "s3:PutObject *GivenUpBucket*": "likewise",
 }
-# What takes more time or bad weather than a scene has; another test shows it.
+# These need more time or rarer faults than a scene has; another test shows them.
 RARE = {
     "lambda:InvokeFunction *-follow-state:live": "a run's time is up: "
     "tests/unit/core/followers/test_follower.py",

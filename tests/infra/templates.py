@@ -31,14 +31,14 @@ class Template:
         return {name: each.get("Properties", {}) for name, each in found if each["Type"] == kind}
 
     def only(self, kind: str, begins: str) -> tuple[str, Resource]:
-        """Logical id and properties of the one resource of *kind* whose id *begins* so."""
+        """Return logical id and properties of the one *kind* with this prefix of its logical id."""
         ((name, properties),) = (
             each for each in self.resources(kind).items() if each[0].startswith(begins)
         )
         return name, properties
 
     def failing(self, begins: str) -> str:
-        """What counts as a failure in the one log group whose logical id *begins* so."""
+        """Return the pattern of failures in the one log group with this prefix of its id."""
         return str(self.only("AWS::Logs::MetricFilter", begins)[1]["FilterPattern"])
 
     def function(self, name: str) -> tuple[str, Resource]:

@@ -1,4 +1,4 @@
-"""The bucket of the archive, and who is told of it."""
+"""The bucket of the archive, and the functions that know it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_its_parts_never_expire(template: Template) -> None:
 
 
 def test_it_is_kept_and_encrypted_as_the_tables_are(template: Template) -> None:
-    """It holds the same data: under the stage's own key where there is one."""
+    """It contains the same data: under the stage's own key if it has one."""
     _, found = bucket(template)
     encryption = found["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
     algorithm = encryption["ServerSideEncryptionByDefault"]["SSEAlgorithm"]
@@ -46,7 +46,7 @@ def test_it_is_kept_and_encrypted_as_the_tables_are(template: Template) -> None:
 
 
 def test_a_stage_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then there is no bucket, no right on one, and no function is told of any."""
+    """Then no bucket exists, no right on one, and no function has its address."""
     (dev,) = chosen("dev")
     monkeypatch.setattr(iceberg, "jar", None)  # `make synth STAGE=dev` downloads no jar
     made = synthesised(replace(dev, archive=False))

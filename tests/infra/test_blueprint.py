@@ -1,4 +1,4 @@
-"""Everything the blueprint lists is deployed, as the blueprint says, and nothing beside it."""
+"""Everything in the blueprint is deployed, as the blueprint says, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_function_starts_with_the_environment_it_gets(
 
 
 def test_every_setting_with_a_value_is_set(template: Template) -> None:
-    """What a function may be told is told, so that the console shows what holds."""
+    """All possible settings are set, so that the console shows the valid values."""
     told: set[str] = set()
     for function in template.resources("AWS::Lambda::Function").values():
         told |= set(function["Environment"]["Variables"])
@@ -59,7 +59,7 @@ def test_stream_function_runs_behind_the_web_adapter(template: Template) -> None
         deployed = template.function(function.name)[1]
         variables = deployed["Environment"]["Variables"]
 
-        # 26 and what was before it are release candidates.
+        # 26 and earlier versions are release candidates.
         assert "753240598075:layer:LambdaAdapterLayerArm64:27" in text(deployed["Layers"][-1])
         assert (
             variables["AWS_LWA_INVOKE_MODE"],
@@ -132,7 +132,7 @@ def test_a_stream_has_two_readers_at_most(template: Template) -> None:
 
 
 def test_what_expires_rings_nothing() -> None:
-    """Pages and letters that are gone are no news: the most that a stream would say."""
+    """Deleted pages and messages are not events: a stream would report mostly these."""
     assert all("REMOVE" not in source.kinds for source in deployment.STREAM_SOURCES)
 
 
@@ -146,7 +146,7 @@ def test_functions_that_reach_themselves_may(template: Template) -> None:
     alone = {each.name for each in deployment.FUNCTIONS if each.name in each.invokes}
 
     assert alone == {"follow-state", "follow-push", "follow-archive", "follow-relay", "replay"}
-    assert loops == alone | {"forward"}  # what it puts aside lies in the table that rings it
+    assert loops == alone | {"forward"}  # it parks messages in the table that invokes it
 
 
 def test_function_writes_its_own_logs_only(template: Template) -> None:
@@ -159,7 +159,7 @@ def test_function_writes_its_own_logs_only(template: Template) -> None:
 
 
 def test_only_our_apis_and_the_stream_url_may_invoke(template: Template) -> None:
-    """Permissions name an API as their source; the function URL takes everybody."""
+    """Permissions name an API as their source; the function URL accepts every caller."""
     streams = {
         template.function(each.name)[0] if each.endless else template.live(each.name)
         for each in deployment.FUNCTIONS

@@ -78,7 +78,7 @@ def test_an_address_that_lasts_is_updated_last(template: Template) -> None:
 
 
 def _versions(layer: Path, stage: settings.Stage) -> list[str]:
-    """Logical ids of what is published of one function above *layer*."""
+    """Return the logical ids of the published versions of one function on *layer*."""
     import aws_cdk as cdk
     from aws_cdk import assertions
     from aws_cdk import aws_lambda as lambda_
@@ -137,7 +137,7 @@ def test_a_restore_is_deployed_without_a_canary_and_with_both_tables(assembly: P
 
 
 def test_what_cannot_start_from_a_snapshot_is_refused() -> None:
-    """The web adapter has no part in it; a name that is wrong is none."""
+    """The web adapter does not support it; an unknown name is refused too."""
     from infra.parts.function import NoSnapshot, check
 
     (stage,) = settings.chosen("dev")

@@ -1,4 +1,4 @@
-"""One address for the three of a stage: what its cache keeps, and who is asked what."""
+"""One address for the three of a stage: its cache, and the origin of each request."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def built() -> tuple[cdk.Stack, Template]:
 
 @pytest.fixture(scope="module")
 def config(built: tuple[cdk.Stack, Template]) -> dict[str, Any]:
-    """Of the distribution."""
+    """Return the configuration of the distribution."""
     found = built[1].only("AWS::CloudFront::Distribution", "OneAddress")[1]
     given: dict[str, Any] = found["DistributionConfig"]
     return given
@@ -68,7 +68,7 @@ def test_each_exception_is_used(tmp_path: Path) -> None:
 
 
 def test_its_name_its_certificate_and_its_rules(config: dict[str, Any]) -> None:
-    """Nobody is served over less than TLS 1.2, nor in the clear."""
+    """No client is served over less than TLS 1.2, nor in the clear."""
     assert config["Aliases"] == ["feed.example.org"]
     assert config["WebACLId"] == ACL
     assert config["ViewerCertificate"]["AcmCertificateArn"] == CERTIFICATE
@@ -79,7 +79,7 @@ def test_its_name_its_certificate_and_its_rules(config: dict[str, Any]) -> None:
 
 
 def test_each_path_has_its_origin(config: dict[str, Any]) -> None:
-    """As the function at the edge knows them, by their own hosts, with time for a silent stream."""
+    """By their own hosts, known to the function at the edge, with time for a silent stream."""
     origins = {each["Id"]: each for each in config["Origins"]}
     assert {name: each["DomainName"] for name, each in origins.items()} == {
         "http": "http.example",
@@ -144,7 +144,7 @@ WINDOW_S_MAX = 20
 
 @pytest.fixture(scope="module")
 def at_the_edge() -> list[dict[str, Any]]:
-    """What the function makes of requests, run by Node.js instead of CloudFront."""
+    """Return the requests after the function, run by Node.js instead of CloudFront."""
     code = CODE.read_text().replace("__SOCKET_STAGE__", SOCKET_STAGE)
     told = "let chosen = null; const cf = {selectRequestOriginById: (id) => { chosen = id; }};"
     code = code.replace("import cf from 'cloudfront';", told)
@@ -201,7 +201,7 @@ def test_the_edge_chooses_the_origin(at_the_edge: list[dict[str, Any]]) -> None:
 
 
 def test_a_window_is_shorter_than_any_wait() -> None:
-    """Else who was told that nothing came could be given the same answer again."""
+    """Otherwise a reader that waited in vain could get the same answer again."""
     assert min(limits.CHANGES_BLOCK_S_MAX, limits.PORTION_BLOCK_S_MAX) >= WINDOW_S_MAX
 
 

@@ -25,7 +25,7 @@ def template(domain: Domain) -> Template:
 
 
 def test_a_domain_is_mapped_below_its_prefix() -> None:
-    """The API's own address goes on beside it."""
+    """The API's own address stays valid."""
     found = template(Domain("feed.example.com", ARN, prefix="foo"))
 
     found.has_resource_properties(
@@ -36,7 +36,7 @@ def test_a_domain_is_mapped_below_its_prefix() -> None:
 
 
 def test_a_trust_store_demands_certificates() -> None:
-    """And there is no way around it by the API's own address."""
+    """The API's own address does not bypass it."""
     found = template(Domain("feed.example.com", ARN, truststore="s3://certs/clients/ca.pem"))
 
     [name] = found.find_resources("AWS::ApiGatewayV2::DomainName").values()

@@ -17,7 +17,7 @@ _TERM = re.compile(r'^\$\.([\w.]+) (=|!=) "([^"]*)"$')
 
 
 def finds(pattern: str, line: dict[str, Any]) -> bool:
-    """As CloudWatch reads a JSON pattern of these operators: what is absent fits none."""
+    """Match like CloudWatch's JSON patterns with these operators: absent fields match nothing."""
     inner = pattern.removeprefix("{ ").removesuffix(" }")
     return any(
         all(_holds(term, line) for term in either.split(" && ")) for either in inner.split(" || ")

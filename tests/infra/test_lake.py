@@ -1,4 +1,4 @@
-"""The tables of a stage and compaction: who starts the job, and what it may do."""
+"""The tables of a stage and compaction: the start of the job, and its rights."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_machine_follows_unless_it_is_told_to_compact(lake: Template) -> Non
 
 
 def test_minutes_and_columns_reach_the_job() -> None:
-    """As the settings have them; a run may last as long, and its own work besides."""
+    """With the settings' values; a run may last as long, plus its own work."""
     (staging,) = chosen("staging")
     lake = Lake("rate(1 hour)", minutes=55, columns={"video": {"title": "string"}})
     made = synthesised(replace(staging, lake=lake))
@@ -101,7 +101,7 @@ def test_the_job_is_told_where_everything_is(lake: Template) -> None:
 
 
 def test_the_job_runs_the_iceberg_that_the_tests_run(template: Template, assembly: Path) -> None:
-    """By the bytes of what is uploaded, with the SDK for Glue and S3; the job may read both."""
+    """By the bytes of the uploads, with the SDK for Glue and S3; the job may read both."""
     if template.stage.lake is None:
         return
     found = task(template)["Parameters"]
@@ -118,7 +118,7 @@ def test_the_job_runs_the_iceberg_that_the_tests_run(template: Template, assembl
 
 
 def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
-    """Parts, tables, names in Glue, where consumers stand; of a feed only to be read."""
+    """Parts, tables, names in Glue, positions of consumers; a feed may only be read."""
     role = task(lake)["Parameters"]["ExecutionRoleArn"].strip("<>")[:-4]
     found = lake.may(role)
     below = {

@@ -91,7 +91,7 @@ def test_a_client_whose_service_cannot_be_known_is_refused(tmp_path: Path) -> No
 def test_a_layer_is_built_again_when_the_code_asks_for_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is compiled, and for which services, is written beside it."""
+    """A file in the layer names the compiled files and the services."""
     monkeypatch.setattr(packing, "install", _nothing_but_data)
     build_layers.build("functions", vendor=tmp_path)
     stamp = (tmp_path / "functions.txt").read_text().splitlines()
@@ -185,7 +185,7 @@ def test_missing_node_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 def test_only_a_stage_that_takes_tokens_has_the_library_for_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tokens: bool, built: str
 ) -> None:
-    """In place of the other layer; that of X-Ray is one more, where it is wanted."""
+    """Instead of the other layer; X-Ray's is an additional one, if it is requested."""
     wanted: list[str] = []
 
     def build(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The lock: what is installed has a sum, whatever installs it."""
+"""The lock: all installed packages have a sum, with every installer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTS = [RUN_LOCK, ROOT / "requirements-deploy.lock"]
 
 @pytest.mark.parametrize("path", [packing.LOCK, *PARTS], ids=lambda path: path.name)
 def test_every_package_has_its_sums(path: Path) -> None:
-    """And is fixed; nothing says where it comes from, which is the machine's to know."""
+    """And a fixed version; the index is not named, because each machine configures it."""
     entries = packing.lock(path)
     assert len(entries) == len(re.findall("^[^ ]", path.read_text(), re.MULTILINE))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries.values())
@@ -32,7 +32,7 @@ def test_a_part_of_the_lock_is_as_in_the_whole(path: Path) -> None:
 
 
 def test_the_container_installs_the_lock_alone() -> None:
-    """What has no sum comes from the checkout, without an index."""
+    """Packages without a sum come from the checkout, without an index."""
     text = (ROOT / "examples" / "Containerfile").read_text().replace("\\\n", " ")
     installs = re.findall(r"pip install [^&\n]+", text)
 
@@ -58,7 +58,7 @@ def test_what_is_not_in_the_lock_is_not_installed(tmp_path: Path) -> None:
 def test_another_file_than_the_locked_one_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the same name and version; pip compares the sums."""
+    """A wheel of the same name and version; pip compares the sums."""
     wheel = tmp_path / "wheels" / "tampered-1-py3-none-any.whl"
     wheel.parent.mkdir()
     wheel.write_bytes(b"not what it was")

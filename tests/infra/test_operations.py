@@ -37,8 +37,8 @@ def test_data_outlives_its_stack_where_it_must(template: Template) -> None:
 
 def test_a_first_deploy_that_fails_leaves_no_name_behind(template: Template) -> None:
     """
-    What is kept goes where the deploy that made it is rolled back, or the next finds it there. But
-    for what has no name of ours: protected tables, and what the account's other APIs may rely on.
+    Retained resources are deleted if the deploy that created them is rolled back, or the next one
+    finds them. The exceptions have generated names: protected tables and resources of other APIs.
     """
     kept = {
         name: each
@@ -138,7 +138,7 @@ def test_whatever_the_core_finds_has_an_alarm(template: Template) -> None:
 
 
 def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
-    """An alarm on a metric nobody emits would be silent for ever."""
+    """An alarm on a metric that is never emitted would be silent for ever."""
     known = {metric.name for metric in METRICS}
     for alarm in template.resources("AWS::CloudWatch::Alarm").values():
         if alarm.get("Namespace") == settings.METRICS_NAMESPACE:
@@ -149,7 +149,7 @@ def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
 
 
 def test_alarms_reach_the_topic(template: Template) -> None:
-    """Each has an action; CloudWatch may publish, and use the key where there is one."""
+    """Each has an action; CloudWatch may publish, and use the key if the stage has one."""
     topic = template.body["Outputs"]["AlarmsTopic"]["Value"]["Ref"]
     (policy,) = (
         each
@@ -166,7 +166,7 @@ def test_alarms_reach_the_topic(template: Template) -> None:
 
 
 def _alarms(template: Template, metric: str) -> list[Resource]:
-    """Those that look at *metric*."""
+    """Return the alarms of *metric*."""
     found = template.resources("AWS::CloudWatch::Alarm").values()
     return [each for each in found if each["MetricName"] == metric]
 

@@ -1,4 +1,4 @@
-"""The example of a pipeline: what it runs exists, and each job may do what it needs alone."""
+"""The example of a pipeline: its commands exist, and each job has only the rights it needs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _shell(steps: list[dict[str, Any]], command: str) -> list[str]:
 
 
 def _through_artifact(path: Path, folder: Path) -> None:
-    """As GitHub's artifacts do it: the contents of *path* in *folder*, all of them 0644."""
+    """Copy like GitHub's artifacts: the contents of *path* in *folder*, all of them 0644."""
     folder.mkdir(parents=True, exist_ok=True)
     for each in [path] if path.is_file() else path.rglob("*"):
         if each.is_file():

@@ -1,4 +1,4 @@
-"""A pipeline on EMR Serverless: what is packed for it, how it is kept running, what it may do."""
+"""A pipeline on EMR Serverless: its package, its restarts and its rights."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def definition(template: Template) -> dict[str, Any]:
 def test_a_job_without_a_network_reaches_neither_feed_nor_store(
     field: str, value: tuple[str, ...]
 ) -> None:
-    """So none is deployed; the error names the pipeline and what it lacks."""
+    """Then no pipeline is deployed; the error names the pipeline and the missing setting."""
     with pytest.raises(InvalidSetting, match=rf"pipelines\[copy\]\.{field}: must be at least"):
         PipelineRun("copy", "copy.tgz", **{**NETWORK, field: value})
 
@@ -169,7 +169,7 @@ def application_of(template: Template) -> str:
 
 
 def parameters(template: Template) -> dict[str, Any]:
-    """What the job is started with."""
+    """Return the parameters of the job's start."""
     found: dict[str, Any] = definition(template)["States"]["Start"]["Parameters"]
     return found
 
@@ -183,7 +183,7 @@ def ended(machines: Any, execution: str) -> None:
 
 
 def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
-    """With those and ours alone every store loads, and the pipeline beside them is found."""
+    """With those and ours alone every store loads, and the pipeline file is found."""
     site = next(Path(each) for each in sys.path if each.endswith("site-packages"))
     beside = tmp_path / "beside"
     beside.mkdir()
@@ -203,7 +203,7 @@ def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert done.returncode == 1  # there is no feed at that address, and it says so
+    assert done.returncode == 1  # no feed has that address, and the error says so
     assert "Traceback" not in done.stderr
     assert {json.loads(line)["kind"] for line in done.stdout.splitlines()} >= {"boot", "error"}
 
@@ -219,7 +219,7 @@ pipeline.save("lines", Ndjson("lines"))
 
 
 def imported(site: Path) -> set[Path]:
-    """What the distributions of the packages put beside the others."""
+    """Return the additional files that the distributions of the packages install."""
     from importlib.metadata import distribution
 
     tops = {
@@ -232,7 +232,7 @@ def imported(site: Path) -> set[Path]:
 
 
 def test_what_is_packed_is_packed_the_same_twice(tmp_path: Path) -> None:
-    """A pipeline that did not change goes on running when its stage is deployed again."""
+    """An unchanged pipeline keeps running when its stage is deployed again."""
     for name in ("one.py", "two.py"):
         (tmp_path / name).write_text("pass")
     packed = build_job.packed(tmp_path)

@@ -1,4 +1,4 @@
-"""No secret that lies in the environment of who deploys gets into what is deployed."""
+"""Secrets in the environment of a deploy do not get into the deployed files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ pytestmark = pytest.mark.node
 
 
 def test_nothing_that_is_deployed_holds_a_secret_of_its_surroundings(assembly: Path) -> None:
-    """Neither a template nor a file beside it."""
+    """Neither a template nor another file contains it."""
     assert list(found_below(assembly, [WRONG])) == []
 
 
 def test_no_parameter_asks_for_a_password(template: Template) -> None:
-    """Passwords are set in the feed, by who owns it."""
+    """Passwords are set in the feed, by its owner."""
     assert [name for name in template.body["Parameters"] if "assword" in name] == []

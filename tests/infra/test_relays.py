@@ -1,4 +1,4 @@
-"""Stages whose feeds are chained, and where their leaders are elected."""
+"""Stages with chained feeds, and the election of their leaders."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def told(template: Template, function: str) -> dict[str, Any]:
 
 
 def test_D1_every_function_is_told_of_the_sources(leading: Template) -> None:
-    """Those that post refuse; the relay copies."""
+    """The functions that post refuse; the relay copies."""
     for function in ("ingest", "stream", "follow-relay"):
         assert json.loads(text(told(leading, function)["TIDINGS_SOURCES"])) == {"main": ELECTED}
 
@@ -55,7 +55,7 @@ def test_commands_are_told_which_feeds_are_copies(leading: Template) -> None:
 
 
 def test_D39_leaders_are_elected_in_one_table(leading: Template) -> None:
-    """The relay and who shows it may use it, nobody else, and other accounts by its policy."""
+    """Only the relay and the status may use it, and other accounts by its policy."""
     tables = leading.body["Resources"]
     (name,) = (each for each in tables if each.startswith("SeatsTable") and "Type" in tables[each])
     table = tables[name]["Properties"]
@@ -69,7 +69,7 @@ def test_D39_leaders_are_elected_in_one_table(leading: Template) -> None:
 
 
 def test_a_table_of_another_account_is_named_by_its_arn() -> None:
-    """With its Region, wherever this stage stands."""
+    """With its Region, in every Region of the stage."""
     template = made(sources={"main": ELECTED}, coordinator=ARN)
     url = told(template, "follow-relay")["TIDINGS_COORDINATOR"]
     assert parse_coordinator(url) == CoordinatorUrl(ARN, "eu-west-1")

@@ -94,7 +94,7 @@ def test_a_stage_is_deleted_with_its_objects_and_logs(stacks: Stacks) -> None:
     assert stacks.deleted == [WORK, DATA]
     (group,) = others.describe_log_groups()["logGroups"]
     assert group["logGroupName"] == f"/aws/lambda/{WORK}x-ingest"
-    Sandbox(STAGE).destroy()  # a stage that is gone is no failure
+    Sandbox(STAGE).destroy()  # a stage that is already deleted is not an error
 
 
 def test_an_update_is_waited_for(stacks: Stacks) -> None:
@@ -139,7 +139,7 @@ def test_jobs_and_applications_of_the_stage_end() -> None:
 
 
 class Run(Sandbox):
-    """A run whose tests end with *ends*; *left* is set if its stage cannot be deleted."""
+    """A run in which the tests end with *ends*; *left* is set if its stage cannot be deleted."""
 
     ends: int | BaseException = 0
     left = destroyed = False

@@ -1,4 +1,4 @@
-"""Which stack a part of a stage is in, and what the stacks know of each other."""
+"""The stack of each part of a stage, and the references between stacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidings.aws.config.stages import ACCOUNT_STACK, REGIONS, data_stack_name, s
 pytestmark = pytest.mark.node
 
 RESOURCES_MAX = 500  # of a stack, as CloudFormation has it
-FAR_AWAY = 400  # so many at most, that there is room for what a stage gets next
+FAR_AWAY = 400  # the maximum, so that a stage has room to grow
 TEMPLATE_MAX = 1_000_000  # bytes, as CloudFormation takes it from S3; a tenth of it in reserve
 MANY = 20  # producers, each with its capture, and as many pipelines
 STREAM = "arn:aws:dynamodb:eu-west-1:123456789012:table/videos/stream/2026-01-01T00:00:00.000"
@@ -51,7 +51,7 @@ def artifact(assembly: Path, stack: str) -> Body:
 
 
 def test_what_holds_data_is_in_the_data_stack(assembly: Path, stage: Stage) -> None:
-    """All of it, and nothing of it beside what works on it."""
+    """All resources with data, and besides them only resources that process them."""
     data = body(assembly, data_stack_name(stage.name))
     assert {each["Type"] for each in of(data, *DATA).values()} >= DATA - {"AWS::KMS::Key"}
     assert bool(of(data, "AWS::KMS::Key")) == stage.customer_key
@@ -61,7 +61,7 @@ def test_what_holds_data_is_in_the_data_stack(assembly: Path, stage: Stage) -> N
 def test_a_stage_that_keeps_its_data_is_not_deleted_by_one_command(
     assembly: Path, stage: Stage
 ) -> None:
-    """Neither its data nor its addresses; and what holds data is retained besides."""
+    """Neither its data nor its addresses; and resources with data are retained as well."""
     for name in (data_stack_name(stage.name), stack_name(stage.name)):
         protected = artifact(assembly, name)["properties"].get("terminationProtection", False)
         assert protected == stage.keep_data
@@ -122,7 +122,7 @@ def test_nag_finds_nothing_that_nobody_accepted(assembly: Path) -> None:
 
 
 def test_nag_reports_on_every_stage(assembly: Path) -> None:
-    """An empty list of findings is not for want of reports: one on each stack."""
+    """An empty list of findings has reports, one for each stack."""
     reports = {path.name for path in assembly.glob("*-NagReport.csv")}
 
     stacks = [ACCOUNT_STACK]
@@ -137,7 +137,7 @@ def test_cfn_lint_finds_nothing(assembly: Path) -> None:
 
 
 def test_every_region_has_what_a_stage_needs(assembly: Path) -> None:
-    """As cfn-lint's data have it; of the other Regions each lacks something."""
+    """By cfn-lint's data; each of the other Regions lacks something."""
     kinds = synth.kinds(sorted(assembly.glob("*.template.json")))
     assert {each for region in REGIONS for each in synth.missing(kinds, region)} == set()
     for region in ("eu-south-2", "ap-east-2", "il-central-1", "us-gov-west-1"):

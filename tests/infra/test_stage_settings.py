@@ -1,4 +1,4 @@
-"""What a stage may say of itself beside the defaults, each looked up in a small template."""
+"""The optional settings of a stage, each verified in a small template."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_restored_tables_have_names() -> None:
 
 
 def test_alarms_are_mailed_to_who_is_named() -> None:
-    """To nobody where nobody is."""
+    """And to no address if none is named."""
     stage = replace(STAGE, alarm_mail=("a@example.org", "b@example.org"))
     template = _made(stage, lambda stack: Alarms(stack, "Alarms", stage=stage))
     mailed = template.resources("AWS::SNS::Subscription").values()
@@ -143,7 +143,7 @@ _BILLED = (
 
 
 def test_everything_is_tagged_for_cost_allocation(template: Template) -> None:
-    """By stage and component: what can be billed and can have tags."""
+    """By stage and component: all resources that are billed and can have tags."""
     for kind in _BILLED:
         for name, each in template.resources(kind).items():
             tags = each["Tags"]
@@ -160,7 +160,7 @@ def test_everything_is_tagged_for_cost_allocation(template: Template) -> None:
 
 
 def test_a_sandbox_leaves_nothing_behind() -> None:
-    """What holds data goes with its stack, is bounded, and says until when somebody needs it."""
+    """Resources with data are deleted with their stack, are bounded, and have an end date."""
     (stage,) = settings.chosen("sandbox-ab12cd", "2026-11-25T12:00:00Z")
     made = app()
     stack = DataStack(made, stage)
@@ -216,7 +216,7 @@ def test_a_name_that_a_stage_cannot_have_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["prod-tokyo", "ann", "eu2-prod", "a" * 32])
 def test_names_with_hyphens_and_digits_are_accepted(name: str) -> None:
-    """Also of a stage with a lake, whose database has underscores instead."""
+    """Also for a stage with a lake: its database has underscores instead."""
     stage = replace(STAGE, name=name)
     assert all(len(names.prefix(stage) + each.name) <= 64 for each in deployment.FUNCTIONS)
     tables = f"{names.prefix(stage)}lake".replace("-", "_")
@@ -274,7 +274,7 @@ def test_a_stage_that_is_not_listed_is_a_developers_own() -> None:
 
 
 def test_tables_are_copied_to_another_account() -> None:
-    """All that are recoverable, once a day, into a vault that nobody can empty in time."""
+    """All recoverable tables, once a day, into a vault that cannot be emptied before its time."""
     vault = "arn:aws:backup:eu-west-1:210987654321:backup-vault:tidings"
     prod = replace(settings.chosen("prod")[0], copies=settings.Copies(vault, lock_days=30))
     stack = DataStack(app(), prod)

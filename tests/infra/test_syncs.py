@@ -84,7 +84,7 @@ def test_one_python_runs_driver_and_executors(template: Template) -> None:
 
 
 def test_dynamodb_may_write_its_export(template: Template) -> None:
-    """What its documentation asks of who exports a table: the ACL too, and there alone."""
+    """The rights that DynamoDB's documentation requires for an export: the ACL too, only there."""
     bucket, _ = template.only("AWS::S3::Bucket", "Syncs")
     below = f"<{bucket}.Arn>/exports/*"
     role, _ = template.only("AWS::IAM::Role", "SyncRole")
@@ -99,7 +99,7 @@ def test_dynamodb_may_write_its_export(template: Template) -> None:
 
 
 def test_every_step_is_tried_again_and_reported(template: Template) -> None:
-    """No task without retries, none whose failure ends the machine without a report."""
+    """Each task has retries, and each failure that ends the machine is reported."""
     found = states(template)
     tasks = {name: each for name, each in found.items() if each["Type"] == "Task"}
 
@@ -117,7 +117,7 @@ def test_the_log_holds_no_tokens(template: Template) -> None:
 
 
 def test_an_uploaded_dump_starts_a_sync(template: Template) -> None:
-    """The bucket tells EventBridge, and the rule starts the machine with the key alone."""
+    """The bucket notifies EventBridge, and the rule starts the machine with the key alone."""
     (rule,) = template.resources("AWS::Events::Rule").values()
     (target,) = rule["Targets"]
     bucket = template.body["Outputs"]["SyncBucket"]["Value"]["Ref"]
@@ -133,7 +133,7 @@ def test_an_uploaded_dump_starts_a_sync(template: Template) -> None:
     ("entry", "build", "services", "ours"),
     [
         pytest.param(build_job.ENTRY, build_job.build, build_job.SERVICES, (), id="sync"),
-        # Made for another machine than this one: what it needs compiled is taken from here.
+        # Built for another machine than this one: compiled parts are taken from here.
         pytest.param(
             build_job.LAKE_ENTRY,
             build_job.build_lake,
@@ -150,7 +150,7 @@ def test_the_archive_holds_all_that_a_job_imports(
     ours: Sequence[str],
     tmp_path: Path,
 ) -> None:
-    """With PySpark and nothing else beside it, as on EMR; botocore without other services."""
+    """With PySpark and nothing else installed, as on EMR; botocore without other services."""
     environment = tmp_path / "environment"
     with tarfile.open(build()) as archive:
         archive.extractall(environment, filter="data")
@@ -187,7 +187,7 @@ def test_the_archive_is_closed_under_dependencies() -> None:
 
 
 def test_the_archive_is_the_same_twice(tmp_path: Path) -> None:
-    """What did not change is not uploaded again."""
+    """Unchanged files are not uploaded again."""
     once = build_job.build().read_bytes()
 
     assert build_job.build().read_bytes() == once

@@ -47,7 +47,7 @@ def videos(stack: cdk.Stack) -> dynamodb.Table:
 
 
 class Owner(cdk.Stack):
-    """A stack of somebody else's, with a table and what makes it produce."""
+    """A stack of another owner, with a table and the resources that capture it."""
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Owner")
@@ -75,7 +75,7 @@ def theirs(owner: Owner) -> Template:
 
 @pytest.fixture(scope="module")
 def ours() -> Template:
-    """The stage itself, with a table that stands in its settings."""
+    """The stage itself, with a table named in its settings."""
     return synthesised(replace(STAGE, producers=(VIDEOS,)))
 
 
@@ -146,7 +146,7 @@ def test_what_goes_wrong_is_told(template: Template) -> None:
 
 def test_an_owner_reads_what_the_stage_publishes(owner: Owner, theirs: Template) -> None:
     """
-    Names and ARNs that a restore changes are parameters, which nobody can hold on to; the topic,
+    Names and ARNs that a restore changes are parameters: no other stack depends on them; the topic,
     which nothing changes, is imported.
     """
     published = Synthesised.from_stack(DataStack(app(), STAGE)).to_json()["Resources"].values()
@@ -164,7 +164,7 @@ def test_an_owner_reads_what_the_stage_publishes(owner: Owner, theirs: Template)
 
 
 def test_an_owner_has_nothing_to_explain(owner: Owner) -> None:
-    """cdk-nag finds nothing in what is added to their stack."""
+    """cdk-nag finds nothing in the resources that are added to their stack."""
     found = Annotations.from_stack(owner).find_error("*", Match.string_like_regexp("AwsSol.*"))
 
     assert [each.entry.data for each in found] == []

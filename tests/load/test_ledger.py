@@ -18,7 +18,7 @@ def _id(place: int) -> str:
 
 
 def _event(place: int, serial: int) -> Event:
-    """Operation *serial* at *place*, as a consumer hears it."""
+    """Operation *serial* at *place*, as a consumer receives it."""
     data = PLAN.operation(serial)
     return Event(_id(place), data.pop("event"), data | {"timestamp": "2026-01-01T00:00:00Z"})
 
@@ -43,7 +43,7 @@ def _told(book: Ledger) -> str:
 
 
 def test_all_is_well(book: Ledger) -> None:
-    """Two that hear everything, acknowledged before or after: nothing to say."""
+    """Two that receive everything, acknowledged before or after: no violation."""
     one, two = book.joins("one"), book.joins("two")
     _acks(book, 0, 1)
     _hears(book, one, 0, 1, 2)
@@ -54,7 +54,7 @@ def test_all_is_well(book: Ledger) -> None:
 
 
 def test_the_first_to_hear_may_be_another_one_each_time(book: Ledger) -> None:
-    """Whoever is ahead says what stands next."""
+    """The reader that is ahead determines the next operation."""
     one, two = book.joins("one"), book.joins("two")
     _hears(book, one, 0)
     _hears(book, two, 0, 1, 2)
@@ -95,7 +95,7 @@ def test_places_are_ordered_by_page_and_slot(book: Ledger) -> None:
 def test_what_consumers_do_not_hear_alike_is_seen(
     book: Ledger, one: list[int], two: list[int], told: str
 ) -> None:
-    """Each once, by the next operation that is heard, or at the end; places are shown short."""
+    """Each once, by the next operation received, or at the end; places are shown short."""
     readers = book.joins("one"), book.joins("two")
     for reader, serials in zip(readers, (one, two), strict=True):
         _hears(book, reader, *serials)
@@ -104,7 +104,7 @@ def test_what_consumers_do_not_hear_alike_is_seen(
 
 
 def test_what_nobody_hears_is_seen(book: Ledger) -> None:
-    """Where it was acknowledged."""
+    """If it was acknowledged."""
     one = book.joins("one")
     _acks(book, 0, 1)
     _hears(book, one, 0)
@@ -123,7 +123,7 @@ def test_an_operation_that_is_appended_twice_is_seen(book: Ledger) -> None:
 
 
 def test_an_altered_operation_is_seen(book: Ledger) -> None:
-    """By the first that hears it, against what was posted; by others, against the first."""
+    """By the first that receives it, against the post; by others, against the first."""
     one, two = book.joins("one"), book.joins("two")
     event = _event(1, 0)
     altered = Event(event.id, event.name, event.data | {"id": "another"})
@@ -145,14 +145,14 @@ def test_an_operation_with_another_id_than_acknowledged_is_seen(book: Ledger) ->
 
 
 def test_a_reset_in_the_log_is_seen(book: Ledger) -> None:
-    """A consumer with a cursor of today is never told to begin anew."""
+    """A consumer with a cursor of today never gets a reset."""
     book.hears(book.joins("one"), Event("1", "reset"))
 
     assert "reset" in _told(book)
 
 
 def test_the_state_is_compared_with_the_fold(book: Ledger) -> None:
-    """An object too many, one too few, an older operation: each one is told."""
+    """An object too many, one too few, an older operation: each one is reported."""
     one = book.joins("one")
     _hears(book, one, *range(20))
     wanted = {key: entry.serial for key, entry in book.objects.items()}
@@ -169,7 +169,7 @@ def test_the_state_is_compared_with_the_fold(book: Ledger) -> None:
 def test_who_is_gone_for_ever_holds_nothing_back(
     book: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entries that all others have heard are forgotten, so that a long run stays small."""
+    """Entries that all others have received are dropped, so that a long run stays small."""
     monkeypatch.setattr(ledger, "_SPARE", 10)
     one, two = book.joins("one"), book.joins("two")
     _hears(book, one, *range(100))

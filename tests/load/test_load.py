@@ -1,4 +1,4 @@
-"""`python -m bench.load`, on a server: what it finds, and that it would find a loss."""
+"""`python -m bench.load`, on a server: its report, and that it would find a loss."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_everything_is_heard_by_consumers_that_come_and_go(host: Server) -> None
 
 def test_a_lost_event_is_found(lossy: Lossy, monkeypatch: pytest.MonkeyPatch) -> None:
     """One piece of one stream is swallowed on the way: the exit code is 1, and it is named."""
-    monkeypatch.setattr(loading, "DRAIN_S", 3.0)  # what never comes is waited for so long
+    monkeypatch.setattr(loading, "DRAIN_S", 3.0)  # the time to wait for a missing event
     done = _load(
         f"http://127.0.0.1:{lossy.port}", "--rate", "10", "--consumers", "2", "--transport", "sse"
     )
@@ -79,7 +79,7 @@ def test_nothing_is_left_in_the_state(host: Server) -> None:
 
     assert done.exit_code == 0, done.output
     with Objects(host.url) as objects:
-        until(lambda: not list(objects.all()))  # the state is behind the log by a moment
+        until(lambda: not list(objects.all()))  # the state lags the log by a moment
 
 
 def test_a_stage_is_asked_for_its_addresses(host: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is said of the machine beside a figure."""
+"""The description of the machine in a report."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_cpu_is_that_of_all_descendants() -> None:
 
 
 def test_a_stopped_process_is_seen_to_be_stopped(child: subprocess.Popen[bytes]) -> None:
-    """That is how a fault is known to have happened."""
+    """This shows that a fault has happened."""
     child.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
 

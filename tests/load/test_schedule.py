@@ -38,7 +38,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class Server:
-    """Answers within 2 ms, but for the second in which it answers nobody."""
+    """Answers within 2 ms, but for one second without any answers."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -84,7 +84,7 @@ def _counts(recorder: Recorder) -> Mapping[str, int]:
 
 def test_a_server_that_stands_still_shows_in_the_percentiles() -> None:
     """
-    Of three seconds of load a third falls into the second without answers: it was due, and late.
+    A third of three seconds of load falls into the second without answers: it was due, and late.
 
     From when they were sent only one request of each producer was slow: that figure hides it.
     """
@@ -100,7 +100,7 @@ def test_a_server_that_stands_still_shows_in_the_percentiles() -> None:
 
 
 def test_what_waited_is_sent_at_once() -> None:
-    """The schedule goes on meanwhile, and is kept again as soon as there are answers."""
+    """The schedule continues in the meantime, and is kept again as soon as answers arrive."""
     recorder = _posted(Plan("r", producers=4, rate=100, duration_s=3))
 
     assert _counts(recorder)["acknowledged"] == 300
@@ -142,7 +142,7 @@ def test_requests_are_due_at_the_rate() -> None:
 
 
 def test_an_operation_is_the_same_each_time() -> None:
-    """So that what is heard can be compared with what was posted; another seed makes others."""
+    """So that received events can be compared with posts; another seed makes others."""
     one, two = Plan("r"), Plan("r", seed=2)
 
     assert [one.operation(each) for each in range(50)] == [

@@ -38,7 +38,7 @@ def test_nothing_is_lost_while_everything_fails(on: str) -> None:
 
 
 class _Shown:
-    """As much of a run as growth is judged by."""
+    """The part of a run that shows growth."""
 
     lost = 0
 
@@ -57,7 +57,7 @@ def _soaked(sizes: list[int]) -> Soak:
 
 
 def test_a_process_that_grows_is_seen() -> None:
-    """From the second interval behind the last kill on; what was before it does not count."""
+    """From the second interval after the last kill on; earlier ones do not count."""
     steady, growing = [10, 400, 30, 50, 52, 51, 50, 53], [10, 400, 30, 50, 60, 70, 80, 90]
 
     assert soak.grown(_soaked(steady)) == {"gateway": (50 * MB, 53 * MB)}

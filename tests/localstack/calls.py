@@ -76,13 +76,13 @@ def told(place: Place) -> list[str]:
 
 
 def followed(place: Place) -> bool:
-    """Whether every follower that a change rings stands at the end of the log."""
+    """Return True if every follower that a change wakes is at the end of the log."""
     found = place.followers().checkpoints(place.feed)
     head = place.log().head(place.feed)
     return {"state", "push"} <= set(found) and min(found["state"], found["push"]) == head
 
 
 def living(place: Place, *keys: str) -> set[str]:
-    """Those of the objects *keys* (`video/x`) that the state holds and that are not deleted."""
+    """Return those of the objects *keys* (`video/x`) that the state has as not deleted."""
     rows = place.state().find(place.feed, keys)
     return {row.key for row in rows if not row.deleted}

@@ -15,7 +15,7 @@ from tidings.sync.feed import Place, on_tables
 
 @pytest.fixture(scope="session")
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Made from nothing, step by step before everybody's eyes: it takes a minute or more."""
+    """Created from nothing, with its steps on the terminal: it takes a minute or more."""
     terminal = request.config.pluginmanager.getplugin("terminalreporter")
     capture = request.config.pluginmanager.getplugin("capturemanager")
     started = time.monotonic()

@@ -27,7 +27,7 @@ from tidings.twin.dynamodb_local import NoMaven
 START_S = 180  # three seconds on an idle machine; the first start compiles its modules
 FOLDER = BUILD / "localstack"
 JAVA_MIN = 17  # of DynamoDB Local 3, and of Spark 4
-# The newest release, and what it needs older than it asks for: with newer ones it does not start.
+# The newest release, with older dependencies than it declares: with newer ones it does not start.
 WANTED = (
     "localstack-core[runtime]==2026.3.0",
     "cbor2<5.8",
@@ -41,7 +41,7 @@ EXECUTOR = "tidings"  # of our executor, in LocalStack's settings
 
 JAVA = "usr/lib/localstack/java/21/bin/java"
 _ENGINE = "usr/lib/localstack/dynamodb-local/2"
-# LocalStack names the jar and its own patch of it; the options behind them are the engine's.
+# LocalStack names the jar and its own patch of it; the options after them are the engine's.
 _SHIM = """#!/bin/sh
 while [ "$1" != -jar ]; do shift; done
 shift 2
@@ -97,7 +97,7 @@ def _environment(folder: Path, url: str) -> dict[str, str]:
         "PYTHONPATH": plugin(folder),
         "GATEWAY_LISTEN": url.removeprefix("http://"),
         "DNS_ADDRESS": "0",  # a name server of its own would need the port of the machine's
-        "DISABLE_EVENTS": "1",  # it would tell its makers of each call
+        "DISABLE_EVENTS": "1",  # it would report each call to its makers
         "SKIP_SSL_CERT_DOWNLOAD": "1",
         "LAMBDA_RUNTIME_EXECUTOR": EXECUTOR,
         # Streams of DynamoDB Local itself; the first version copies them through Kinesis.
@@ -111,7 +111,7 @@ def _environment(folder: Path, url: str) -> dict[str, str]:
 
 def interpreter() -> Path:
     """
-    The Python of LocalStack's environment, which is made first where it is missing or other.
+    The Python of LocalStack's environment, which is created first if it is missing or different.
 
     Raises:
         Missing: Python 3.13, or the network.
@@ -128,7 +128,7 @@ def interpreter() -> Path:
 
 
 def packages() -> Path:
-    """The folder of what is installed in LocalStack's environment."""
+    """Return the folder of the packages in LocalStack's environment."""
     return interpreter().parents[1] / "lib" / f"python{PYTHON}" / "site-packages"
 
 
@@ -165,7 +165,7 @@ def plugin(files: Path) -> str:
 def _java() -> str:
     java = shutil.which("java")
     if java is None:
-        raise Missing(f"DynamoDB Local needs Java {JAVA_MIN} or newer; there is no java here")
+        raise Missing(f"DynamoDB Local needs Java {JAVA_MIN} or newer; java was not found")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = said.partition('"')[2].partition(".")[0]
     if not version.isdigit() or int(version) < JAVA_MIN:

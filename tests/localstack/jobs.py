@@ -1,5 +1,5 @@
 """
-The stand-in for EMR Serverless: what starts a job there leaves a message here, and waits.
+The replacement of EMR Serverless: the start of a job there sends a message here, and waits.
 
 The state machine keeps its steps; only the one that starts the job sends what it would start it
 with, and its token, to a queue. The job itself is the deployed script on the Spark of this machine.
@@ -26,7 +26,7 @@ from tests.unit.sync.local_job import LocalJob
 STARTS = ":emr-serverless:startJobRun.sync"
 WAITS = ":sqs:sendMessage.waitForTaskToken"
 _SETTINGS = spark_session.SETTINGS | {"spark.master": "local[2]"}
-POLL_S = 1  # a message is heard at once; this is how late the end is
+POLL_S = 1  # a message is received at once; the end of a job is this late
 
 
 def over_queue(definition: str, queue: str) -> str:
@@ -42,7 +42,7 @@ def over_queue(definition: str, queue: str) -> str:
 
 @contextmanager
 def running(queue: str, bucket: str, folder: Path) -> Iterator[None]:
-    """Each message in *queue* is a job, one at a time; its files are in *folder* meanwhile."""
+    """Run each message in *queue* as a job, one at a time, with its files in *folder*."""
     ended = threading.Event()
     thread = threading.Thread(target=_serve, args=(queue, bucket, folder, ended))
     thread.start()

@@ -1,4 +1,4 @@
-"""From nothing to a stage in LocalStack, and nothing left behind."""
+"""Create a stage in LocalStack from nothing, and remove it completely."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def running(say: Say, url: str | None = None) -> Iterator[Stage]:
     process are directed there.
 
     Raises:
-        one of `TOLD`: in a sentence, what is missing or failed.
+        one of `TOLD`: with a sentence about the missing or failed part.
     """
     if url is None:
         say("starting LocalStack without Docker; the first time it is installed, for minutes")
@@ -78,7 +78,7 @@ def _wake_engine() -> None:
 
 @contextmanager
 def _environment(told: dict[str, str]) -> Iterator[None]:
-    """Of this process, until the end; boto3's default session forgets what it read before."""
+    """Set the environment of this process, until the end, and boto3's default session."""
     before = dict(os.environ)
     os.environ.update(told)
     boto3.DEFAULT_SESSION = None

@@ -2,9 +2,9 @@
 The dev stage in LocalStack, made from its template one resource at a time.
 
 Not by CloudFormation: what LocalStack does not know counts as created there. Each resource is made
-when something first names it, so that the order is that of the references. What is none of the
-types below (roles, log groups, the gateways) is a name and nothing else; the application of EMR
-Serverless is a queue of jobs.
+when another one first names it, so that the order is that of the references. A resource of
+another type than the ones below (roles, log groups, the gateways) is a name and nothing else; the
+application of EMR Serverless is a queue of jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidings.aws.config.settings import LIVE
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
 STAGE = "dev"
-# Told to every function: tests carry no password, and those of dumps need a feed of their own.
+# Set for every function: tests use no password, and those of dumps need a feed of their own.
 TOLD = {"TIDINGS_OPEN": "true", "TIDINGS_FEEDS": "main,synced"}
 
 _PSEUDO = {
@@ -38,7 +38,7 @@ Properties = dict[str, Any]
 
 @dataclass(frozen=True)
 class Made:
-    """What a reference to it is, and its attributes."""
+    """The reference to a resource, and its attributes."""
 
     name: str
     attributes: dict[str, str]
@@ -81,7 +81,7 @@ class Stage:
         return made.name if attribute is None else made.attributes.get(attribute, made.name)
 
     def function(self, name: str) -> Properties:
-        """What the template says of the function that the blueprint calls *name*."""
+        """Return the template's properties of the function that the blueprint calls *name*."""
         for logical in self.template.of_type("AWS::Lambda::Function"):
             told: Properties = self.template.resources[logical]["Properties"]
             if told["FunctionName"] == f"tidings-{STAGE}-{name}":
@@ -89,7 +89,7 @@ class Stage:
         raise LookupError(name)
 
     def mapping(self, function: str) -> tuple[str, Properties]:
-        """What feeds a stream into the *function*: its number, and what it was made with."""
+        """Return the mapping of a stream to *function*: its id and its properties."""
         for logical in self.template.of_type("AWS::Lambda::EventSourceMapping"):
             told = _with_tags(resolved(self.template.resources[logical]["Properties"], self.named))
             if told["FunctionName"].endswith(f":tidings-{STAGE}-{function}:{LIVE}"):

@@ -1,4 +1,4 @@
-"""The synthesised templates of a stage, read by whoever makes its resources one by one."""
+"""The synthesised templates of a stage, read to create its resources one by one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def resolved(value: Any, named: Named) -> Any:
 
 
 def _called(value: dict[str, Any]) -> Any:
-    """What a function of texts gives, of arguments without references."""
+    """Return the result of a function of texts, with arguments without references."""
     match value:
         case {"Fn::Join": [str(separator), list(parts)]}:
             return separator.join(parts)

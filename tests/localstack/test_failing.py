@@ -1,4 +1,4 @@
-"""A stream whose records cannot be handled: tried again, then given up and kept elsewhere."""
+"""A stream of records that cannot be handled: retried, given up and stored elsewhere."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RETRIES = 1  # the template's ten take LocalStack five minutes
 @contextmanager
 def broken(stage: Stage, name: str, **changed: Any) -> Iterator[str]:
     """
-    The deployed mapping with options *changed*, into the follower *name* that is told of tables
-    that are not there: the lease of the real one is not its business.
+    Create the deployed mapping with options *changed*, into the follower *name* with tables that do
+    not exist: it does not use the lease of the real one.
     """
     functions = boto3.client("lambda")
     told = resolved(stage.function("follow-state"), stage.named)
@@ -42,7 +42,7 @@ def broken(stage: Stage, name: str, **changed: Any) -> Iterator[str]:
 
 
 def test_given_up_records_go_to_the_bucket(stage: Stage, feed: Place) -> None:
-    """As the template has it: whole, below the mapping's number, after the last try."""
+    """As in the template: whole, below the mapping's number, after the last try."""
     calls.post(calls.op("insert", "poison"))
     arn = stage.mapping("follow-state")[1]["DestinationConfig"]["OnFailure"]["Destination"]
     bucket, objects = arn.rpartition(":")[2], boto3.client("s3")
@@ -52,7 +52,7 @@ def test_given_up_records_go_to_the_bucket(stage: Stage, feed: Place) -> None:
             lambda: objects.list_objects_v2(Bucket=bucket, Prefix=f"{KEY_PREFIX}/{uuid}/").get(
                 "Contents", []
             ),
-            "what was given up is in the bucket",
+            "the given up records are in the bucket",
         )
     said = json.loads(objects.get_object(Bucket=bucket, Key=found[0]["Key"])["Body"].read())
 
@@ -73,7 +73,7 @@ def test_given_up_records_go_to_a_queue(stage: Stage) -> None:
     with broken(stage, "broken-to-queue", DestinationConfig=destination):
         found = calls.eventually(
             lambda: messages.receive_message(QueueUrl=url).get("Messages", []),
-            "what was given up is in the queue",
+            "the given up records are in the queue",
         )
     said = json.loads(found[0]["Body"])
     _, options = stage.mapping("follow-state")

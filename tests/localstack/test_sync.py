@@ -75,7 +75,7 @@ def upload(stage: Stage, name: str, *ids: str) -> str:
 
 
 def start(stage: Stage, key: str) -> str:
-    """As the rule would: LocalStack delivers nothing to a machine that passed a transformer."""
+    """Start it like the rule: LocalStack delivers nothing to a machine through a transformer."""
     return str(
         boto3.client("stepfunctions").start_execution(
             stateMachineArn=stage.output(SYNC_MACHINE_OUTPUT), input=json.dumps({"key": key})
@@ -84,7 +84,7 @@ def start(stage: Stage, key: str) -> str:
 
 
 def ended(execution: str) -> dict[str, Any]:
-    """What it came to: its status and output."""
+    """Return the status and output of the finished execution."""
     machines = boto3.client("stepfunctions")
 
     def look() -> dict[str, Any] | None:
@@ -107,7 +107,7 @@ def said_yes(stage: Stage, id: str) -> bool:
 
 
 def test_an_upload_is_heard(stage: Stage) -> None:
-    """The bucket tells the bus, and the rule picks dumps and says their keys to who asks for it."""
+    """The bucket notifies the bus, and the rule sends the keys of dumps to its target."""
     (rule,) = stage.make("AWS::Events::Rule")
     (logical,) = stage.template.of_type("AWS::Events::Rule")
     (target,) = stage.template.resources[logical]["Properties"]["Targets"]
@@ -140,7 +140,7 @@ def test_O66_a_dump_makes_the_feed_agree(stage: Stage, synced: Place, told: Told
 
 
 def test_a_plan_that_deletes_too_much_waits(stage: Stage, synced: Place, told: Told) -> None:
-    """Nothing is applied before somebody approves; then all of it is."""
+    """Nothing is applied before an approval; then all of it is."""
     unwanted = [f"unwanted{number}" for number in range(9)]
     post(*(calls.op("insert", each, timestamp=OLD) for each in unwanted))
     calls.eventually(lambda: calls.followed(synced), "the state is at the end of the log")

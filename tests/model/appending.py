@@ -53,7 +53,7 @@ class AppendingWorld:
     def __init__(self, scenario: Scenario) -> None:
         self.log, self.claims = scenario.log(), MemoryClaims()
         self.acknowledged: list[tuple[int, str]] = []
-        self.prefix: list[str] = []  # what the reader has read, by page
+        self.prefix: list[str] = []  # the pages read so far
         self.actors = [
             Actor(f"w{at}", self._writer(scenario, f"w{at}", lines), may_crash=True)
             for at, lines in enumerate(scenario.lines)
@@ -106,7 +106,7 @@ class AppendingWorld:
         return body
 
     def _heard(self, page: Page) -> None:
-        """Nobody sees N + 1 before N is settled."""
+        """No reader sees N + 1 before N is settled."""
         settled = self.log._feeds[FEED].pages
         unsettled = [number for number in range(1, page.number) if number not in settled]
         if unsettled or page.number != len(self.prefix) + 1:

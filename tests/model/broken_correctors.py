@@ -30,7 +30,7 @@ class LeapsOverHoles(Corrector):
 
 
 class RowsFirst(Corrector):
-    """The checkpoint is read behind the rows, which may be older than it."""
+    """The checkpoint is read after the rows, which may be older than it."""
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         rows = self.states.find(feed, [each.key for each in section])

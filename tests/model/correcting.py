@@ -1,7 +1,7 @@
 """
 The small world of corrections: appliers of one plan, a producer, and the follower `state`.
 
-As in `appending`, the follower's clock is an hour ahead: every hole it sees is overdue.
+The follower's clock is an hour ahead, as in `appending`: every hole it sees is overdue.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class CorrectingWorld:
         return body
 
     def check(self) -> None:
-        """A correction stands right behind what it was planned on, or not at all."""
+        """A correction directly follows its planned predecessor, or is missing."""
         for name in _OBJECTS:
             said = self._said(name)
             if said.count("corrected") > 1:
@@ -165,13 +165,13 @@ class CorrectingWorld:
             self._check_outcome(name, found)
 
     def _said(self, name: str) -> list[str]:
-        """What the log says of an object, in its order."""
+        """Return the log's operations of an object, in order."""
         pages = self.log._feeds[FEED].pages
         told = (json.loads(each) for number in sorted(pages) for each in pages[number].lines)
         return [each["data"] for each in told if each["id"] == name]
 
     def _check_outcome(self, name: str, found: Outcome) -> None:
-        """What was reported is what happened; an applier knows all that is below its number."""
+        """The report equals the facts; an applier knows all operations below its number."""
         if found.applied + found.moved + found.done != len(PLANNED) or not found.complete:
             raise Broken(f"{name} lost count: {found}")
         ours = [page for page in self.log._feeds[FEED].pages.values() if page.append_id == name]
@@ -183,4 +183,4 @@ class CorrectingWorld:
 
 
 def _ignore(metric: str, value: int) -> None:
-    """Nobody reads metrics here."""
+    """Ignore a metric: the model has no reader of metrics."""

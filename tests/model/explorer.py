@@ -1,9 +1,9 @@
 """
 Every interleaving of a few actors, each stopped before every effect it has on a store.
 
-There are no threads and no luck: a schedule is a list of choices, and a state is reached by
+Threads and chance are excluded: a schedule is a list of choices, and a state is reached by
 running its schedule from the start. Schedules that lead to the same state (the same stores,
-and every actor having seen the same answers) go on alike, so each state is visited once and
+and every actor having seen the same answers) continue alike, so each state is visited once and
 the schedules through it are counted instead of run.
 """
 
@@ -22,7 +22,7 @@ class Broken(Exception):
 
 
 class Actor:
-    """One process. What it has seen decides, with the stores, what it does next."""
+    """One process. Its observations and the stores determine its next step."""
 
     def __init__(self, name: str, body: Callable[[Actor], None], *, may_crash: bool) -> None:
         self.name, self.may_crash = name, may_crash
@@ -32,7 +32,7 @@ class Actor:
         self._fiber = greenlet(lambda: body(self))
 
     def step(self) -> None:
-        """Have the effect it waits for, and go on to the next."""
+        """Run the effect it waits for, and continue to the next."""
         self._fiber.switch()
         if self._fiber.dead:
             self.ended = "done"
@@ -42,7 +42,7 @@ class Actor:
         self.ended = "crashed"
 
     def through(self, target: object, *effects: str) -> Any:
-        """*target*, whose methods named in *effects* wait for their turn."""
+        """Return *target*; its methods named in *effects* wait for their turn."""
         return _Turns(self, target, effects)
 
     def wait(self) -> None:
@@ -68,7 +68,7 @@ class _Turns:
 
 
 class World(Protocol):
-    """What a scenario sets up afresh for each schedule."""
+    """The setup of a scenario, created again for each schedule."""
 
     actors: list[Actor]
 
@@ -97,7 +97,7 @@ class Explored:
     _known: dict[str, int] = field(default_factory=dict)
 
 
-Choice = tuple[int, bool]  # which actor, and whether it crashes instead of going on
+Choice = tuple[int, bool]  # the actor, and True if it crashes instead of continuing
 
 
 def explore(build: Callable[[], World], *, crashes_max: int) -> Explored:

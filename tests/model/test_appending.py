@@ -48,7 +48,7 @@ def write_late(appender: Appender, line: str, acknowledge: Acknowledge) -> None:
 def test_every_interleaving_keeps_the_log(
     scenario: Scenario, record_property: Callable[[str, object], None]
 ) -> None:
-    """Acknowledged pages stay, what was read never changes, a key is appended once."""
+    """Acknowledged pages stay, pages once read never change, a key is appended once."""
     explored = explore(scenario.build, crashes_max=2)
 
     print(f"\n{explored.schedules:,} interleavings, {explored.states:,} states")  # noqa: T201
@@ -63,7 +63,7 @@ def test_every_interleaving_keeps_the_log(
         Scenario(TWO_WRITERS, rounds=4, reader=HoleReader),
         Scenario(TWO_WRITERS, rounds=4, write=write_late),
     ],
-    ids=["unconditional filler", "reading behind a hole", "acknowledged before it is written"],
+    ids=["unconditional filler", "reading after a hole", "acknowledged before it is written"],
 )
 def test_a_broken_protocol_is_noticed(scenario: Scenario) -> None:
     """Each of the three rules of appending is needed: without it, some schedule breaks."""
@@ -72,6 +72,6 @@ def test_a_broken_protocol_is_noticed(scenario: Scenario) -> None:
 
 
 def test_the_same_key_without_a_claim_is_noticed() -> None:
-    """Two plain appends of one request stand twice: the check would see it."""
+    """Two plain appends of one request are in the log twice: the check would see it."""
     with pytest.raises(Broken, match="twice"):
         explore(Scenario(ONE_REQUEST_TWICE, rounds=1, write=write).build, crashes_max=0)

@@ -32,7 +32,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_posted_is_overwritten_and_nothing_applied_twice(
     scenario: Scenario, record_property: Callable[[str, object], None]
 ) -> None:
-    """In every interleaving, whoever is killed wherever, once."""
+    """In every interleaving, with any one process killed at any point."""
     explored = explore(scenario.build, crashes_max=1)
 
     print(f"\n{explored.schedules:,} interleavings, {explored.states:,} states")  # noqa: T201

@@ -30,7 +30,7 @@ from tests.oracle.servers import Machine
 _PRODUCERS = 6
 _CALM_S = (1.0, 4.0)  # between two faults
 _SETTLED_S = 180.0  # for consumers to reach the end after the last fault
-_PAUSE_S = 3.0  # a process that stands still
+_PAUSE_S = 3.0  # of a suspended process
 _STEPS_S = (-3600, -30, 30, 3600)
 
 

@@ -62,7 +62,7 @@ def read_log(url: str) -> list[Entry]:
 
 
 def check_acknowledged(log: Sequence[Entry], history: History) -> None:
-    """2.1, 4.3, 4.5: what was acknowledged is there, once, whole and with its ids."""
+    """2.1, 4.3, 4.5: acknowledged operations are there, once, whole and with their ids."""
     places: dict[int, list[Entry]] = {}
     for entry in log:
         places.setdefault(entry.number, []).append(entry)
@@ -71,7 +71,7 @@ def check_acknowledged(log: Sequence[Entry], history: History) -> None:
         for promise in _broken(sent, found):
             history.violated(f"{promise}: {sent}, {found}")
     if places:
-        history.violated(f"operations that nobody sent: {sorted(places)[:10]}")
+        history.violated(f"operations that were never sent: {sorted(places)[:10]}")
 
 
 def _broken(sent: Sent, found: Sequence[Sequence[Entry]]) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _broken(sent: Sent, found: Sequence[Sequence[Entry]]) -> Iterator[str]:
 
 
 def check_order(log: Sequence[Entry], history: History) -> None:
-    """2.2: a request that was sent after another one was acknowledged is behind it."""
+    """2.2: a request that was sent after another one was acknowledged comes after it in the log."""
     pages = {entry.number: entry.place[0] for entry in log}
     known = [
         (each, pages[each.numbers[0]])
@@ -133,7 +133,7 @@ def check_state(url: str, log: Sequence[Entry], history: History) -> None:
 
 
 def check_reader(reader: Reader, log: Sequence[Entry], history: History) -> None:
-    """2.1 to 2.4: it has everything behind its copy, in order, and the right objects."""
+    """2.1 to 2.4: it has everything after its copy, in order, and the right objects."""
     matching = [entry for entry in log if not reader.types or entry.data["type"] in reader.types]
     places = [entry.place for entry in matching]
     if isinstance(reader, Worker):

@@ -189,7 +189,7 @@ class Lister(Reader):
 
 
 class Worker(Reader):
-    """A worker of a named consumer: it acknowledges what it took, and dies now and then."""
+    """A worker of a named consumer: it acknowledges its messages, and sometimes crashes."""
 
     name = "named"
 
@@ -208,7 +208,7 @@ class Worker(Reader):
             self._leases += 1
             fence, cursor = lease.json()["fence"], lease.json()["cursor"]
             headers = {"Accept": "application/x-ndjson", "Last-Event-ID": cursor}
-            until = 20 * self._leases  # it dies without an acknowledgement after so many
+            until = 20 * self._leases  # it crashes after this many without an acknowledgement
             with client.stream("GET", f"{self._url()}/ops", headers=headers) as answer:
                 for count, line in enumerate(filter(None, answer.iter_lines())):
                     item = json.loads(line)

@@ -1,4 +1,4 @@
-"""What producers sent and what was acknowledged: the facts that the feed is checked against."""
+"""The sent and the acknowledged operations: the facts that the feed is checked against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of consumer, behind one face: `read` tells the next messages, by their numbers."""
+"""Every kind of consumer, with one interface: `read` returns the next messages, by number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Reader(Protocol):
 
 
 class Stream:
-    """Server-Sent Events, resumed behind the last one."""
+    """Server-Sent Events, resumed after the last one."""
 
     def __init__(self, feed: ConsumerScene) -> None:
         self.feed, self.cursor = feed, START.encode()
@@ -39,7 +39,7 @@ class Stream:
 
 
 class Socket:
-    """A WebSocket that resumes behind the last event and is then live."""
+    """A WebSocket that resumes after the last event and is then live."""
 
     def __init__(self, feed: ConsumerScene) -> None:
         self.feed, self.cursor, self.count = feed, START.encode(), 0
@@ -57,7 +57,7 @@ class Socket:
 
 
 class Changes:
-    """Lists of `/changes`, each behind the one before."""
+    """Lists of `/changes`, each after the previous one."""
 
     def __init__(self, feed: ConsumerScene) -> None:
         self.feed, self.since, self.lister = feed, 0, feed.scene.lister()
@@ -71,7 +71,7 @@ class Changes:
 
 
 class Named:
-    """A named consumer, whose worker is another one each time."""
+    """A named consumer, with another worker each time."""
 
     def __init__(self, feed: ConsumerScene) -> None:
         self.feed = feed
@@ -89,7 +89,7 @@ class Named:
 
 
 class State:
-    """The follower `state`: what it was sent is in the state, in any order within its buckets."""
+    """The follower `state`: its pages are in the state, in any order within its buckets."""
 
     def __init__(self, feed: ConsumerScene) -> None:
         self.feed, self.known = feed, set[str]()

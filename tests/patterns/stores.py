@@ -1,4 +1,4 @@
-"""Stores that fail when they are told to."""
+"""Stores that fail on command."""
 
 from __future__ import annotations
 

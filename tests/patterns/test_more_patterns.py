@@ -24,7 +24,7 @@ from tidings.core.model.cursors import START
 Kind = Callable[[ConsumerScene], Reader]
 
 
-# --- 5: what is skipped and not passed ----------------------------------------------------------
+# --- 5: skipped entries that hold up a position ------------------------------------------------
 
 
 def test_pattern_5_T11_a_named_consumer_passes_what_it_does_not_want() -> None:
@@ -41,7 +41,7 @@ def test_pattern_5_T11_a_named_consumer_passes_what_it_does_not_want() -> None:
 
 
 def test_pattern_5_A_a_list_passes_tags_that_do_not_match() -> None:
-    """The next list goes on behind what was looked at."""
+    """The next list continues after the entries already examined."""
     feed = ConsumerScene()
     feed.post("a", "a")
     lister = feed.scene.lister()
@@ -50,7 +50,7 @@ def test_pattern_5_A_a_list_passes_tags_that_do_not_match() -> None:
 
 
 def test_pattern_5_D_a_socket_is_told_how_far_its_filter_was_looked_at() -> None:
-    """It resumes from there, and not from where it last heard something."""
+    """It resumes from there, and not from its last event."""
     feed = ConsumerScene()
     feed.post("a", "b", "b")
     connection = feed.scene.connect("c")
@@ -71,7 +71,7 @@ def test_pattern_5_a_follower_passes_pages_without_operations() -> None:
     assert feed.scene.followers.checkpoints(FEED)[STATE] == 2
 
 
-# --- 6: settings that nobody reads --------------------------------------------------------------
+# --- 6: settings that are never read ------------------------------------------------------------
 
 
 def test_pattern_6_T39_F32_F36_a_setting_that_is_not_known_is_refused() -> None:
@@ -82,7 +82,7 @@ def test_pattern_6_T39_F32_F36_a_setting_that_is_not_known_is_refused() -> None:
         replaced(Configuration(), {"minPurgeDuration": "soon"})
 
 
-# --- 7: operators who are told OK ---------------------------------------------------------------
+# --- 7: operators who get a wrong OK ------------------------------------------------------------
 
 DEEDS: dict[str, Callable[[Consumers], object]] = {
     "step": lambda consumers: consumers.step(FEED, "c0", WHY),
@@ -125,7 +125,7 @@ def test_pattern_7_T36_T37_and_nothing_does_too_much() -> None:
 
 @pytest.mark.parametrize("kind", EVERYBODY)
 def test_pattern_8_T1_F43_a_request_is_in_the_log_or_nowhere(kind: Kind) -> None:
-    """A writer that dies behind its number leaves nothing that anybody could be told."""
+    """A writer that crashes after it got its number leaves nothing that could be sent."""
     log = Deaf()
     feed = ConsumerScene(Scene(log=log))
     reader = kind(feed)
@@ -177,7 +177,7 @@ def test_pattern_9_T7_T35_D15_there_is_a_way_past_what_cannot_be_written() -> No
 
 
 def test_pattern_9_a_socket_that_is_gone_stops_nobody() -> None:
-    """It is removed, and the others hear the same page."""
+    """It is removed, and the others receive the same page."""
     feed = ConsumerScene()
     scene = feed.scene
     for name in ("c1", "c2"):

@@ -35,7 +35,7 @@ Kind = Callable[[ConsumerScene], Reader]
 HOUR_MS = 3_600_000
 
 
-# --- 1: an acknowledgement wider than what was written ------------------------------------------
+# --- 1: an acknowledgement wider than the write -------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
@@ -43,7 +43,7 @@ HOUR_MS = 3_600_000
 def test_pattern_1_T12_T14_D31_a_cursor_covers_what_was_handled_and_no_more(
     kind: Kind, handled: int
 ) -> None:
-    """Cut behind any message, within a page or at its end, the rest comes, and all of it."""
+    """Cut after any message, within a page or at its end, all remaining messages arrive."""
     feed = ConsumerScene()
     reader = kind(feed)
     feed.post("a", "a", "a", together=True)
@@ -55,7 +55,7 @@ def test_pattern_1_T12_T14_D31_a_cursor_covers_what_was_handled_and_no_more(
 
 
 def test_pattern_1_D30_a_follower_that_fails_has_handled_nothing() -> None:
-    """Its checkpoint stays where it was, and the next run writes all of it."""
+    """Its checkpoint stays at its place, and the next run writes all of it."""
     state = Breaking()
     feed = ConsumerScene(Scene(state=state))
     feed.post("a", "a", "a", together=True)
@@ -69,7 +69,7 @@ def test_pattern_1_D30_a_follower_that_fails_has_handled_nothing() -> None:
 
 
 def test_pattern_1_T12_what_a_worker_began_is_not_acknowledged_by_the_next() -> None:
-    """It fails in a batch, is overtaken, or ends: what it did not say is due."""
+    """It fails in a batch, is overtaken, or ends: unacknowledged messages stay due."""
     feed = ConsumerScene()
     feed.register()
     feed.post("a", "a", "a")
@@ -81,7 +81,7 @@ def test_pattern_1_T12_what_a_worker_began_is_not_acknowledged_by_the_next() -> 
 
 
 def test_pattern_1_F_a_correction_counts_when_it_is_in_the_log() -> None:
-    """A run whose page was not taken reports nothing done, and the next one does it once."""
+    """A run without its page reports nothing done, and the next one does it once."""
     log = Deaf()
     scene = Scene(log=log)
     log.broken = True
@@ -97,7 +97,7 @@ def test_pattern_1_F_a_correction_counts_when_it_is_in_the_log() -> None:
 
 @pytest.mark.parametrize("kind", EVERYBODY)
 def test_pattern_2_D3_A16_who_begins_is_told_everything(kind: Kind) -> None:
-    """The first message of the first page too, and nothing where there is nothing."""
+    """The first message of the first page too, and nothing from an empty feed."""
     feed = ConsumerScene()
     reader = kind(feed)
     assert reader.read() == []
@@ -130,7 +130,7 @@ def test_pattern_2_T18_retention_waits_for_who_has_not_begun(
 
 
 def test_pattern_2_D9_a_follower_that_never_ran_holds_the_log() -> None:
-    """It stands before the first page, and is not left out of the least."""
+    """It is before the first page, and counts for the minimum."""
     feed = ConsumerScene()
     feed.post("a", "a")
     feed.scene.project()
@@ -143,7 +143,7 @@ def test_pattern_2_D9_a_follower_that_never_ran_holds_the_log() -> None:
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_pattern_3_A8_nobody_reads_over_a_hole(kind: Kind) -> None:
-    """A page whose number was taken and that is not there yet holds up those behind it."""
+    """A page with an assigned number that is not written yet holds up the later ones."""
     feed = ConsumerScene()
     reader = kind(feed)
     feed.post("a")
@@ -157,7 +157,7 @@ def test_pattern_3_A8_nobody_reads_over_a_hole(kind: Kind) -> None:
 
 
 def test_pattern_3_A8_who_closes_a_hole_shuts_out_its_writer() -> None:
-    """A follower does not wait for ever; what it passed can never be written behind it."""
+    """A follower does not wait for ever; a page that it skipped can never be written later."""
     feed = ConsumerScene()
     feed.post("a")
     late = feed.scene.log.take(FEED)
@@ -169,7 +169,7 @@ def test_pattern_3_A8_who_closes_a_hole_shuts_out_its_writer() -> None:
 
 
 def test_pattern_3_A8_a_correction_looks_at_no_hole() -> None:
-    """Below its number nothing may come any more, or it would overwrite what it never saw."""
+    """Below its number no page may be written any more, or it would overwrite unseen pages."""
     feed = ConsumerScene()
     late = feed.scene.log.take(FEED)
     assert corrector(feed.scene).apply(FEED, 0, part(correct("a"))).applied == 1
@@ -181,7 +181,7 @@ def test_pattern_3_A8_a_correction_looks_at_no_hole() -> None:
 
 
 def _fallen() -> ConsumerScene:
-    """Somebody stands behind message 0, and the log begins behind message 3."""
+    """A consumer is after message 0, and the log begins after message 3."""
     feed = ConsumerScene()
     feed.register()
     feed.post(*"aaaaa")
@@ -201,7 +201,7 @@ def test_pattern_4_D15_D16_a_named_consumer_is_told() -> None:
 
 
 def test_pattern_4_A28_a_list_says_where_the_log_begins() -> None:
-    """It tells its floor each time, and who asks strictly is refused."""
+    """It returns its floor each time, and a strict request is refused."""
     feed = _fallen()
     lister = feed.scene.lister()
     found = lister.list(FEED, Query(since=end_of(1)))

@@ -1,1 +1,1 @@
-"""Secrets are planted and looked for in everything that anybody could read."""
+"""Secrets are planted, and searched for in all readable places."""

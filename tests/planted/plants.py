@@ -1,4 +1,4 @@
-"""What is planted, and how it would look where it leaked."""
+"""The planted secrets, and the forms in which they would leak."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Found:
 
 
 def spellings(secret: str) -> set[bytes]:
-    """As it is, in JSON, in a URL, and as HTTP Basic would carry it."""
+    """Return it unchanged, in JSON, in a URL, and as HTTP Basic would contain it."""
     basic = base64.b64encode(f":{secret}".encode()).decode()
     texts = {secret, json.dumps(secret)[1:-1], quote(secret), quote(secret, safe=""), basic}
     return {text.encode() for text in texts}

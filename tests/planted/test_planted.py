@@ -1,8 +1,8 @@
 """
 Secrets are planted in a twin, used rightly and wrongly, and looked for everywhere.
 
-That is: its files (logs, the store's own files, the archive), every answer, what its processes
-were started with, what commands print, and the templates that are deployed.
+These are its files (logs, the store's own files, the archive), every answer, the arguments and
+environment of its processes, the output of commands, and the deployed templates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BROKEN = {"event": "update", "type": "a\0", "id": "x"}
 
 @dataclass(frozen=True)
 class Place:
-    """A twin with everything planted; *key* is the secret half of a key, *told* all it answered."""
+    """A twin with everything planted; *key* is the secret half of a key, *told* all its answers."""
 
     twin: Twin
     data: Path
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def secrets(self) -> list[str]:
-        """Nobody is told these, and nothing keeps them as they are."""
+        """Return the secrets that are never sent, and stored by their hashes only."""
         return [READ, INGEST, WRONG, self.key]
 
 
@@ -171,14 +171,14 @@ def test_a_plant_would_be_found(tmp_path: Path) -> None:
 
 @pytest.mark.java
 def test_no_file_of_the_twin_holds_one(place: Place) -> None:
-    """Logs of the functions, the store's own files, what was given up, the archive."""
+    """Logs of the functions, the store's own files, removed pages, the archive."""
     assert (place.data / "functions.log").stat().st_size > 0
     assert found_below(place.data, place.secrets) == []
 
 
 @pytest.mark.java
 def test_what_has_to_be_sent_on_is_in_the_store_alone(place: Place) -> None:
-    """A webhook's header and an upstream's password are no hashes: they lie in the one table."""
+    """A webhook's header and an upstream's password are not hashed: they are in the one table."""
     found = {each.where.partition("/")[0] for each in found_below(place.data, [HOOK, UPSTREAM])}
 
     assert found == {"dynamodb"}
@@ -186,7 +186,7 @@ def test_what_has_to_be_sent_on_is_in_the_store_alone(place: Place) -> None:
 
 @pytest.mark.java
 def test_no_answer_repeats_one(place: Place) -> None:
-    """Bodies and headers, of what was right and of what was wrong, also on WebSockets."""
+    """Bodies and headers, of successes and of errors, also on WebSockets."""
     secrets = [*place.secrets, HOOK, UPSTREAM]
     found = [each for where, data in place.told for each in found_in(where, data, secrets)]
 
@@ -196,7 +196,7 @@ def test_no_answer_repeats_one(place: Place) -> None:
 
 @pytest.mark.java
 def test_no_process_was_started_with_one(place: Place) -> None:
-    """Neither its arguments nor its environment, which anybody's `ps` may show."""
+    """Neither its arguments nor its environment, which `ps` may show to any user."""
     secrets = [*place.secrets, HOOK, UPSTREAM]
     found: list[Found] = []
     for name in ("cmdline", "environ"):
@@ -208,7 +208,7 @@ def test_no_process_was_started_with_one(place: Place) -> None:
 
 @pytest.mark.java
 def test_no_command_prints_one(place: Place) -> None:
-    """Also where it fails; a key is printed when it is made and never again."""
+    """Also if it fails; a key is printed when it is created and never again."""
     at = ("--endpoint-url", place.twin.dynamodb_url)
     for arguments in (
         ("feed", "show", *at),
@@ -234,5 +234,5 @@ def _family(pid: int) -> list[int]:
 def _of_process(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:  # it has ended meanwhile
+    except OSError:  # it has ended in the meantime
         return b""

@@ -1,4 +1,4 @@
-"""What the command meets: a twin."""
+"""The target of the command: a twin."""
 
 from __future__ import annotations
 

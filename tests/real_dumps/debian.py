@@ -1,8 +1,8 @@
 """
 Real dumps: package indexes of Debian, and a feed that is synced with them one after the other.
 
-What the feed should hold is read from the indexes a second time, by other code than the example
-that makes dumps of them; what it does hold is heard by a consumer that copies it.
+The expected contents of the feed are read from the indexes a second time, by other code than the
+example that makes dumps of them; the actual ones are received by a consumer that copies it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def text_of(paths: Sequence[Path], one_in: int = 1) -> str:
 
 
 def objects(text: str) -> Objects:
-    """What a feed holds of an index, without times; of a package that comes twice, the last."""
+    """Return the objects of an index, without times; of a package in it twice, the last."""
     found: Objects = {}
     for stanza in text.split("\n\n"):
         given: dict[str, str] = dict(_FIELD.findall(stanza))
@@ -64,7 +64,7 @@ def objects(text: str) -> Objects:
 
 
 def dumped(text: str, date: str, *before: Path) -> bytes:
-    """What the example makes of the index *text*."""
+    """Return the example's dump of the index *text*."""
     script = ROOT / "examples/python/debian_dump.py"
     command = [sys.executable, str(script), date, *map(str, before)]
     return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
@@ -72,7 +72,7 @@ def dumped(text: str, date: str, *before: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a dump has to change."""
+    """The changes that a dump has to cause."""
 
     creates: int
     updates: int
@@ -127,7 +127,7 @@ class Synced:
         return summary | {"seconds": seconds}
 
     def copied(self) -> Objects:
-        """What a consumer with nothing is told, object by object, without times."""
+        """Return the objects that a consumer without a cursor receives, without times."""
         found = replicate(f"{self.twin.url}feeds/{self.feed}/ops")
         for fields in found.values():
             del fields["timestamp"]

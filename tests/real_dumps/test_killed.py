@@ -24,7 +24,7 @@ COLD_S = 180.0  # until it has compared, on a busy machine
 
 
 class Killed(BaseException):
-    """Nobody catches it: the end of a process, as far as the feed can tell."""
+    """Never caught: the end of a process, as far as the feed can see."""
 
 
 def die() -> None:
@@ -38,7 +38,7 @@ def events(twin: Twin, feed: str) -> list[str]:
 def test_killed_at_every_step_it_ends_the_same(
     twin: Twin, feed: str, steps: Steps, tmp_path: Path
 ) -> None:
-    """Until the plan is there nothing happens; then each run goes on behind what is applied."""
+    """Nothing happens before the plan exists; then each run continues after the applied part."""
     Feed(twin.port, feed, ends=True).post(*old("gone"))
     dump = written(tmp_path / "dump", [line("n", 5)])
 
@@ -63,7 +63,7 @@ def test_a_killed_process_leaves_nothing_half(
     twin: Twin, feed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    In the midst of applying: what was applied is not applied again, and the rest is.
+    In the middle of applying: applied corrections are not applied again, and the rest is.
 
     With --json not even a terminal sees more than the summary, which comes at the end.
     """
@@ -73,12 +73,12 @@ def test_a_killed_process_leaves_nothing_half(
     words = [dump, *where, "--expect", str(OBJECTS), "--json"]
     log = on_twin(feed, twin.dynamodb_url).log()
     with terminal([*COMMAND, *words]) as run:
-        # A number drawn is no page yet: what is waited for is one that can be read.
+        # A number drawn is not a page yet: wait for one that can be read.
         until(lambda: run.process.poll() is not None or any(log.read(feed, 0)), COLD_S)
         run.process.kill()
     before = len(events(twin, feed))
 
-    monkeypatch.setenv("FORCE_COLOR", "1")  # what is shown on a terminal, to the end of a run
+    monkeypatch.setenv("FORCE_COLOR", "1")  # the output of a terminal, to the end of a run
     again = CliRunner().invoke(main, ["sync", *words])
 
     assert (0 < before < OBJECTS, run.seen) == (True, "")

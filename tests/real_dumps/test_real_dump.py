@@ -31,7 +31,7 @@ def test_a_suite_its_updates_and_back(
     twin: Twin, feed: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     """
-    Every object is as the index says, each time; only what changed was told. Both engines plan
+    Every object is as the index says, each time; only changes were sent. Both engines plan
     the same.
     """
     largest, *others = indexes()
@@ -69,7 +69,7 @@ def test_the_two_readings_of_an_index_agree() -> None:
 
 
 def test_a_package_that_stays_keeps_its_time(tmp_path: Path) -> None:
-    """Of the dump before; one that changed or came has that of the new one."""
+    """The time of the previous dump; a changed or new one has that of the new dump."""
     stanza = "Package: {}\nVersion: {}\nArchitecture: all\nSection: s\nSHA256: 9\n\n"
     before = tmp_path / "before"
     before.write_bytes(dumped(stanza.format("a", 1) + stanza.format("b", 1), _DAYS[0]))

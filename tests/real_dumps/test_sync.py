@@ -1,4 +1,4 @@
-"""`tidings sync` against a running twin: the rows of oplog's contract, and what is said."""
+"""`tidings sync` against a running twin: the rows of oplog's contract, and its messages."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def synced(request: pytest.FixtureRequest, twin: Twin, tmp_path: Path, feed: str
 
 def test_O66_O67_O70_O73_a_feed_is_made_to_agree(synced: Synced) -> None:
     """
-    Creates, then updates, then deletes, each object once and with its own data; a report. What was
-    created is an insert as any other, so that a copy has it.
+    Creates, then updates, then deletes, each object once and with its own data; a report. A created
+    object is an insert as any other, so that a copy has it.
     """
     synced.feed.post(
         *(op(name, timestamp=at(second)) for name, second in [("a", 1), ("b", 2), ("c", 3)]),
@@ -120,7 +120,7 @@ def test_O68_a_dry_run_and_a_bad_line_do_nothing(synced: Synced) -> None:
 
 
 def test_O71_a_second_run_does_nothing(synced: Synced) -> None:
-    """Of deletes, of times below a millisecond, of types in another case."""
+    """Including deletes, times below a millisecond, and types in another case."""
     synced.feed.post(op("gone", timestamp=at(1)))
     dump = [
         line("a", 2, type="ViDeO"),
@@ -136,8 +136,8 @@ def test_O71_a_second_run_does_nothing(synced: Synced) -> None:
 
 def test_what_changes_while_a_dump_is_made_stands(synced: Synced) -> None:
     """
-    An exporter asks for the end of the log, makes its dump, and the feed goes on: what came since
-    is neither deleted nor overwritten, though a line of the dump comes from 2099.
+    An exporter requests the end of the log and makes its dump while the feed is in use: later
+    changes are neither deleted nor overwritten, though a line of the dump comes from 2099.
     """
     synced.feed.post(*(op(name, timestamp=at(1)) for name in ("gone", "kept", "both")))
     place = ["--url", synced.twin.url, "--feed", synced.name]
@@ -177,7 +177,7 @@ def test_a_guard_stops_with_a_code_of_its_own(synced: Synced) -> None:
 
 
 def test_a_file_that_is_not_gzip_is_named(synced: Synced) -> None:
-    """With what its name promises; of stdin, which begins like gzip, with what is wrong inside."""
+    """With the expected format by its name; for stdin, with the error inside the gzip data."""
     plain = synced.folder / "a plain.json.gz"
     plain.write_bytes(line("a", 1))
     damaged = gzip.compress(line("a", 1))[:-8] + bytes(8)
@@ -193,7 +193,7 @@ def test_a_file_that_is_not_gzip_is_named(synced: Synced) -> None:
 def test_what_is_wrong_is_said_in_one_sentence(
     synced: Synced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dump that is not there, a feed's name, a feed nobody answers for."""
+    """A missing dump, a feed's name, a feed that does not answer."""
     absent = synced.run("/no/dump")
     assert (absent.exit_code, "no such file" in absent.stderr) == (1, True)
     where = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "UPPER"]
@@ -274,7 +274,7 @@ def test_a_feed_is_corrected_over_http(synced: Synced, monkeypatch: pytest.Monke
 
 
 def test_a_feed_that_nobody_serves_is_refused(synced: Synced) -> None:
-    """Before anything happens: what were appended there, nobody would ever hear."""
+    """Before anything happens: operations appended there would never be received."""
     dump = written(synced.folder / "dump", [line("a", 1)])
     where = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "unserved"]
     done = CliRunner().invoke(main, ["sync", dump, *where])

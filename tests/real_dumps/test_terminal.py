@@ -38,7 +38,7 @@ PHASES = [
 
 @dataclass
 class Terminal:
-    """What a person sees of one process, which ends with the block."""
+    """The terminal of one process, which ends with the block."""
 
     process: subprocess.Popen[str]
     _watcher: Future[str]
@@ -111,7 +111,7 @@ def test_O69_a_pipe_a_stage_and_its_phases_on_a_terminal(
 
 
 def test_O69_one_dump_and_nothing_else() -> None:
-    """Of a place that is named in one way."""
+    """With a place that is named in one way."""
     where = ["--feed", "main", "--endpoint-url", "http://127.0.0.1:9"]
     for arguments in (where, [*where, "one", "two"], [*where, "one", "--stage", "dev"]):
         assert CliRunner().invoke(main, ["sync", *arguments]).exit_code == 2
@@ -138,7 +138,7 @@ def test_without_java(twin: Twin, feed: str, tmp_path: Path) -> None:
 
 
 def test_the_help_shows_how() -> None:
-    """Examples of what people do, and what the exit codes mean."""
+    """Examples of frequent uses, and the meaning of the exit codes."""
     for words, wanted in (
         (["--help"], ["tidings sync videos.json --stage dev --as-of", "3 stopped by a guard"]),
         (["approve", "--help"], ["sync approve [OPTIONS] ID"]),

@@ -78,7 +78,7 @@ def test_a_version_without_an_entry_is_refused(repo: Path, text: str, why: str) 
 
 @pytest.mark.parametrize("options", [["-a", "-m", "it"], []])
 def test_a_version_is_released_once(repo: Path, options: list[str]) -> None:
-    """What has its tag is another commit: the version is to be raised first."""
+    """The tag is at another commit: the version must be raised first."""
     _git(repo, "tag", *options, f"v{VERSION}")
     (repo / "more").touch()
     _commit(repo)
@@ -88,7 +88,7 @@ def test_a_version_is_released_once(repo: Path, options: list[str]) -> None:
 
 
 def test_the_changelog_has_this_version() -> None:
-    """Whoever raises the version says what is new."""
+    """A new version has an entry with its changes."""
     build_release.noted(ROOT / "CHANGELOG.md", VERSION)
 
 
@@ -159,7 +159,7 @@ def test_the_wheel_depends_on_its_files_alone(tmp_path: Path) -> None:
 
 
 def test_the_sums_are_those_of_the_files(tmp_path: Path) -> None:
-    """As `sha256sum --check` reads them; they are not summed themselves."""
+    """In the format of `sha256sum --check`, without a sum of themselves."""
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
     build_release.sums(tmp_path)

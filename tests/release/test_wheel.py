@@ -1,4 +1,4 @@
-"""The wheel: what is in it, what it asks for, and that it runs without a checkout."""
+"""The wheel: its contents, its dependencies, and that it runs without a checkout."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_it_holds_nothing_else(names: set[str]) -> None:
 
 
 def test_a_client_asks_for_little(wheel: Path) -> None:
-    """Four packages; boto3, Spark and what the twin needs come with an extra, the CDK with none."""
+    """Four packages; boto3, Spark and the twin's needs come with an extra, the CDK with none."""
     metadata = email.message_from_bytes(
         zipfile.ZipFile(wheel).read(f"tidings-{VERSION}.dist-info/METADATA")
     )
@@ -141,7 +141,7 @@ def test_the_twin_needs_no_checkout(
     twin: tuple[str, subprocess.Popen[str]], python: Path, tmp_path: Path
 ) -> None:
     """
-    Its demo is heard by `tidings tail`, its page is there, and Ctrl-C ends it with 0. A twin: only
+    `tidings tail` receives its demo, its page is there, and Ctrl-C ends it with 0. A twin: only
     it runs the handlers that are packed into the wheel.
     """
     url, process = twin

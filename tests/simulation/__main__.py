@@ -1,7 +1,7 @@
 """
 Run one seed again: `python -m tests.simulation --seed 7`. `python -m bench.simulation` runs many.
 
-Where it breaks a promise, it tells how, and writes its history.
+If it breaks a promise, the program prints how, and writes its history.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ADDED = {
     "consumers": "with named consumers",
     "archive": "and with --copies an archive",
     "relays": "with feeds that copy this one",
-    "feeds": "with a feed whose log is throttled",
+    "feeds": "with a feed that has a throttled log",
     "clocks": "with clocks that are hours off",
     "volume": "with a consumer that is held",
     "frames": "with frames that come late",

@@ -1,8 +1,8 @@
 """
-An archive under the copies of `copies`: the log goes, and consumers go on from it.
+An archive of the feed that `copies` uses: pages leave the log, and consumers continue from it.
 
-What it holds at the end is every page of the log, and consumers that were told below the floor
-were told every operation: `consumer.Session` sees to that.
+At the end it must contain every page of the log, and consumers that read below the floor must have
+received every operation: `consumer.Session` checks that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EVERY_MS = 5_000  # a minute of a real feed
 
 
 class WatchedArchive(MemoryArchive):
-    """Counts what is read, and what is written again."""
+    """An archive that counts the pages read and the pages written again."""
 
     def __init__(self, world: World) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from tidings.core.state.rows import Lines, Row, StateStore
 
 
 class NextBucket(CatchUp):
-    """A copy that was cut goes on behind the bucket in which it was cut."""
+    """A resumed copy skips the bucket in which it was interrupted."""
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         if isinstance(cursor, Replication):
@@ -27,7 +27,7 @@ class NextBucket(CatchUp):
 
 
 class ForgottenTombstones(CatchUp):
-    """A copy that was cut goes on without the deleted objects it was to tell."""
+    """A resumed copy does not send the deletions of its remaining objects."""
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         if isinstance(cursor, Replication):
@@ -36,7 +36,7 @@ class ForgottenTombstones(CatchUp):
 
 
 class LateCheckpoint(CatchUp):
-    """Behind the rows the log goes on where the state stands then, not where it stood before."""
+    """After the rows, the log continues at the state's new page, not at its page at the start."""
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         step = super().step(feed, progress, wanted)
@@ -47,7 +47,7 @@ class LateCheckpoint(CatchUp):
 
 
 class LateResumption(CatchUp):
-    """A copy that was cut goes on with the log from where the state stands now."""
+    """A resumed copy continues with the log, at the present page of the state."""
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         progress = super().start(feed, cursor)
@@ -57,7 +57,7 @@ class LateResumption(CatchUp):
 
 
 class FloorOfSecond(CatchUp):
-    """Rows up to the last whole second of the log, then the log behind its end."""
+    """Sends rows up to the last whole second of the log, then the log after its end."""
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         progress = super().start(feed, cursor)
@@ -101,7 +101,7 @@ class StraightToTheLog(CatchUp):
 
 
 class LeapingReader(Reader):
-    """A reader that the floor has overtaken goes on at the floor."""
+    """A reader that the floor has overtaken continues at the floor."""
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         run = super().read(feed, after, limit)
@@ -117,7 +117,7 @@ class HastyArchiver(Archiver):
 
 
 class LeapingReplay(CatchUp):
-    """Behind a part of the archive it goes on with the log, whatever lies between."""
+    """After a part of the archive it continues with the log and skips the pages between."""
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         step = CatchUp.step(self, feed, progress, wanted)

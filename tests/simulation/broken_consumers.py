@@ -19,22 +19,22 @@ def _by_the_highest(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
     return consumers.passed(consumer, max(entries)) if entries else consumer
 
 
-# Who was overtaken is not refused.
+# An overtaken worker is not refused.
 deaf_to_fences = instead(consumers, "check_fence", lambda consumer, fence: None)
-# What was begun and not finished comes again as if nothing had happened.
+# A batch that was begun and not finished is delivered again without a mark.
 in_bulk_again = instead(consumers, "_doubted", lambda consumer: consumer)
 by_the_highest = instead(consumers, "confirmed", _by_the_highest)
 
 
 class HastyTrimmer(Trimmer):
-    """Nobody is waited for."""
+    """Retention waits for no consumer."""
 
     def run(self, feed: str, look: Look | None = None) -> int:
         return Trimmer.run(replace(self, holds=None), feed, look)
 
 
 class ForgetfulView(LogView):
-    """What is gone is not noticed."""
+    """Removed pages are not noticed."""
 
     def check_within(self, consumer: Consumer) -> int:
         return self.reader.log.floor(consumer.feed)

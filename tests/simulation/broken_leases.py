@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ByTheClock(MemoryFollowers):
-    """Whoever comes when a lease has run out by its own clock takes it over."""
+    """A process takes over a lease that has expired by its own clock."""
 
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
@@ -31,7 +31,7 @@ class ByTheClock(MemoryFollowers):
 
 
 class HastyProjector(Projector):
-    """Where nobody knows whether all rows were written, it goes on all the same."""
+    """Continues without knowing whether all rows were written."""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         try:
@@ -41,7 +41,7 @@ class HastyProjector(Projector):
 
 
 class Unfenced(MemoryState):
-    """A row is put whatever stands there; a write that lands late puts an older one back."""
+    """A row is put over any stored row, so a late write restores an older one."""
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         overwritten = super().write(feed, rows)
@@ -51,5 +51,5 @@ class Unfenced(MemoryState):
         return overwritten
 
 
-# Who has looked once takes over: no time has passed in which the holder must have renewed.
+# An observer takes over at its first look, before the holder must have renewed.
 without_margin = instead(Observation, "is_long_enough", property(lambda seen: True))

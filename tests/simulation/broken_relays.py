@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def _latest_page(relay: Relay, copy: Copy, standing: UpstreamStatus | None) -> Copy:
-    """The log begins behind the rows that were read last, not behind the first ones."""
+    """The log begins after the last rows that were read, not after the first ones."""
     return copy if standing is None else replace(copy, page=standing.head)
 
 
 def _without_floor(self: Bootstrapper, relay: Relay, copy: Copy) -> Relay:
-    """Nobody is told that pages are missing."""
+    """The consumers are not notified of missing pages."""
     page = copy.page
     lease = self._leases[relay.feed]
     self._leases[relay.feed] = self.followers.save(
@@ -34,7 +34,7 @@ def _without_floor(self: Bootstrapper, relay: Relay, copy: Copy) -> Relay:
 
 
 def _any_version(self: MemoryRelays, before: Relay, after: Relay) -> bool:
-    """Whoever writes last is right."""
+    """The last writer always succeeds."""
     self._relays[after.feed] = replace(after, version=self._version(after.feed) + 1)
     return True
 
@@ -48,7 +48,7 @@ def _in_two_writes(
 
 
 def _any_lease(seats: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None:
-    """A seat is taken before its time is over."""
+    """Takes a leader's lease before it has expired."""
     return next(iter(seats), None)
 
 

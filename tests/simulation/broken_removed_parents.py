@@ -1,4 +1,4 @@
-"""Broken ways to tell of leaves, each with one rule taken out."""
+"""Broken ways to report leaves, each without one rule."""
 
 from __future__ import annotations
 
@@ -43,35 +43,35 @@ class _Before(MemoryState):
 
 
 class SilentProjector(Projector):
-    """Nobody is told that departures are settled."""
+    """Does not report that removed parents are settled."""
 
     def moved(self, feed: str) -> None:
         """Silence."""
 
 
 class HastyLeaves(Pusher):
-    """Does not wait for the departures of what it sends."""
+    """Does not wait for the removed parents of the pages that it sends."""
 
     def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
         return pages
 
 
 class EagerReader(RemovedParentsReader):
-    """Takes departures for settled that are not written yet."""
+    """Regards removed parents as settled before they are written."""
 
     def until(self, feed: str) -> int:
         return 2**40 - 1
 
 
 class WholePages(CatchUp):
-    """The rest of a page that is not settled is taken for told."""
+    """Regards the rest of an unsettled page as sent."""
 
     def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
         return super().read(feed, after, leave=leave)
 
 
 class CredulousReader(RemovedParentsReader):
-    """Where departures are unknown, nothing left."""
+    """If the removed parents are unknown, it assumes that nothing left."""
 
     def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
         return {page.number: NOTHING for page in pages} | dict(super().left(feed, pages))

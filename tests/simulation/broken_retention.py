@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def _not_renewed(self: Renewer, feed: str, round_: Round, first: int, last: int) -> None:
-    """Whatever lives shorter than it is needed is let go."""
+    """Does not extend the lifetime of items that expire before they may."""
 
 
 def _never_lost(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
-    """A page that was there is taken for one that somebody is about to write."""
+    """A removed page is regarded as one that a writer is about to write."""
     found = _judge(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
     return Gap.OVERDUE if found is Gap.LOST else found
 
@@ -35,13 +35,13 @@ never_lost = instead(reader, "judge", _never_lost)
 
 
 def _by_the_last(store: TombstoneStore, feed: str, now_ms: int) -> int:
-    """As if every tombstone had been written with the settings of today."""
+    """Assumes that every tombstone was written with the present settings."""
     found = store.remembered(feed)
     return now_ms - found.life_ms if found else now_ms
 
 
 def _without_margin(seconds: int) -> int:
-    """As if the clocks of writers agreed."""
+    """Assumes that the clocks of writers agree."""
     return seconds
 
 
@@ -52,7 +52,7 @@ def _not_kept(self: Failures, what: str) -> Iterator[None]:
 
 
 def _as_of_now(number: int, *, at_ms: int, expires_ms: int) -> Page:
-    """A filler is as old as the clock of who writes it says."""
+    """The age of a filler is taken from the clock of its writer."""
     now_ms = expires_ms - limits.RETENTION_MS_MIN - limits.TTL_SLACK_MS
     return filler(number, at_ms=now_ms, expires_ms=expires_ms)
 

@@ -12,7 +12,7 @@ from tidings.core.state.rows import NOTHING, Overwritten, Row
 
 
 class GuessingProjector(Projector):
-    """A row that stands already is taken for one that took the place of nothing."""
+    """An existing row is regarded as one that replaced no row."""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         return Projector.handle(replace(self, states=_Guessing(self.states)), feed, pages)
@@ -30,7 +30,7 @@ class _Guessing:
 
 
 class ForgetfulProjector(Projector):
-    """What is to be stored with the checkpoint is not."""
+    """Does not store the note that belongs to the checkpoint."""
 
     def note(self, feed: str) -> bytes:
         return super().note(feed)[:8]

@@ -55,7 +55,7 @@ class _Careless:
 
 
 class LateRegistrar(Registrar):
-    """A registration starts where push stands, though the bootstrap comes from the state."""
+    """A registration starts at the position of push, though the bootstrap reads the state."""
 
     def _register(
         self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
@@ -75,7 +75,7 @@ class CarelessRegistrar(Registrar):
 
 
 class DroppingBuffer(MemoryBuffer):
-    """An item without room is dropped, and nobody learns of it."""
+    """An item without room is dropped without notice."""
 
     def put(self, item: str) -> bool:
         super().put(item)
@@ -83,7 +83,7 @@ class DroppingBuffer(MemoryBuffer):
 
 
 def _again(request: Send) -> Generator[Request | Wait, Outcome | None, Outcome]:
-    """What was not answered is sent again, as if it could not arrive any more."""
+    """An unanswered message is sent again, as if it could not arrive any more."""
     outcome: Outcome | None = None
     for _ in range(limits.SEND_ATTEMPTS_MAX):
         outcome = yield request
@@ -103,14 +103,14 @@ takes_all = instead(SocketClient, "_ascends", _whatever)
 
 
 class LeapingPusher(Pusher):
-    """A lane lets a connection go behind the page that it would send next."""
+    """A lane lets a connection skip the page that it would send next."""
 
     def _moved(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
         return super()._moved(feed, change, checkpoint + 1)
 
 
 class CarelessPusher(Pusher):
-    """Who was let in once hears everything."""
+    """A connection receives everything after it was accepted once."""
 
     def _let_go_ended(self, *_: object) -> None:
         pass
@@ -118,7 +118,7 @@ class CarelessPusher(Pusher):
 
 @dataclass
 class _AsItWas(MemoryProfiles):
-    """As they were when they were asked for."""
+    """The profiles as they were at the first read."""
 
     standing: Profile
 
@@ -145,7 +145,7 @@ unnoted = instead(KeyIssuer, "_note", lambda issuer, feed, ended: None)
 
 
 class ClingingPusher(Pusher):
-    """A lane lets a connection go and goes on sending to it."""
+    """A lane releases a connection and continues to send to it."""
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
         kept, self.watches = self.watches, _Clinging()  # type: ignore[assignment]
@@ -161,7 +161,7 @@ class _Clinging:
 
 
 class GraspingPusher(Pusher):
-    """A lane takes up whoever is named in its inbox, also one that joins another lane by now."""
+    """A lane accepts every connection named in its inbox, also one that now joins another lane."""
 
     def _is_ours(self, feed: str, connection: Connection, state: State) -> bool:
         return (connection.feed, connection.state) == (feed, state)
@@ -171,4 +171,4 @@ class DeafPusher(Pusher):
     """The first lane wakes no other one."""
 
     def _wake_lanes(self, feed: str, at_ms: int) -> None:
-        """Nobody is woken."""
+        """Wakes no lane."""

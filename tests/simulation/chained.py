@@ -1,7 +1,7 @@
 """
-Deployments whose feed copies the world's: their stores, their functions, and the network.
+Deployments with a feed that copies the world's feed: their stores, functions and network.
 
-Whatever is written to their logs must be the world's pages; seats are taken when they are free.
+The pages written to their logs must be the world's; a leader's lease is taken only if it is free.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 WAKE_EVERY_MS: Final = 2_000
 _SOON = 6  # buckets that are counted within a minute
-_RUN_TIMEOUT_S = 20  # of a relay whose run takes twelve
+_RUN_TIMEOUT_S = 20  # of a relay with runs of twelve seconds
 _FOLLOW_EVERY_MS = 1_500
 
 
@@ -71,7 +71,7 @@ class CopiedLog(MemoryLog):
         self._world, self._name = world, name
 
     def put(self, feed: str, page: Page) -> str:
-        raise Broken(f"{self._name}: page {page.number} was written by somebody else")
+        raise Broken(f"{self._name}: page {page.number} was written by another writer")
 
     def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
         entered = super().enter(feed, pages, head=head, operations=operations)
@@ -84,13 +84,13 @@ class CopiedLog(MemoryLog):
     def _check(self, page: Page) -> None:
         model = self._world.model
         if page.number > model.frontier:
-            raise Broken(f"{self._name}: page {page.number} is behind the frontier")
+            raise Broken(f"{self._name}: page {page.number} is after the frontier")
         if model.page(page.number) != (tuple(page.lines), page.seconds):
             raise Broken(f"{self._name}: page {page.number} is not the master's")
 
 
 class WatchedLeases(MemoryCoordinator):
-    """Seats are taken when they are free, and by nobody else."""
+    """Leases are taken only if they are free, and only once."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class WatchedLeases(MemoryCoordinator):
                 raise Broken(f"{after.address} and {leader} lead in term {after.term}")
             surely = now + self._world.machine.clocks.bound_ms  # its own clock may be fast
             if before.held(surely) and before.address != after.address:
-                raise Broken(f"{after.address} took the seat of {before.address} before its time")
+                raise Broken(f"{after.address} took the lease of {before.address} too early")
             if before.address and before.address != after.address:
                 self._world.faults.saw("a leader was followed by another")
         return taken
@@ -166,7 +166,7 @@ class Seats:
 
 
 class Deployment:
-    """One chained feed: its stores, its functions, and who rings them."""
+    """One chained feed: its stores, its functions, and their wakers."""
 
     def __init__(
         self, world: World, name: str, source: Source, network: Network, seats: WatchedLeases
@@ -243,7 +243,7 @@ class Deployment:
         self.processes = [*(each for each in self.processes if _lives(each)), process]
 
     def die(self) -> None:
-        """Nothing of it runs, and nobody reaches it."""
+        """Stop all its processes and make it unreachable."""
         self.off = True
         for process in self.processes:
             if process.task is not None:
@@ -326,7 +326,7 @@ class Deployment:
             self.world.scheduler.after(delay_ms, partial(self._follow, seen))
 
     def lose_row(self) -> str:
-        """One of those that are counted soon; its key. Nobody is told."""
+        """Delete one of the rows that are counted soon, without notice; return its key."""
         counted = self.relays.relay(FEED).counted
         for row in rows_of(self.state, FEED):
             ahead = (row.bucket - counted) % limits.BUCKETS  # 0: it may just have been counted

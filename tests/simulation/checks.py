@@ -1,4 +1,4 @@
-"""At rest: what the stores of a feed must hold, given all that was ever written to its log."""
+"""Check the stores of a feed at rest against everything that was ever written to its log."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tidings.core.model.feeds import lane_of
 from tidings.core.state.sums import MODULO, SumReader, digest
 
 _ALLOWED_TO_APPEND = ("log.", "claims.")
-_ALLOWED_TO_BOUNDED = ("state.find", "followers.checkpoints")  # they ask what stands
+_ALLOWED_TO_BOUNDED = ("state.find", "followers.checkpoints")  # they read the stored rows
 
 
 def check_acknowledged(world: World, producer: Producer) -> None:
-    """Promises 1 and 7: what was acknowledged is there, and nothing else was waited for."""
+    """Promises 1 and 7: acknowledged operations are there, and appends waited for nothing else."""
     model = world.models[producer.feed]
     for marker, ids in producer.acknowledged.items():
         place = int(ids[0][8:18], 16)
@@ -32,7 +32,7 @@ def check_acknowledged(world: World, producer: Producer) -> None:
 
 
 def check_followers(world: World, feed: str) -> None:
-    """They are at the end; what they count is exact, whatever they saw twice."""
+    """Check that followers are at the end and their counts exact, also after repeated pages."""
     frontier, operations = world.models[feed].frontier, len(world.models[feed].ops)
     checkpoints = world.stores.followers.checkpoints(feed)
     for name in FOLLOWERS:
@@ -41,7 +41,7 @@ def check_followers(world: World, feed: str) -> None:
             raise Broken(f"{name} of {feed} stands at {stands}, frontier is {frontier}")
     for lease in world.stores.followers.standings(feed):
         if lane_of(lease.name):
-            continue  # one that was given up stands still, and a new one begins where others are
+            continue  # one that was given up stays, and a new one begins at the others' place
         if lease.operations != operations:
             raise Broken(f"{lease.name} counts {lease.operations} of {operations}")
     received = world.stores.log.taken(feed).operations
@@ -66,7 +66,7 @@ def check_state(world: World, feed: str) -> None:
 
 def check_sums(sums: SumReader, state: MemoryState, feed: str) -> int:
     """
-    What is known is as the rows say, of the page up to which they are handled; how many buckets.
+    Check the known sums against the rows of their page; return the number of known buckets.
 
     All are, but where a run died and nothing was posted since.
     """
@@ -88,7 +88,7 @@ def check_sums(sums: SumReader, state: MemoryState, feed: str) -> int:
 
 
 def check_departures(world: World, feed: str) -> None:
-    """Whatever is known is true; and where no one forgot the setting, all is known."""
+    """Check the known removed parents; without a stale setting, all must be known."""
     found = world.stores.removed_parents.read(feed, 0, world.models[feed].frontier)
     expected = world.models[feed].lefts()
     for departures in found:

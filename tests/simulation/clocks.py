@@ -2,8 +2,8 @@
 Clocks: every process reads that of the sandbox it runs in, and no two need agree.
 
 Any two are within `limits.CLOCK_SKEW_MS_MAX`, which is all that the feed asks of them. With
-wild ones those who must not need a clock at all are minutes off, until nothing fails any more: that
-may cost as much time again, and nothing else.
+clocks in a wild world, processes that must not need a clock are minutes off until all is well
+again: that may cost as much time again, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 from tests.simulation.faults import Faults
 from tidings.core import limits
 
-RATES: Final = {"wild_clock": 0.4}  # at each start of a process whose clock must not matter
+RATES: Final = {"wild_clock": 0.4}  # at each start of a process that must not depend on its clock
 _SANDBOXES = 4  # of each function
 WILD_MS_MAX: Final = 600_000
-# They hold leases and hand over: their clocks may cost time, and nothing else. Who answers with a
-# cursor is none of them: where the last page is gone, its second is that of the answer.
+# They hold leases and hand over: their clocks may cost time, and nothing else. A process that
+# answers with a cursor is missing: if the last page was removed, its second is the answer's.
 _NEED_NONE: Final = frozenset({"follow-state", "follow-push", "connect"})
 
 
@@ -29,7 +29,7 @@ class Clocks:
         self._sandboxes: dict[str, list[int]] = {}
 
     def within(self, ms: int) -> None:
-        """In a world whose ages are short no two clocks differ by more than *ms*."""
+        """Limit the difference of any two clocks to *ms*, for a world of short ages."""
         self.bound_ms = min(self.bound_ms, ms // 2)
 
     def skew_ms(self, kind: str) -> int:
@@ -45,6 +45,6 @@ class Clocks:
         return skew
 
     def _draw(self) -> int:
-        """Often at the bound: what a bound is good for shows there."""
+        """Draw a deviation, often at the bound, because a bound is tested only there."""
         bound = self.bound_ms
         return self._random.choice((-bound, bound, self._random.randint(-bound, bound)))

@@ -1,9 +1,9 @@
 """
-A consumer as PROTOCOL.md wants it, and the check that it got what it was promised.
+A consumer as PROTOCOL.md requires it, and the check that it received everything promised.
 
-`Consumer` is the client: a cursor and a copy of the objects it hears of; `new_consumer` chooses how
-it begins. `Session` watches one subscription on one connection: nothing skipped, nothing backwards
-but for a repetition that goes on in order, nothing that does not match, nothing beyond a hole.
+`Consumer` is the client: a cursor and a copy of the objects in its events; `new_consumer` chooses
+how it begins. `Session` checks one subscription on one connection: nothing skipped, nothing
+backwards but for a repetition that continues in order, only matching events, nothing past a hole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILTERS = (
     Wanted(parents=frozenset(PARENTS[1:])),
     Wanted(types=frozenset(TYPES[:2]), parents=frozenset(PARENTS[:2])),
 )
-_LEAVE = 0.7  # of those who filter on parents
+_LEAVE = 0.7  # of the consumers that filter on parents
 _JUST_POSTED = 4
 
 
@@ -47,12 +47,12 @@ class Consumer:
         self.cursor, self.careful = cursor, careful
         self.objects: dict[tuple[str, str], dict[str, Any] | None] = {}
         self.handled: Position = (0, 0)
-        self.from_place: Position | None = None  # it must know everything behind this
+        self.from_place: Position | None = None  # it must know everything after this
         self.since_ms: int | None = None  # or everything committed since
         self.everything = False
         self.repeats = 0
         self.events = self.resets = self.rows = 0
-        self.leaves = 0  # that were told
+        self.leaves = 0  # that were received
         self.doubtful = 0  # of them, in the log, such that left nothing of ours
 
     def apply(self, id: str, name: str, data: dict[str, Any]) -> None:
@@ -80,12 +80,12 @@ class Consumer:
         return made
 
     def forgets(self) -> None:
-        """It starts anew from now: what it knew is of no use any more."""
+        """Start again from now: its old knowledge is obsolete."""
         self.objects.clear()
         self.from_place, self.since_ms, self.everything = None, None, False
 
     def check(self) -> None:
-        """At rest, what it holds is what the log says, as far as it was told."""
+        """At rest, check that its copy equals the log, as far as it was sent."""
         if self.wanted.leave:
             self._check_exactly()
             return
@@ -104,7 +104,7 @@ class Consumer:
                 raise Broken(f"{self.name}: {key} is {found}, the log's last is {op}")
 
     def _check_exactly(self) -> None:
-        """Who is told of leaves holds what matches now, and nothing else."""
+        """Check that a consumer with leaves holds exactly the matching objects."""
         for key, op in self.log.latest(Wanted(self.wanted.types)).items():
             matches = op.event != "delete" and self.wanted.matches(op)
             expected = op.data if matches else DELETED
@@ -121,8 +121,8 @@ class Consumer:
 
 class Session:
     """
-    *high* is how far the connection has told the log, None where that is unknown (before or
-    within a copy); *last* is where it is, below *high* while it repeats.
+    *high* is how far the connection has sent the log, None if that is unknown (before or within a
+    copy); *last* is its position, below *high* while it repeats.
     """
 
     def __init__(self, consumer: Consumer, floor: Any) -> None:
@@ -133,7 +133,7 @@ class Session:
         self._wants_copy = True
 
     def starts(self, cursor: str) -> None:
-        """Resuming behind *cursor*; known only where it is a place in this log."""
+        """Resume after *cursor*; the position is known only if it is a place in this log."""
         if len(cursor) != 24:
             return
         place = Place.of(cursor)
@@ -143,7 +143,7 @@ class Session:
             self.high = self.last = place.at
 
     def starts_now(self, cursor: str, frontier: int) -> None:
-        """Behind *cursor*, at *frontier* at the least; copies are not expected."""
+        """Start after *cursor*, at *frontier* at the least; copies are not expected."""
         place = Place.of(cursor)
         if place.page < frontier:
             raise Broken(f"{self.consumer.name}: now is {cursor}, the frontier was {frontier}")
@@ -154,7 +154,7 @@ class Session:
 
     def event(self, id: str, name: str, data: dict[str, Any]) -> None:
         if not self._wants_copy and (name == RESET or Place.of(id).replicates):
-            raise Broken(f"{self.consumer.name} asked for now and is told a copy")
+            raise Broken(f"{self.consumer.name} requested `now` and received a copy")
         if name == RESET:
             self.high = self.last = None
         elif name == LIVE:
@@ -207,12 +207,10 @@ class Session:
         self._step(place.at)
 
     def _check_leave(self, type: str, *, matches: bool) -> None:
-        """It may be one to be sure, but only for those who asked, and of what they ask for."""
+        """A leave may be sent to be sure, but only on request and within the requested types."""
         types, leave = self.consumer.wanted.types, self.consumer.wanted.leave
         if not leave or matches or (types is not None and type not in types):
-            raise Broken(
-                f"{self.consumer.name} was told that a {type} left, which does not concern it"
-            )
+            raise Broken(f"{self.consumer.name} got a leave of a {type}, outside of its filter")
 
     def _step(self, at: Position) -> None:
         if self.last is not None and at > self.last:
@@ -225,7 +223,7 @@ class Session:
 
     def _moved(self, place: Place) -> None:
         if self.last is not None and place.at > self.last:
-            self._check_gap(self.last, place.at, "is below a cursor but was not told")
+            self._check_gap(self.last, place.at, "is below a cursor but was not sent")
         self.last = place.at
         self.high = place.at if self.high is None else max(self.high, place.at)
         self._fresh = False
@@ -233,7 +231,7 @@ class Session:
     def _check_gap(self, behind: Position, before: Position, what: str) -> None:
         unseen = self._fresh or self.consumer.wanted.parents is not None
         if unseen and behind[0] + 1 < self._floor():
-            return  # it was served from the state, which tells the latest of each object
+            return  # it was served from the state, which has the latest of each object
         missed = self.log.missed(behind, before, self.consumer.wanted)
         if missed is not None:
             raise Broken(f"{self.consumer.name}: {missed.at} {what}, between {behind} and {before}")
@@ -260,7 +258,7 @@ def steps(
 
 
 def new_consumer(world: World, name: str, feed: str = FEED) -> Consumer:
-    """Somebody who was never here: from the start, now, a time, a foreign id or its own post."""
+    """Return a new consumer: from the start, now, a time, a foreign id or its own post."""
     random, log = world.random, world.models[feed]
     wanted = leaving(world, random.choice(FILTERS), feed)
     kind = random.choice(("0", "0", "now", "now", "since", "foreign", "posted"))
@@ -283,7 +281,7 @@ def _posted(world: World, log: Log) -> tuple[str, None] | None:
 
 
 def leaving(world: World, wanted: Wanted, feed: str = FEED) -> Wanted:
-    """Where departures are kept, many want to hear of them."""
+    """If removed parents are kept, return a filter that often requests leaves."""
     if not world.functions.leaves(feed) or wanted.parents is None:
         return wanted
     return wanted._replace(leave=world.random.random() < _LEAVE)

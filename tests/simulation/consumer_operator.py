@@ -61,7 +61,7 @@ class Operator:
         self._do(lambda consumers: consumers.register(FEED, self.name, kept, start))
 
     def _heal(self, standing: Consumer) -> None:
-        """What nobody but an operator can."""
+        """Do the repairs that only an operator can do."""
         if standing.paused:
             self._do(lambda consumers: consumers.pause(FEED, self.name, _WHY, paused=False))
         elif self._fell_off(standing):

@@ -32,7 +32,7 @@ from tidings.core.errors import (
 )
 from tidings.core.model.cursors import Place, parse
 
-_POISONOUS = 23  # one message of so many is refused by the store, always
+_POISONOUS = 23  # the store always refuses one message of this many
 _ANSWER_MS = 11_000  # above the function's time limit
 _HELD_MS, _FELL_MS = 3_000, 5_000
 _BATCH = 6
@@ -46,7 +46,7 @@ class Event(NamedTuple):
 
 
 class Source:
-    """A stream that is opened again behind the last event that was taken."""
+    """A stream that is opened again after the last event that was taken."""
 
     def __init__(self, world: World, session: Session) -> None:
         self._world, self._consumer = world, session.consumer
@@ -56,7 +56,7 @@ class Source:
         self._spoke_ms = 0
 
     def take(self) -> Event | None:
-        """The next event; None where there is none yet."""
+        """Return the next event, or None if no event has arrived."""
         if self._heard:
             found = self._heard.pop(0)
             self.cursor = found.id
@@ -92,7 +92,7 @@ class Source:
 
 
 class Worker:
-    """One of those who work for *consumer*; *ledger* is what its store and the feed say."""
+    """A worker of *consumer*; *ledger* records the answers of its store and of the feed."""
 
     def __init__(self, world: World, consumer: str, name: str, ledger: Ledger) -> None:
         self.world, self.consumer, self.name, self.ledger = world, consumer, name, ledger
@@ -125,7 +125,7 @@ class Worker:
         self.ledger.leased(session)
         try:
             _Turn(self, session).run()
-        except (ConsumerFellOff, InvalidConsumer):  # what it wrote is not in the log any more
+        except (ConsumerFellOff, InvalidConsumer):  # its last write is not in the log any more
             self.saw("consumer fell off")
 
     def say(self, fence: int, said: Acknowledgement) -> Session:
@@ -180,7 +180,7 @@ class Worker:
             if isinstance(answers[0], TidingsError):
                 raise answers[0]
             if overtaken:
-                raise Broken(f"{self.name} was overtaken, and what it said with {fence} counts")
+                raise Broken(f"{self.name} was overtaken, but its call with {fence} counts")
             return answers[0]
 
 
@@ -218,7 +218,7 @@ class _Turn:
             self.source.close()
 
     def _goes_on(self) -> bool:
-        """Whether to read on; what is to be sent again is sent first, when a lease begins."""
+        """Return True to read more; messages to be sent again come first, when a lease begins."""
         standing = self.session.consumer
         if self.worker.world.in_lull or standing.paused:
             return False
@@ -247,7 +247,7 @@ class _Turn:
         return self.worker.consumer
 
     def _batch(self) -> list[Event]:
-        """What is there, up to a few, as far as it may be written together."""
+        """Return the available messages, up to a few, that may be written together."""
         found: list[Event] = []
         most = self.worker.random.randint(1, _BATCH)
         while len(found) < most:
@@ -256,7 +256,7 @@ class _Turn:
                 break
             if self._is_unasked(event):
                 self.worker.saw("copy was told instead of the log")
-                raise FenceLost("by retention: the lease is to be taken anew")
+                raise FenceLost("by retention: the lease must be taken again")
             if event.name == LIVE or self._acked(event):
                 continue
             if found and self._alone(event):
@@ -271,7 +271,7 @@ class _Turn:
         return found
 
     def _is_unasked(self, event: Event) -> bool:
-        """Rows come to who asked for a copy, and else where the log was given up (14.3)."""
+        """Rows come only to a consumer that asked for a copy, or if the log was trimmed (14.3)."""
         is_row = len(event.id) == 24 and Id.of(event.id).replicates
         return not self.copying and (event.name == "reset" or is_row)
 

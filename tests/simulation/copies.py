@@ -1,12 +1,12 @@
 """
-Consumers that copy: from every kind of beginning, cut behind any row, away for any time.
+Consumers that copy: from every kind of beginning, interrupted after any row, away for any time.
 
-Each begins once and is never replaced, so at the end it must hold all that it was ever due.
-Meanwhile retention gives up the log as fast as it can without harming a writer.
+Each begins once and is never replaced, so at the end it must hold everything it was ever due.
+In the meantime retention trims the log as fast as it can without harming a writer.
 
-With `raise_retention` tombstones from before live shorter than those that are written now. Whoever
-comes back behind hours, from a place that is not in the log any more, must not take the deletions
-that it missed for remembered by the settings of now.
+With `raise_retention` older tombstones live shorter than those that are written now. A consumer
+that returns after hours, from a place that is not in the log any more, must not rely on the
+settings of now for the deletions that it missed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tidings.core.followers.follower import standing
 
 CHAOS_MS: Final = (120_000, 150_000)  # longer than a page stays
 RATES: Final = {
-    "cut_in_copy": 0.04,  # behind each row
-    "cut_in_log": 0.01,  # behind each operation
+    "cut_in_copy": 0.04,  # after each row
+    "cut_in_log": 0.01,  # after each operation
     "trim": 0.7,  # the floor rises to the followers
     "delete": 0.7,  # this one of the old pages below the floor goes now, the others later
 }
@@ -44,7 +44,7 @@ RAISED_LEADS_TO: Final = (
     "trimmed place was resumed from",
 )
 _RAISED_MS: Final = 24 * HOUR_MS
-# Tombstones from before are gone behind each of them, later ones are not.
+# Older tombstones have expired after each of them, later ones have not.
 RAISED_LULL_HOURS: Final[tuple[int, ...]] = (9, 27)
 _IDS = 40  # of each type: with few buckets every bucket has many rows
 _CONSUMERS = (4, 6)
@@ -73,7 +73,7 @@ class CopyConsumer(StreamConsumer):
             self.world.scheduler.sleep(self.world.random.uniform(*self._away_ms()))
 
     def _away_ms(self) -> tuple[int, int]:
-        """When it is calm, nobody stays away for long."""
+        """When it is calm, no client stays away for long."""
         choices = _AWAY_MS if self.world.faults.rates["cut_in_copy"] else _AWAY_MS[:1]
         return self.world.random.choice(choices)
 
@@ -94,7 +94,7 @@ class CopyConsumer(StreamConsumer):
         return made
 
     def _early_place(self) -> tuple[str, Position]:
-        """What somebody has kept who was there and left."""
+        """Return the knowledge of a client that was connected earlier and left."""
         model = self.world.model
         page = self.world.random.randint(0, model.frontier // 2)
         return f"{model.seconds.get(page, 0):08x}{page:010x}{PAGE_END:06x}", (page, PAGE_END)

@@ -2,7 +2,7 @@
 Faults: which kinds a seed has, how often they strike, and how often they did.
 
 Each seed switches about half of the kinds on (a world with every fault at once hides as much
-as one with none). `calm` ends them all, so that what must heal can be seen to heal.
+as one without any). `calm` ends them all, so that recovery can be observed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 # Kind -> how likely at each occasion while it is switched on. Occasions of the first group
-# are the two moments around each effect of a process, of the others see where they are drawn.
+# are the two moments around each effect of a process; the others are drawn at their call sites.
 RATES: Final = {
     "crash": 0.004,
     "lost_request": 0.004,
@@ -22,20 +22,20 @@ RATES: Final = {
     "slow": 0.003,  # seconds pass before an effect
     "late_write": 0.08,  # of a batch of the state some lands minutes after its writer has ended
     "part_write": 0.08,  # likewise some at once, and the rest never, or late
-    "stale_profile": 0.1,  # a follower remembers the feed as it was before departures were kept
+    "stale_profile": 0.1,  # a follower remembers the feed before removed parents were kept
     "slow_writer": 0.2,  # a pause between number and page, long enough to be overtaken
     "slow_change": 0.3,  # a change of a subscription is posted long after it was decided
-    "crash_amid_sends": 0.02,  # some have got the message, the checkpoint has not moved
-    "crash_in_doubt": 0.4,  # who was not answered does not live to act on it
+    "crash_amid_sends": 0.02,  # some clients got the message, the checkpoint has not moved
+    "crash_in_doubt": 0.4,  # a process without an answer crashes before it acts on it
     "stale_read": 0.3,  # an eventually consistent read misses a page, written a moment ago
     "slow_filler": 0.5,  # a pause between seeing a hole and filling it
     "sweep_repeated": 0.5,  # a schedule fires at least once
     "bell_lost": 0.25,
     "bell_repeated": 0.25,
     "bell_late": 0.25,
-    "vanish": 0.02,  # a client is gone without a word; what is sent meanwhile is swallowed
+    "vanish": 0.02,  # a client disappears silently; messages to it are swallowed
     "goodbye_lost": 0.5,  # the notice that a connection closed never comes
-    "send_unanswered": 0.02,  # a push that arrives later, or never, and nobody knows
+    "send_unanswered": 0.02,  # a push arrives later, or never, and the sender cannot know
     "throttle": 0.02,  # a push is refused for a moment
     "throttle_long": 0.006,  # so long that the connection is cut
     "answer_to_producer_lost": 0.15,
@@ -82,19 +82,19 @@ class Faults:
             for kind, rate in RATES.items()
         } | MANNERS
         self.fired: Counter[str] = Counter()
-        # What a run of many seeds must have met, or it proves nothing.
+        # A run of many seeds must have met all of these, or it proves nothing.
         self.expected = set() if clear else {*RATES, *MANNERS} - without
         self._effect_rate = sum(self.rates[kind] for kind in GROUP_OF_EFFECTS)
 
     def add(self, rates: Mapping[str, float], leads_to: Sequence[str] = ()) -> None:
-        """Further kinds, which only some worlds have, and what they must lead to; or fewer."""
+        """Add kinds that only some worlds have, and their effects; or remove some."""
         self.rates |= {kind: 0.0 if kind in self._without else rates[kind] for kind in rates}
         self.expected |= {*rates, *leads_to}
         self.expected -= {kind for kind in rates if not rates[kind]} | self._without
         self._effect_rate = sum(self.rates[kind] for kind in GROUP_OF_EFFECTS)
 
     def calm(self) -> None:
-        """No fault from now on, but what is under way goes on."""
+        """Start no faults from now on; those in progress continue."""
         self.rates = dict.fromkeys(self.rates, 0.0)
         self._effect_rate = 0.0
 

@@ -1,7 +1,7 @@
 """
 A feed in which nothing happens by itself: for histories in which every moment is chosen.
 
-`Reading` is a consumer twice, a careful and a naive one, who hear the same events.
+`Reading` has two consumers, a careful and a naive one, which receive the same events.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Feed:
 
 
 class Reading:
-    """What somebody knows who began at *cursor*; `cursor` is the id of its last event."""
+    """The knowledge of a client that began at *cursor*; `cursor` is the id of its last event."""
 
     def __init__(self, feed: Feed, cursor: str, wanted: Wanted = Wanted()) -> None:  # noqa: B008
         self.feed, self.cursor, self.wanted = feed, cursor, wanted
@@ -78,19 +78,19 @@ class Reading:
     def knows(
         self, *, since_ms: int | None = None, place: Position | None = None, all: bool = False
     ) -> Reading:
-        """From what on it must know everything, where no `reset` says so."""
+        """Set from when on it must know everything, if it is not determined by a `reset`."""
         for consumer in self._consumers:
             consumer.since_ms, consumer.from_place, consumer.everything = since_ms, place, all
         return self
 
     def copy(self) -> Reading:
-        """Somebody who knows what this one knows, and goes another way from here."""
+        """Return a client with the same knowledge, which continues separately."""
         made = Reading(self.feed, self.cursor, self.wanted)
         made._consumers = [each.copy() for each in self._consumers]
         return made
 
     def events(self) -> Iterator[int]:
-        """Resume behind the last event; after each one, how many it told. Ends at rest."""
+        """Resume after the last event; yield its number of events after each one. Ends at rest."""
         wanted = filters.parse(_joined(self.wanted.types), _joined(self.wanted.parents))
         self._sessions = [Session(each, lambda: self.feed.floor) for each in self._consumers]
         for session in self._sessions:

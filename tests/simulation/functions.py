@@ -47,7 +47,7 @@ class Functions:
     """
     *waker* implements `Waker`; one world has *keys*; *known* is what a warm push function
     remembers. *profiles* are those that processes read, *stored* the stored ones, *before* those
-    from before departures were kept. *lanes_before* is the last number.
+    from before removed parents were kept. *lanes_before* is the last number.
     """
 
     parts: Parts
@@ -69,7 +69,7 @@ class Functions:
         return self.profiles.profile(feed).leave
 
     def keep_departures(self) -> None:
-        """As the feed's owner sets it."""
+        """Keep removed parents, as the feed's owner would set it."""
         assert self.profiles.save(FEED, Profile(leave=True))
 
     def services(self, process: Process) -> Services:
@@ -102,7 +102,7 @@ class Functions:
         feeds: Sequence[str] = (FEED,),
         observation: Observation | None = None,
     ) -> None:
-        """As the function does; whatever failed comes again with the others."""
+        """Run as the function does; failed records are retried with the others."""
         services = self.services(process)
         follower = services.archive_follower if name == ARCHIVE else services.follower
         handler = services.handler(name)
@@ -142,8 +142,8 @@ class Services(Assembly):
     """
     What `tidings.assembly` builds for *process*.
 
-    What differs: a process may remember the profiles and the number of lanes as they were some
-    seconds ago, and a push function what the one before knew. The state is counted without faults,
+    Differences: a process may remember the profiles and the number of lanes as they were seconds
+    ago, and a push function the memory of its predecessor. The state is counted without faults,
     sweeps read no metrics of consumers, retention waits for the first lane alone, and the filler
     and push have readers of their own.
     """
@@ -175,7 +175,7 @@ class Services(Assembly):
 
     @cached_property
     def profiles(self) -> Any:
-        """As a warm process remembers them: perhaps from before departures were kept."""
+        """The profiles in a warm process: perhaps from before removed parents were kept."""
         functions, process = self._functions, self._process
         follows = process.kind.startswith("follow-")
         stale = follows and process.machine.faults.strikes("stale_profile")
@@ -188,7 +188,7 @@ class Services(Assembly):
 
     @property
     def prefetch(self) -> Any:
-        """Nothing is read ahead: there are no threads here."""
+        """Read nothing ahead: the simulation has no threads."""
         return lambda states: states
 
     @property
@@ -263,7 +263,7 @@ class Reached:
 
 
 class DrawnSettings:
-    """Implements `tidings.http.settings.Shared`; what is deployed is drawn when it is asked for."""
+    """Implements `tidings.http.settings.Shared`; the deployed values are drawn at each read."""
 
     open, hooks_private = True, False
     cors_origins: tuple[str, ...] = ()
@@ -306,7 +306,7 @@ def _no_randomness(size: int) -> bytes:
 
 
 def _remembered(known: dict[str, Any]) -> dict[str, Any]:
-    """What a process remembers of each feed: a copy, because others may begin with it too."""
+    """Return a process's memory of each feed: a copy, because others may begin with it too."""
     copies = {feed: copy(each) for feed, each in known.items()}
     for each in copies.values():
         each.strangers, each.idle = list(each.strangers), dict(each.idle)
@@ -314,7 +314,7 @@ def _remembered(known: dict[str, Any]) -> dict[str, Any]:
 
 
 def interleaved(process: Process, sockets: Sockets) -> Exchange:
-    """Implements `Exchange`: who waits holds up nobody, messages of many go out in turns."""
+    """Implements `Exchange`: a slow client delays no other, messages of many are interleaved."""
 
     def exchange(deliveries: Iterable[Steps]) -> None:
         items = list(deliveries)

@@ -1,11 +1,11 @@
 """
-Keys that are revoked while those who were let in with them are connected (PROTOCOL 17.7), and keys
-that may post to a part of the feed (17.5).
+Keys that are revoked while clients are connected with them (PROTOCOL 17.7), and keys that may
+post to a part of the feed (17.5).
 
-Some clients show keys. An operator revokes one now and then, and dies amid it at times; then it is
-done again. A process knows keys, and the profile in which endings are written, as they were up to
-some seconds ago. Nobody may tell what was committed later than the promise allows, however long who
-tells it stood still.
+Some clients use keys. An operator sometimes revokes one, and sometimes crashes in between; then
+it is done again. A process caches keys, and the profile in which endings are written, for some
+seconds. No process may send an operation that was committed later than the promise allows,
+however long the process was suspended.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ RATES: Final = {
     "key_ends": 0.8,  # at each occasion
     "stale_key": 0.5,  # a process remembers a key from before
     "stale_ending": 0.5,  # and the profile, likewise
-    "slow": 0.02,  # more often than elsewhere: it is asked who may hear, and then told
+    "slow": 0.02,  # more often than elsewhere: between the check and the send
 }
-# Clients stay, so that somebody is there to be let go. A profile from before departures were kept
-# would know of no ending, however old that is.
+# Clients stay connected, so that some can be disconnected. A profile from before removed parents
+# were kept would contain no ending, regardless of its age.
 _SELDOM: Final = {
     **dict.fromkeys(("absent", "vanish", "stale_profile"), 0.0),
     **{"hang_up": 0.01, "unsubscribe": 0.1},
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class _Remembered(Generic[T]):
-    """What was stored, and when: as a process knows it that read it up to *age_ms* ago."""
+    """A stored value with its time, for a process that read it up to *age_ms* ago."""
 
     def __init__(self, world: World, fault: str, age_ms: int) -> None:
         self._world, self._fault, self._age_ms = world, fault, age_ms
@@ -120,8 +120,8 @@ class KnownProfiles(MemoryProfiles):
 @dataclass
 class Office:
     """
-    Makes keys and revokes them. *revoking* are those whose revocation has begun, *ended_ms* says
-    when it was done, *committed_ms* when each page was.
+    Creates keys and revokes them. *revoking* are those with a revocation in progress, *ended_ms*
+    says when it was done, *committed_ms* when each page was.
     """
 
     world: World
@@ -201,7 +201,7 @@ class KeyClient(SocketClient):
         super()._events(message)
 
     def _page_of(self, event: dict[str, Any]) -> int:
-        """On which page the operation stands; 0 where what is told does not say."""
+        """Return the page of the operation; 0 if the event does not contain it."""
         marker = event.get("data", {}).get("data", {}).get("of")
         if marker:
             return self.world.model.of_marker[marker]
@@ -220,7 +220,7 @@ class BoundedProducer(Producer):
         return Credential(self._key.encoded())
 
     def _operations(self) -> list[dict[str, Any]]:
-        """Few, and most of them within, so that it is what stands that decides."""
+        """Return few operations, most of them within the key, so that the stored rows decide."""
         operations = super()._operations()[:_AT_MOST]
         if self.world.random.random() < _WITHIN:
             for operation in operations:
@@ -229,7 +229,7 @@ class BoundedProducer(Producer):
         return operations
 
     def check(self) -> None:
-        """Each of its operations is within, and so is what stood before its page, if anything."""
+        """Check that each of its operations, and the row before its page, is within the key."""
         refused = self.world.machine.failures[OutsideKey.__name__]
         self.world.faults.saw("a bounded key was refused", refused)
         latest: dict[tuple[str, str], Op] = {}
@@ -247,7 +247,7 @@ class BoundedProducer(Producer):
 
 @dataclass
 class Bearers:
-    """Those who show keys."""
+    """The clients that use keys."""
 
     clients: Sequence[KeyClient]
     producer: BoundedProducer
@@ -256,7 +256,7 @@ class Bearers:
 def begin(world: World) -> Bearers:
     """The clients that are added."""
     world.faults.add(RATES | _SELDOM, LEADS_TO)
-    world.machine.stay_warm.clear()  # what a warm process knows of keys is `KnownKeys`
+    world.machine.stay_warm.clear()  # the cached keys of a warm process are `KnownKeys`
     functions = world.functions
     profiles, keys = functions.profiles, MemoryKeys()
     functions.profiles, functions.keys = KnownProfiles(world, profiles), KnownKeys(world, keys)
@@ -277,7 +277,7 @@ def _operate(world: World, office: Office, clients: Sequence[KeyClient]) -> None
 
 
 def check(world: World, bearers: Bearers) -> None:
-    """At rest nobody is connected by a key that was revoked."""
+    """At rest, no client is connected by a key that was revoked."""
     bearers.producer.check()
     for client in bearers.clients:
         connection = world.stores.connections.get(client.connection_id)

@@ -1,5 +1,5 @@
 """
-Lanes of push whose number changes while everything goes on.
+Lanes of push that change their number while the feed is in use.
 
 More clients than elsewhere, so that each lane has some; and a few changes of subscriptions a turn,
 so that a lane is given up in several.
@@ -21,14 +21,14 @@ RATES: Final = {
     "stale_lanes": 0.2,  # a process believes in the number from before
     "crash_amid_move": 0.3,  # the connection is another lane's, its subscription still ours
 }
-# Clients stay, so that somebody is there to be moved, and most bells are heard.
+# Clients stay connected, so that some can be moved, and most wake-ups arrive.
 _SELDOM: Final = {
     **dict.fromkeys(("absent", "vanish", "throttle_long", "send_unanswered", "freeze"), 0.0),
     **{"hang_up": 0.01, "unsubscribe": 0.05, "impatient": 0.05, "bell_lost": 0.05},
 }
 LEADS_TO: Final = ("connection changed lanes", "a lane was given up")
 BOUNDS: Final = {"CHANGES_MAX": 2, "LANE_DRAIN_MS": 20_000}
-CHAOS_MS: Final = (240_000, 400_000)  # who died holds a lane for a while
+CHAOS_MS: Final = (240_000, 400_000)  # a crashed process holds a lane for a while
 _CLIENTS: Final = 6
 _LANES: Final = (1, 2, 3, 4)
 _EVERY_MS: Final = (1_000, 10_000)

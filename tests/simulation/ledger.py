@@ -1,9 +1,9 @@
 """
-What became of every message that a named consumer is owed, written down beside the feed.
+The fate of every message that a named consumer is owed, recorded outside of the feed.
 
-The ledger watches each write of a consumer: what a position or an acknowledgement newly covers
-must have been written to the consumer's store by the worker whose fence it was, or be what the
-note of an operator names. Workers tell it what they were leased and what they wrote.
+The ledger checks each write of a consumer: a message that a position or an acknowledgement newly
+covers must have been written to the consumer's store by the worker with that fence, or be named by
+the note of an operator. Workers report the messages that they leased and wrote.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEVER: Position = (-2, 0)  # nothing was ever acknowledged
 
 
 def at_of(position: object) -> Position:
-    """Where in the log a consumer stands; within a copy, at the page behind which it goes on."""
+    """Return a consumer's position in the log; within a copy, the page before its continuation."""
     match position:
         case Place(page, slot, _):
             return page, slot
@@ -47,7 +47,7 @@ def _acked(consumer: Consumer, at: Position) -> bool:
 
 @dataclass
 class Reading:
-    """What one fence reads: the next message is the first behind *behind*; None: unknown."""
+    """The reads of one fence: the next message is the first after *behind*; None: unknown."""
 
     consumer: Consumer
     begin: Position | None
@@ -72,12 +72,12 @@ class Ledger:
         self.first = NEVER  # the furthest that a holder has written first
         self.whole = False  # its store began with a copy that nothing interrupted
 
-    # --- what workers tell ----------------------------------------------------------------------
+    # --- called by workers ------------------------------------------------------------------------
 
     def leased(self, session: Session) -> None:
         """
         Raises:
-            Broken: what somebody began to write would come in bulk again.
+            Broken: messages that a worker began to write would be delivered in bulk again.
         """
         consumer, cursor = session.consumer, Id.of(session.cursor.rjust(24, "0"))
         begin = None if session.cursor == "0" else (cursor.page, PAGE_END)
@@ -132,7 +132,7 @@ class Ledger:
         self._keep(at, name, data)
 
     def says(self, fence: int, said: Acknowledgement) -> None:
-        """What a worker is about to acknowledge; only what it wrote itself counts."""
+        """Check a worker's next acknowledgement; only its own writes count."""
         ids = {(each.page, each.slot) for each in said.ids}
         through = NEVER if said.through is None else at_of(said.through)
         self.said[fence] |= {at for at in self.written[fence] if at <= through or at in ids}
@@ -157,7 +157,7 @@ class Ledger:
             self.first = at
 
     def _check_copying(self, reading: Reading, name: str) -> None:
-        """A copy comes to who asked for one."""
+        """Check that only a consumer that asked for a copy receives one."""
         if not reading.copying:
             stood = reading.consumer.position
             raise Broken(f"{self.name} stood at {stood}, and is told {name} of a copy")
@@ -170,12 +170,12 @@ class Ledger:
             if wanted.matches(op) and not _acked(reading.consumer, op.at):
                 raise Broken(f"{self.name} was sent {at}, and not {op.at} before it")
 
-    # --- what the stores of consumers tell ------------------------------------------------------
+    # --- called by the stores of consumers --------------------------------------------------------
 
     def changed(self, old: Consumer, change: Change) -> None:
         """
         Raises:
-            Broken: something is acknowledged that nobody wrote and no note names.
+            Broken: an acknowledged message was not written, and no note names it.
         """
         new, note = change.consumer, change.note
         assert new is not None
@@ -195,7 +195,7 @@ class Ledger:
             self.begun.pop(op.at, None)
 
     def _covered(self, old: Consumer, new: Consumer) -> Iterator[Op]:
-        """What is wanted and acknowledged by *new*, and was not by *old*."""
+        """Yield the matching operations that *new* acknowledges and *old* did not."""
         wanted, at = wanted_by(old), at_of(new.position)
         last = max([at, *((span.page, span.last) for span in new.acked)])
         for op in self.log.ops[self.log.after(self._behind(old, new)) : self.log.after(last)]:
@@ -230,7 +230,7 @@ class Ledger:
         self.skipped = {at for at in self.skipped if at <= after}
 
     def refiltered(self) -> None:
-        """What it is sent is another choice from now on."""
+        """From now on it receives a different selection of messages."""
         self.first, self.whole = NEVER, False
         self.saw("filter was changed")
 
@@ -238,7 +238,7 @@ class Ledger:
         marked = change.note is not None and change.note.what == "mark"
         for id in change.drop:
             if change.note is None and id not in self.again:
-                raise Broken(f"{self.name}: the parked {id} is gone, and nobody wrote it")
+                raise Broken(f"{self.name}: the parked {id} was removed, but was not written")
             self.saw("parked message was written", id in self.again)
             self.saw("parked message comes again", marked)
             self.parked.discard(id)

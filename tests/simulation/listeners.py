@@ -1,8 +1,8 @@
 """
 Listeners: they register, bootstrap by paging while a small buffer takes their items, go live.
 
-What an item names a listener fetches from its owner, who has what the log says. One whose buffer
-is full leaves, forgets and begins again. At the end each knows every object of its type.
+A listener fetches the object of an item from its owner, which has the log's value. One with a full
+buffer leaves, forgets and begins again. At the end each knows every object of its type.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ListenerClient(Caller):
         return self.connected
 
     def _page(self, after: str) -> tuple[list[dict[str, Any]], str | None] | None:
-        """One page of the bootstrap route; None where no answer comes."""
+        """Return one page of the bootstrap route; None if no answer arrives."""
         answers: list[tuple[list[dict[str, Any]], str | None]] = []
 
         def browse(process: Process) -> None:
@@ -101,7 +101,7 @@ class ListenerClient(Caller):
         return answers[0] if self.world.wait_for(answers.__len__, _PAGE_MS, 20) else None
 
     def _stay(self) -> None:
-        """Handle items, until the connection ends or something else is wanted."""
+        """Handle items, until the connection ends or another subscription is due."""
         world = self.world
         while self.connected:
             text = self.buffer.take()
@@ -133,7 +133,7 @@ class ListenerClient(Caller):
         if last.event != "delete":
             self.known[key[1]] = last.data
 
-    # --- what it hears --------------------------------------------------------------------------
+    # --- received messages ------------------------------------------------------------------------
 
     def _hear(self, text: str) -> None:
         message = json.loads(text)

@@ -24,7 +24,7 @@ class Broken(BaseException):
     """
     A promise was broken; the message says which and where.
 
-    No error of the code under test: whoever goes on behind any error does not go on behind this.
+    It is not an error of the code under test: no handler of errors may continue after it.
     """
 
 
@@ -40,7 +40,7 @@ class Op(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A filter; None does not filter. *leave*: what leaves its parents is told too."""
+    """A filter; None does not filter. *leave*: leaves of its parents are sent too."""
 
     types: frozenset[str] | None = None
     parents: frozenset[str] | None = None
@@ -110,11 +110,11 @@ class Log:
 
     @property
     def waits_since_s(self) -> float:
-        """When the first page behind a hole was written; infinity where there is no hole."""
+        """Return when the first page after a hole was written; infinity without a hole."""
         return min((self.seconds[number] for number in self._waiting), default=inf)
 
     def _placed(self, op: Op) -> Op:
-        """*op* with what it took away, now that it is known what came before it."""
+        """Return *op* with the parents that it removed, now that its predecessor is known."""
         had = self._parents.get(op.key, frozenset())
         self._parents[op.key] = frozenset(() if op.event == "delete" else op.parents)
         return op._replace(left=had.difference(op.parents))
@@ -135,11 +135,11 @@ class Log:
         return self._pages[number], self.seconds[number]
 
     def index(self, at: Position) -> int:
-        """How many operations stand before *at*."""
+        """Return the number of operations before *at*."""
         return bisect_left(self._positions, at)
 
     def after(self, at: Position) -> int:
-        """Index of the first operation behind *at*."""
+        """Return the index of the first operation after *at*."""
         found = self.index(at)
         return found + (found < len(self._positions) and self._positions[found] == at)
 
@@ -155,7 +155,7 @@ class Log:
         return None
 
     def lefts(self) -> dict[int, dict[int, tuple[str, ...]]]:
-        """What each page took away, by slot; of every page that holds something."""
+        """Return the parents that each page removed, by slot; of every page with operations."""
         found: dict[int, dict[int, tuple[str, ...]]] = {}
         for op in self.ops:
             page, slot = op.at

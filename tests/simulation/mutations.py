@@ -82,7 +82,7 @@ class UnconditionalFiller(WatchedLog):
 
 
 class HoleReader(Reader):
-    """(b) Reads on behind a hole."""
+    """(b) Reads on after a hole."""
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         pages = self.log.read(feed, after, limit)
@@ -116,7 +116,7 @@ class EarlyAppender(Appender):
 
 
 class ForgetfulFollowers(MemoryFollowers):
-    """(e) A lease is let go although a bell left its mark: its wake-up is lost."""
+    """(e) A lease is released in spite of a mark: its wake-up is lost."""
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         return super().release(lease, force=True)
@@ -177,8 +177,8 @@ LANES, KEYS = Plan(0, lanes=True), Plan(0, keys=True)
 @dataclass(frozen=True)
 class Mutation:
     """
-    *first* is the seed that noticed it when this was written. The test begins there and goes on to
-    *seeds_max*, or fifty further, because any change of the core moves the dice: if it then takes
+    *first* is the seed that noticed it when this was written. The test begins there and tries up
+    to *seeds_max*, or fifty more, because any change of the core moves the dice: if it then needs
     many seeds, set *first* to the seed that the test records. *plan* is the world that it runs.
     """
 
@@ -195,20 +195,20 @@ class Mutation:
 
 MUTATIONS = (
     Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 28, 100),
-    Mutation("readers read on behind a hole", Parts(HoleReader), 0, 10),
-    Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 107, 300),
+    Mutation("readers read on after a hole", Parts(HoleReader), 0, 10),
+    Mutation("a page missed by a stale read counts as absent", Parts(log=CredulousLog), 107, 300),
     Mutation("acknowledged before it is written", Parts(EarlyAppender), 0, 10),
     Mutation("the lease ends before its holder", Parts(around=short_lease), 8, 300, plan=LANES),
     Mutation(
-        "who has looked once takes over", Parts(around=broken_leases.without_margin), 937, 1400
+        "one look is enough to take over", Parts(around=broken_leases.without_margin), 937, 1400
     ),
     Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 721, 1200),
     Mutation("rows in doubt are taken for written", Parts(HastyProjector), 0, 50),
     Mutation(
-        "what was not answered is sent again", Parts(around=broken_websocket.repeats_all), 3, 50
+        "an unanswered message is sent again", Parts(around=broken_websocket.repeats_all), 3, 50
     ),
     Mutation(
-        "what comes late is handled",
+        "late messages are handled",
         Parts(around=broken_websocket.takes_all),
         147,
         300,
@@ -245,80 +245,88 @@ MUTATIONS = (
     Mutation(
         "a lost page is waited for", Parts(around=broken_retention.never_lost), 1, plan=VOLUME
     ),
-    Mutation("let go in spite of a mark", Parts(followers=ForgetfulFollowers), 4, 400, plan=CLEAR),
+    Mutation(
+        "a lease is released in spite of a mark",
+        Parts(followers=ForgetfulFollowers),
+        4,
+        400,
+        plan=CLEAR,
+    ),
     Mutation("a join misses what lies between", Parts(HastyPusher), 4, 100),
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 1, 60),
     Mutation("an old change is believed", Parts(TrustingPusher), 8, 200),
     Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 200, 400),
-    Mutation("a copy goes on at the next bucket", Parts(NextBucket), plan=COPIES),
+    Mutation("a copy continues at the next bucket", Parts(NextBucket), plan=COPIES),
     Mutation("a cut copy forgets deletions", Parts(ForgottenTombstones), 28, plan=COPIES),
-    Mutation("the log begins behind the rows", Parts(LateCheckpoint), plan=COPIES),
-    Mutation("a cut copy begins behind its rows", Parts(LateResumption), plan=COPIES),
+    Mutation("the log begins after the rows", Parts(LateCheckpoint), plan=COPIES),
+    Mutation("a cut copy begins after its rows", Parts(LateResumption), plan=COPIES),
     Mutation("a copy ends a second early", Parts(FloorOfSecond), plan=COPIES),
     Mutation("a trimmed place is believed", Parts(StraightToTheLog), 2, plan=COPIES),
     Mutation("a reader leaps over what was trimmed", Parts(LeapingReader), plan=COPIES),
     Mutation(
-        "departures come after the rows",
+        "removed parents are written after the rows",
         Parts(LateProjector),
         2,
         100,
         plan=Plan(0, without=frozenset({"stale_profile", "lull"})),
     ),
     Mutation("a push does not wait", Parts(HastyLeaves), 14, 20, plan=CLEAR),
-    Mutation("nobody hears of departures", Parts(SilentProjector), 1, 20, plan=CLEAR),
-    Mutation("departures are read too early", Parts(EagerReader), 1, 20, plan=CLEAR),
-    Mutation("what is unknown did not leave", Parts(CredulousReader), 4, 100),
-    Mutation("a begun page is left behind", Parts(WholePages), 229, 1335),
+    Mutation("removed parents are not reported", Parts(SilentProjector), 1, 20, plan=CLEAR),
+    Mutation("removed parents are read too early", Parts(EagerReader), 1, 20, plan=CLEAR),
+    Mutation("an object with unknown parents did not leave", Parts(CredulousReader), 4, 100),
+    Mutation("a begun page is skipped", Parts(WholePages), 229, 1335),
     Mutation("a copy is silent about leaves", Parts(StickyCopies), 7, plan=COPIES),
-    Mutation("what a sum takes away is guessed", Parts(GuessingProjector), 0, 20),
+    Mutation("a sum subtracts a guess", Parts(GuessingProjector), 0, 20),
     Mutation("a sum loses what was noted", Parts(ForgetfulProjector), 0, 20),
-    Mutation("a checkpoint leaves a page behind", Parts(HastyArchiver), plan=ARCHIVE),
+    Mutation("a checkpoint skips a page", Parts(HastyArchiver), plan=ARCHIVE),
     Mutation("a replay leaves the archive early", Parts(LeapingReplay), plan=ARCHIVE),
     Mutation("the last look is before the number", Parts(LooksBefore), plan=SYNCS),
     Mutation("a correction leaps over holes", Parts(LeapsOverHoles), plan=SYNCS),
     Mutation("rows are read before the checkpoint", Parts(RowsFirst), 348, 500, plan=SYNCS),
     Mutation("a full buffer drops items", Parts(buffer=DroppingBuffer), plan=LISTENERS),
-    Mutation("a listener starts where push stands", Parts(LateRegistrar), 3, plan=LISTENERS),
+    Mutation("a listener starts at push's position", Parts(LateRegistrar), 3, plan=LISTENERS),
     Mutation("an answer may be lost", Parts(CarelessRegistrar), 14, plan=LISTENERS),
-    Mutation("a lane lets go too far ahead", Parts(LeapingPusher), plan=LANES),
-    Mutation("a lane lets go and sends", Parts(ClingingPusher), 15, 300, plan=LANES),
+    Mutation("a lane releases too far ahead", Parts(LeapingPusher), plan=LANES),
+    Mutation("a lane releases and sends", Parts(ClingingPusher), 15, 300, plan=LANES),
     Mutation("a lane takes what is another's", Parts(GraspingPusher), 221, 500, plan=LANES),
     Mutation(
         "a lane is not woken",
         Parts(DeafPusher),
         plan=replace(LANES, clear=True, sweeps=False),
     ),
-    Mutation("whose key has ended hears on", Parts(CarelessPusher), 4, plan=KEYS),
+    Mutation("a client with a revoked key still receives", Parts(CarelessPusher), 4, plan=KEYS),
     Mutation(
         "a replay asks before it reads", Parts(around=asks_before_it_reads), 257, 500, plan=KEYS
     ),
-    Mutation("what stands is asked too early", Parts(around=asked_early), 5, plan=KEYS),
+    Mutation("the stored rows are read too early", Parts(around=asked_early), 5, plan=KEYS),
     Mutation("a revocation is not noted", Parts(around=unnoted), plan=KEYS),
-    Mutation("who was overtaken is heard", Parts(around=deaf_to_fences), plan=CONSUMERS),
-    Mutation("what was begun comes in bulk", Parts(around=in_bulk_again), plan=CONSUMERS),
+    Mutation("an overtaken worker is accepted", Parts(around=deaf_to_fences), plan=CONSUMERS),
+    Mutation(
+        "a begun batch is delivered again in bulk", Parts(around=in_bulk_again), plan=CONSUMERS
+    ),
     Mutation(
         "the highest acknowledged is the position", Parts(around=by_the_highest), plan=CONSUMERS
     ),
-    Mutation("retention waits for nobody", Parts(HastyTrimmer), plan=CONSUMERS),
+    Mutation("retention waits for no consumer", Parts(HastyTrimmer), plan=CONSUMERS),
     Mutation("a consumer falls off unnoticed", Parts(ForgetfulView), plan=CONSUMERS),
     Mutation("a filter changes under a worker", Parts(SilentRefilter), 2, plan=CONSUMERS),
     Mutation("a parked message is forgotten", Parts(Drops), 1, plan=CONSUMERS),
     Mutation(
-        "the log begins behind the last rows",
+        "the log begins after the last rows",
         Parts(around=broken_relays.latest_page),
         34,
         plan=RELAYS,
     ),
     Mutation(
-        "nobody hears of missing pages", Parts(around=broken_relays.without_floor), plan=RELAYS
+        "missing pages are not reported", Parts(around=broken_relays.without_floor), plan=RELAYS
     ),
-    Mutation(
-        "whoever writes last is right", Parts(around=broken_relays.any_version), 43, plan=RELAYS
-    ),
+    Mutation("the last writer wins", Parts(around=broken_relays.any_version), 43, plan=RELAYS),
     Mutation(
         "a checkpoint without its page", Parts(around=broken_relays.in_two_writes), plan=RELAYS
     ),
-    Mutation("a seat is taken before its time", Parts(around=broken_relays.any_lease), plan=RELAYS),
+    Mutation(
+        "a leader's lease is taken too early", Parts(around=broken_relays.any_lease), plan=RELAYS
+    ),
 )
 
 

@@ -1,8 +1,8 @@
 """
-Named consumers, whose log is given up as fast as it may be, and past the cap in spite of them.
+Named consumers. Their log is trimmed as early as allowed, and past the cap in spite of them.
 
 Several workers work for one (`consumer_worker`), an operator steers it (`consumer_operator`), and
-a `Ledger` watches what is acknowledged.
+a `Ledger` checks the acknowledgements.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOUNDS: Final = {
 }
 RATES: Final = {
     "worker_dies": 0.01,  # before a message of a batch: some are written, none acknowledged
-    "worker_lingers": 0.01,  # it goes on when its lease has run out
+    "worker_lingers": 0.01,  # it continues after its lease has expired
     "worker_fails": 0.01,  # its store refuses a message, this once
     "hand_over": 0.03,
     "answer_to_worker_lost": 0.05,
@@ -54,7 +54,7 @@ LEADS_TO: Final = (
     "worker was overtaken",
 )
 _AGE_MS, _CAP_MS = 10_000, 60_000
-_SKEW_MS = 6_000  # of clocks: as small beside these ages as it is beside real ones
+_SKEW_MS = 6_000  # of clocks: as small compared with these ages as real ones
 _TRIM_EVERY_MS = 10_000
 
 
@@ -66,7 +66,7 @@ class Named:
         self.ledger = Ledger(name, world.model, world.floor, world.faults)
         world.stores.consumers.watched[name] = self._changed
         self.back_ms = world.scheduler.now_ms  # when an operator put it back
-        self._seen = NEVER  # where it stood when that was asked
+        self._seen = NEVER  # its position at the last check
         self.operator = Operator(world, name, self.ledger)
         workers = world.random.randint(1, 3)
         self.workers = [Worker(world, name, f"{name}.{at}", self.ledger) for at in range(workers)]

@@ -19,7 +19,7 @@ Around = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Parts:
-    """*broken* is a class that stands for the one of the core from which it inherits."""
+    """*broken* is a class that replaces the class of the core from which it inherits."""
 
     broken: type | None = None
     followers: type[MemoryFollowers] = MemoryFollowers
@@ -27,7 +27,7 @@ class Parts:
     connections: type[MemoryConnections] = MemoryConnections
     buffer: type[MemoryBuffer] = MemoryBuffer
     log: type[WatchedLog] = WatchedLog
-    page_ms: int | None = None  # how long pages stay, instead of what the settings ask for
+    page_ms: int | None = None  # how long pages stay, instead of the settings' value
     around: Around = nullcontext  # while the world runs
 
     def instead(self) -> AbstractContextManager[object]:
@@ -65,7 +65,7 @@ def bounds(
     Reads and frames so *small* that a few operations need several, or as they are.
 
     With *few_buckets* a bucket holds many rows, more than one step of a copy where that is
-    *small* too. *others* are bounds of what a plan adds.
+    *small* too. *others* are bounds of the plan's additions.
     """
     changed: dict[str, int] = dict(others or {})
     if small:
@@ -79,7 +79,7 @@ def bounds(
 
 
 def instead(owner: Any, name: str, other: object) -> Around:
-    """While the world runs, *other* stands for the attribute."""
+    """While the world runs, *other* replaces the attribute."""
 
     @contextmanager
     def around() -> Iterator[None]:

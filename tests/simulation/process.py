@@ -1,5 +1,5 @@
 """
-Processes: one invocation of one function, whose every effect is a moment for things to happen.
+Processes: each is one invocation of one function, and each of its effects is a point for a fault.
 
 A process is killed at its function's time limit, as Lambda does. Each of its ports is wrapped
 in `Effects`, which lets time pass, and faults strike, before and after every call.
@@ -25,7 +25,7 @@ from tidings.core.websocket.connections import Outcome
 Entry = tuple[int, str, str, tuple[object, ...]]
 _LATE_MS_MAX = 240_000  # long after others have taken over, and again
 _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped
-_DELAYED_MS = 3_000  # what a run has left behind its last turn
+_DELAYED_MS = 3_000  # the work of a run after its last turn
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
 _QUICK, _QUICK_MS, _NORMAL_MS = 0.8, 4.0, 30.0  # most calls are quick
 _BATCHES = ("state.write", "removed_parents.write")  # of a feed, several rows side by side
@@ -56,7 +56,7 @@ class Machine:
         }  # one that ended is the next one, with all that was built for it
         self._warm: defaultdict[str, list[Process]] = defaultdict(list)
         self._ids = 0
-        self.costs_ms: Mapping[str, float] = {}  # what a call takes beside
+        self.costs_ms: Mapping[str, float] = {}  # the additional time of a call
         self.refuses: Callable[[Process, str, object], bool] | None = None
 
     def new_id(self) -> str:
@@ -121,7 +121,7 @@ class Process:
         return self.machine.scheduler.now_us // 1000 + self.skew_ms
 
     def delay(self, ms: float) -> None:
-        """As `sleep`, by a fault."""
+        """Sleep because of a fault."""
         self.delayed_ms += ms
         self.sleep(ms)
 
@@ -154,7 +154,7 @@ class Process:
         return self._ports[port]
 
     def send(self, label: str, call: Callable[..., Any], *args: Any) -> Outcome:
-        """As `effect`; whatever becomes of a message is an outcome."""
+        """Run *call* as `effect` does; an error is an outcome of the message."""
         try:
             outcome: Outcome = self.effect(label, call, *args)
         except Unavailable:
@@ -181,7 +181,7 @@ class Process:
         machine.history.entries.append((machine.scheduler.now_us, self.name, label, ()))
         sleep(random() * (_QUICK_MS if random() < _QUICK else _NORMAL_MS))
         if label == "sockets.send" and strikes("crash_amid_sends"):
-            self.crash()  # whatever the outcome, nobody acts on it
+            self.crash()  # no process acts on the outcome
         pushes = label == "connections.update" and self.kind.startswith("follow-push")
         if pushes and strikes("crash_amid_move"):
             self.crash()
@@ -207,7 +207,7 @@ class Process:
             self.delay(self.machine.random.uniform(0.1, 1.5) * self.limit_s * 1000)
         elif fault == "slow":
             self.delay(self.machine.random.uniform(500, 8_000))
-        else:  # a request or an answer was lost: nobody knows which
+        else:  # a request or an answer was lost: the caller cannot know which
             self.delay(self.machine.random.uniform(100, 2000))
             raise Unavailable(f"{label} did not answer")
 
@@ -230,7 +230,7 @@ class Process:
             machine.note(self.name, "late", label, len(later))
             try:
                 overwritten: Sequence[Any] = call(feed, later, **named) or ()
-            except TidingsError as refused:  # nobody is there to be told
+            except TidingsError as refused:  # the writer has ended
                 machine.faults.saw("late write was refused")
                 machine.note(self.name, "refused", str(refused))
                 return
@@ -245,7 +245,7 @@ class Process:
 
 
 class Effects:
-    """Stands for a port: every method of it is an effect of the process."""
+    """A port of the process: every method call is an effect."""
 
     def __init__(self, process: Process, port: str, target: object) -> None:
         self._process, self._port, self._target = process, port, target

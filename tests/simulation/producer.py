@@ -14,7 +14,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.ingest.ingest import Request
 
 TYPES, IDS, PARENTS = ("video", "user", "show"), 8, ("channel/1", "channel/2", "channel/3")
-_ANSWER_MS = 12_000  # above the function's time limit: then nobody knows
+_ANSWER_MS = 12_000  # above the function's time limit: then the outcome is unknown
 _ATTEMPTS = 4
 
 
@@ -111,7 +111,7 @@ class Producer:
 
 
 def beacon(world: World, feed: str) -> Producer:
-    """A last request that everybody wants to hear of."""
+    """Return a producer of a last request, with operations for every consumer's filter."""
     producer = Producer(world, f"beacon.{feed}", feed=feed)
     operations = [
         {"event": "update", "type": name, "id": "beacon", "parents": list(PARENTS)}

@@ -28,7 +28,7 @@ from tidings.core.replication.source import Role, Source
 from tidings.core.state.sums import SumReader
 
 MASTER = "https://master.example/feeds/main"
-# As they are, but so short that runs, polls and rests end many times in one chaos.
+# The bounds of the product, but so short that runs, polls and rests end many times in one chaos.
 BOUNDS: Final = {
     "RELAY_RUN_MS": 12_000,
     "RELAY_LEASE_MS": 6_000,
@@ -43,7 +43,7 @@ CHAOS_MS: Final = (60_000, 90_000)
 RATES: Final = {
     "outage": 0.01,  # an upstream does not answer, for some seconds; at each request
     "coordinator_outage": 0.03,
-    "operator": 0.15,  # somebody steers a relay; each second
+    "operator": 0.15,  # an operator changes a relay; each second
     "trim": 0.3,  # pages of the master are given up; every five seconds
 }
 LEADS_TO: Final = (
@@ -57,15 +57,15 @@ LEADS_TO: Final = (
     "a bucket was mended",
     "somebody read on elsewhere",
 )
-PROMOTED_MS: Final = 10_000  # a seat, the skew, a poll of two seconds, and a run that begins
+PROMOTED_MS: Final = 10_000  # a leader's lease, the skew, a poll of two seconds, and a first run
 _MENDED_MS = 60_000  # some comparisons, of which one counts the bucket of a row that is lost
-_SKEW_MS = 2_000  # seats go by the clocks of members, which costs time alone
+_SKEW_MS = 2_000  # leases of leaders go by the clocks of members, which costs time alone
 _KEPT_MS = 6_000  # of the master's log, at the least
 _ACTIONS = ("pause", "resume", "shutdown", "start", "reset")
 
 
 class Relays:
-    """All of them, and who steers them."""
+    """All relays, and their operators."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -135,7 +135,7 @@ class Relays:
         """
         A row of a copy's state is gone, and is back soon.
 
-        Unless one of them is copied: its sums are not known meanwhile.
+        Unless one of them is copied: its sums are unknown in the meantime.
 
         Raises:
             Broken: it is not.
@@ -150,7 +150,7 @@ class Relays:
 
     def check_promotion(self) -> None:
         """
-        The leader's deployment is gone: the other one leads within the time of a seat.
+        The leader's deployment fails: the other one leads within the time of a leader's lease.
 
         Raises:
             Broken: it does not.
@@ -159,12 +159,12 @@ class Relays:
         seat = self.seats.leases("c")[0]
         lost = next((each for each in self.deployments if each.address == seat.address), None)
         if lost is None or not seat.held(scheduler.now_ms):
-            raise Broken("nobody leads when nothing fails")
+            raise Broken("no member leads although nothing fails")
         lost.die()
         self.network.down_until_ms[lost.address] = scheduler.now_ms + 60_000
         scheduler.run(PROMOTED_MS)
         if self.seats.leases("c")[0].address == lost.address:
-            raise Broken("nobody leads after the leader was lost")
+            raise Broken("no member leads after the leader was lost")
         lost.off = False
         self.network.down_until_ms.clear()
 
@@ -189,7 +189,7 @@ class SwitchingReader:
             self.world.faults.saw("somebody read on elsewhere")
             try:
                 self.read(self.world.random.choice(self.places))
-            except Unavailable:  # a feed that is just put behind its copy
+            except Unavailable:  # a feed that was just reset to a copy
                 self.world.faults.saw("state was not there yet")
 
     def read(self, catch_up: CatchUp) -> None:
@@ -216,7 +216,7 @@ class SwitchingReader:
             self.read(place)
             wanted = {key: op.data for key, op in latest.items() if op.event != "delete"}
             if self.objects != wanted:
-                raise Broken("who read on elsewhere does not know what the log says")
+                raise Broken("a reader that changed the upstream differs from the log")
 
 
 def begin(world: World) -> Relays:

@@ -64,8 +64,8 @@ class Plan:
     *sweeps* off takes the safety net away; *clear* takes the faults away, and *without* some of
     them. The others add something, which the module of that name describes: *consumers* those of
     `named_consumers`, *feeds* a `throttled_feed`, *keys* those that are revoked, *lanes* those
-    whose number changes, *frames* the late ones of `sockets`, *archive* and *raised* an archive and
-    a longer retention beside *copies*.
+    that change their number, *frames* the late ones of `sockets`, *archive* an archive and *raised*
+    a longer retention, both with *copies*.
     """
 
     seed: int
@@ -229,7 +229,7 @@ class Run:
             self.world.scheduler.run(_WORK_MS)
 
     def _chaos(self) -> None:
-        """Everybody at work."""
+        """All clients and functions at work."""
         lasts_ms = self.random.randint(*self._chaos_ms)
         self._deploys(lasts_ms)
         until_ms = self.world.scheduler.now_ms + lasts_ms
@@ -279,9 +279,9 @@ class Run:
             self._check_doubt(stream.consumer)
 
     def _check_doubt(self, consumer: Consumer) -> None:
-        """Without faults nobody is told of a leave to be sure."""
+        """Without faults no leave is sent to be sure."""
         if self.clear and consumer.doubtful:
-            raise Broken(f"{consumer.name} was told of {consumer.doubtful} that left nothing")
+            raise Broken(f"{consumer.name} got {consumer.doubtful} leaves that left nothing")
 
     def _check_socket(self, client: SocketClient) -> None:
         connection = self.world.stores.connections.get(client.connection_id)
@@ -325,7 +325,7 @@ def run(plan: Plan, parts: Parts = SOUND) -> Outcome:
 @contextmanager
 def _without_collector() -> Iterator[None]:
     """Collect garbage once, at the end: a run is short, and its garbage small."""
-    gc.freeze()  # what was there before is not looked at
+    gc.freeze()  # older objects are not traversed
     gc.disable()
     try:
         yield

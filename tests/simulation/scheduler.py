@@ -1,8 +1,8 @@
 """
 Virtual time and cooperative tasks: the only clock and the only thread of a simulated world.
 
-A task runs until it sleeps; whoever is due next goes on. Equal times are served in the order
-in which they were asked for, so a run depends on its seed and on nothing else.
+A task runs until it sleeps; the next task that is due continues. Equal times are served in the
+order in which they were asked for, so a run depends on its seed and on nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Task:
 
     def __init__(self, scheduler: Scheduler, name: str, body: Callable[[], object]) -> None:
         self._scheduler, self.name, self.done = scheduler, name, False
-        self._fiber = greenlet(body, scheduler.hub)  # where it goes when it ends
+        self._fiber = greenlet(body, scheduler.hub)  # it continues in the hub when it ends
 
     def resume(self) -> None:
         """Run it until it sleeps or ends. Only the scheduler calls this."""
@@ -36,7 +36,7 @@ class Task:
             self._end()
 
     def kill(self) -> None:
-        """End it where it sleeps; what it did so far stays done."""
+        """End it at its sleep; its effects so far stay."""
         if self.done:
             return
         if self._fiber:
@@ -87,15 +87,17 @@ class Scheduler:
         self._due.clear()
 
     def kill(self, task: Task) -> None:
-        """Kill *task* as soon as nobody runs."""
+        """Kill *task* as soon as no task runs."""
         self.after(0, task.kill)
 
     def sleep(self, ms: float) -> None:
-        """Let others run; the calling task goes on in *ms*."""
+        """Let others run; the calling task continues in *ms*."""
         assert self.current is not None, "only tasks sleep"
         due_us, due = self.now_us + int(ms * 1000), self._due
         if due_us <= self._until_us and not (due and due[0][0] <= due_us):
-            self.now_us = due_us  # nobody else is due before: going round the hub costs the most
+            self.now_us = (
+                due_us  # no other task is due before: a way through the hub costs the most
+            )
             self.steps += 1
             return
         self._asked += 1

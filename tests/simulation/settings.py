@@ -1,7 +1,7 @@
 """
 Settings of a deployment, and those that it had before: for a while both are at work.
 
-A process keeps the settings that it began with, whatever is deployed meanwhile.
+A process keeps the settings that it began with, even after a later deployment.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Settings:
 
 
 def first(random: Random, page_ms: int | None) -> Settings:
-    """What a world begins with; *page_ms* stands for what the settings ask for."""
+    """Return the first settings of a world; *page_ms* replaces the lifetime of pages."""
     return _made(_RETENTIONS_MS[0], random.choice(_RECORDS), _CAPS_MS[0], page_ms)
 
 
@@ -56,7 +56,7 @@ class Deployment:
         self._random, self._now_ms, self._page_ms = random, now_ms, page_ms
         self.settings = self._before = first(random, page_ms)
         self._both_until_ms = 0
-        self.ages_ms: Sequence[int] = _RETENTIONS_MS  # what may be set
+        self.ages_ms: Sequence[int] = _RETENTIONS_MS  # the possible ages
 
     def deploy(self) -> None:
         """Others than before."""
@@ -67,17 +67,17 @@ class Deployment:
 
     @property
     def least_cap_ms(self) -> int:
-        """Of all who may be at work now."""
+        """Return the smallest cap of all processes that may be at work now."""
         both = self._now_ms() < self._both_until_ms + _RUNS_MS
         return min(self.settings.cap_ms, self._before.cap_ms if both else self.settings.cap_ms)
 
     def begins_with(self) -> Settings:
-        """Of a process that begins now."""
+        """Return the settings of a process that begins now."""
         if self._now_ms() < self._both_until_ms and self._random.random() < 0.5:
             return self._before
         return self.settings
 
     def begin(self, *, records_min: int = 0, cap_ms: int = _CAPS_MS[0]) -> None:
-        """From the start, for who chooses it."""
+        """Set the settings from the start on, for a plan that chooses them."""
         made = _made(_RETENTIONS_MS[0], records_min, cap_ms, self._page_ms)
         self.settings = self._before = made

@@ -1,11 +1,11 @@
 """
 WebSocket clients after PROTOCOL.md section 8: subscribe, ping, unsubscribe, come back.
 
-What the feed sends is handled the moment it is sent; what a client sends travels a while. With
-`late_frames` some frames come when their sender is long dead, and another one has gone on behind
-it. Clients then stay on their connections, so that there is somebody to receive them. Their
-senders die of the doubt, since who lives cuts the connection; and what is late is so by more than
-a lease, since nobody sends anything newer before.
+A message of the feed is handled the moment it is sent; a message of a client travels a while. With
+`late_frames` some frames arrive long after their sender has died and another one has continued
+after it. Clients then stay on their connections, to receive them. Their senders die when in doubt,
+because a living one closes the connection; and a frame is late by more than a lease, because
+nothing newer is sent before.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Caller:
         raise NotImplementedError
 
     def _standing(self) -> object:
-        """What the history notes of it when it leaves."""
+        """Return the state to record in the history when it leaves."""
         raise NotImplementedError
 
     def _connect(self) -> bool:
@@ -66,7 +66,7 @@ class Caller:
         return True
 
     def _leave(self, why: str) -> None:
-        """Close the connection; the gateway tells the feed, if it does."""
+        """Close the connection; the gateway may notify the feed."""
         if not self.connected:
             return
         self.world.machine.note(self.name, why, self._standing())
@@ -76,7 +76,7 @@ class Caller:
         self._closed()
 
     def _vanish(self) -> None:
-        """Gone without a word: what is sent for a while is taken and lost."""
+        """Disappear silently: messages sent for a while are accepted and lost."""
         lines, connection_id = self.world.stores.sockets, self.connection_id
         lines.swallowing.add(connection_id)
         self.world.scheduler.after(_SWALLOW_MS, lambda: lines.swallowing.discard(connection_id))
@@ -101,7 +101,7 @@ class SocketClient(Caller):
         super().__init__(world, name)
         self.consumer = new_consumer(world, name)
         self.session: Session | None = None
-        self.state = ""  # as the last pong told
+        self.state = ""  # from the last pong
         self._think_ms = world.random.choice(_THINK_MS)
         self._asked_at = 0  # the frontier when it subscribed
         self._replies: list[dict[str, Any]] = []
@@ -122,7 +122,7 @@ class SocketClient(Caller):
             self.world.scheduler.sleep(self.world.random.uniform(100, 3_000))
 
     def _stay(self) -> bool:
-        """Listen, until something else is wanted; True to subscribe again on this connection."""
+        """Listen until another subscription is due; True to subscribe again on this connection."""
         faults = self.world.faults
         while self.connected:
             self.world.scheduler.sleep(self.world.random.uniform(50, self._think_ms))
@@ -183,7 +183,7 @@ class SocketClient(Caller):
             self._say(**ask, **filters)
             self.world.scheduler.sleep(self.world.random.uniform(50, 800))
             confirmed = any(each.get("reply") == "subscribed" for each in self._replies)
-            # Two messages at a time may be handled in any order, so begin anew if they were.
+            # Two messages at a time may be handled in any order: if they were, begin again.
             return self._unsubscribe() and confirmed and self._subscribed()
         return self._ask("subscribed", **ask, **filters) is not None
 
@@ -203,7 +203,7 @@ class SocketClient(Caller):
         self.state = pong["state"] if pong else ""
         return self.state in _SERVED
 
-    # --- what it hears --------------------------------------------------------------------------
+    # --- received frames --------------------------------------------------------------------------
 
     def _hear(self, frame: str) -> None:
         message = json.loads(frame)
@@ -217,7 +217,7 @@ class SocketClient(Caller):
             self.session = None
 
     def _confirmed(self, cursor: str) -> None:
-        """8.5: the feed vouches for everything behind the cursor it confirms."""
+        """8.5: the feed vouches for everything after the cursor it confirms."""
         if self.consumer.cursor == "now":
             if Place.of(cursor).page < self._asked_at:
                 raise Broken(f"{self.name}: now is {cursor}, the frontier is {self._asked_at}")
@@ -240,7 +240,7 @@ class SocketClient(Caller):
             consumer.cursor = told
 
     def _ascends(self, id: str, name: str) -> bool:
-        """8.8: what came late, behind what was sent after it, is left out."""
+        """8.8: a late message, after newer ones, is dropped."""
         if len(id) != 24:
             return True
         place = Place.of(id)

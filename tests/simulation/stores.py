@@ -1,4 +1,4 @@
-"""The memory adapters of one world, watched: the model hears of every page as it is written."""
+"""The memory adapters of one world, observed: the model receives every page as it is written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Heard = Callable[[str], None]
 
 
 class WatchedLog(MemoryLog):
-    """Tells the model what was written and the doorbells that something was."""
+    """A log that reports its writes to the model and wakes the followers."""
 
     def __init__(
         self, models: Mapping[str, Log], moved: Callable[[str], None], saw: Callable[[str], None]
@@ -79,7 +79,7 @@ class WatchedLog(MemoryLog):
         return gone
 
     def lose(self, feed: str, number: int) -> None:
-        """A page is gone by somebody's mistake."""
+        """Delete a page by mistake."""
         log = self._feeds[feed]
         del log.pages[number]
         log.numbers.remove(number)
@@ -109,7 +109,7 @@ def rows_of(state: MemoryState, feed: str) -> Iterator[Row]:
 
 
 class WatchedConsumers(MemoryConsumers):
-    """Tells of each change of a consumer whoever watches that one."""
+    """Consumers that report each change to their observer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,9 +127,9 @@ class Lines:
     """
     Implements `Sockets`: the way from the feed to the simulated clients.
 
-    A client that vanished swallows what is sent for a while; then it counts as gone. What is not
-    answered is *lost*, which may let it `arrive` when more was sent. Nobody may send more who
-    knows of it; who takes over from one that died does not.
+    A client that vanished swallows messages for a while; then it counts as gone. An unanswered
+    message is *lost*: it may `arrive` after later ones. A process that knows of it must not send
+    more; one that takes over from a crashed process does not know.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Lines:
         self.swallowing: set[str] = set()
         self.subscribed: Counter[str] = Counter()  # by connection, how often
         self._busy, self._lost, self._sender, self._saw = busy, lost, sender, saw
-        self._doubted: dict[str, object] = {}  # by connection, who knows that something was lost
+        self._doubted: dict[str, object] = {}  # by connection, the sender that knows of a loss
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         if connection_id in self.swallowing:
@@ -153,7 +153,7 @@ class Lines:
             self._saw("socket was gone")
             return Outcome.GONE
         if self._doubted.get(connection_id) is self._sender():
-            raise Broken(f"{connection_id} is sent more, and may hear later what went before")
+            raise Broken(f"{connection_id} is sent more, and may receive an earlier message later")
         if self._busy(connection_id):
             return Outcome.BUSY
         if self._lost(connection_id, frame):
@@ -164,7 +164,7 @@ class Lines:
 
     def arrive(self, connection_id: str, frame: str, subscription: int) -> None:
         """
-        What was not answered, now that the connection may have heard more, or be closed.
+        Deliver an unanswered frame, when the connection may have received more, or be closed.
 
         A client has its next subscription on another connection (8.8), where a frame of the one
         before does not arrive.

@@ -1,4 +1,4 @@
-"""An SSE consumer: opens a stream behind its last id, reads, is cut off, comes back."""
+"""An SSE consumer: opens a stream after its last id, reads, is cut off, comes back."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class StreamConsumer:
                 process.sleep(_POLL_MS)
 
     def _has_enough(self, name: str, data: dict[str, Any]) -> bool:
-        """Whether to cut the stream behind the event just handled."""
+        """Return True to cut the stream after the event just handled."""
         return False
 
     def _open(self, process: Process, cursor: str) -> Stream:

@@ -2,8 +2,8 @@
 Syncs: plans made from the state and applied later, more than once and at the same time.
 
 A correction names itself by a marker of its own, so the model notices one that is on two pages.
-`check` adds that each stands right behind what its plan saw, and that a plan that could be
-applied was applied as far as nothing moved.
+`check` verifies in addition that each directly follows the state that its plan saw, and that an
+applicable plan was applied as far as nothing moved.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Sync:
         world.scheduler.spawn(name, self._live)
 
     def _live(self) -> None:
-        """When it is calm, what was planned is applied, and no more."""
+        """When it is calm, the existing plans are applied, and no new ones are made."""
         while self.world.faults.rates["hang_up"]:
             self._sleep(_PLAN_AFTER_MS)
             self.world.sleep_through_lull()
@@ -55,7 +55,7 @@ class Sync:
         self.world.scheduler.sleep(self.world.random.uniform(*within_ms))
 
     def _plan(self) -> tuple[int, list[Correction]]:
-        """Some objects are to change; rows are read while the feed goes on."""
+        """Choose some objects to change; rows are read while the feed is in use."""
         stores, random = self.world.stores, self.world.random
         through = stores.followers.checkpoints(FEED).get(STATE, 0)
         found: dict[str, Position] = {}
@@ -139,6 +139,6 @@ def _stood(last: Op | None, at: Position, now_ms: int) -> bool:
 
 
 def begin(world: World) -> list[Sync]:
-    # What a plan was made with holds until it is applied.
+    # The settings of a plan stay until it is applied.
     world.faults.add({"deploy": 0.0}, LEADS_TO)
     return [Sync(world, f"y{at}") for at in range(2)]

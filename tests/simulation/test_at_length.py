@@ -1,4 +1,4 @@
-"""`python -m bench.simulation`: what it runs, and that it adds up."""
+"""`python -m bench.simulation`: its runs, and their sums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_world_has_its_share_of_the_seeds() -> None:
 
 
 def test_a_part_is_added_to_those_before() -> None:
-    """The next one begins behind it."""
+    """The next part begins after it."""
     kept: dict[str, Any] = {"next": 7, "worlds": {}}
     found = {"late frames": done(Task("late frames", 7, 2))}
     for _ in range(2):

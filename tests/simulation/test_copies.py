@@ -20,7 +20,7 @@ LATER_MS = 2 * RETENTION.age_ms
 
 
 def ids(reading: Reading) -> Iterator[str]:
-    """The ids of the events that are told."""
+    """Yield the ids of the received events."""
     for _ in reading.events():
         yield reading.cursor
 
@@ -39,7 +39,7 @@ def in_pages(feed: Feed, numbers: list[int]) -> None:
 
 @pytest.mark.parametrize("begin", ["0", f"{NOW // 1000:08x}f095528dd03c863c"])
 def test_O54_two_thousand_objects_of_one_millisecond(begin: str) -> None:
-    """The copy ends, tells each of them once, and may be cut among them."""
+    """The copy ends, sends each of them once, and may be interrupted among them."""
     feed = Feed()
     in_pages(feed, list(range(MANY)))
     reading = Reading(feed, begin).knows(since_ms=NOW)
@@ -58,7 +58,7 @@ def test_O54_two_thousand_objects_of_one_millisecond(begin: str) -> None:
 
 
 def test_a_bucket_may_be_larger_than_any_step() -> None:
-    """One connection pages through it; who is cut in it hears all of it again, nothing else."""
+    """One connection pages through it; an interrupted client gets it again, but nothing else."""
     feed, bucket = Feed(), 7
     huge = list(islice(numbers_in(bucket), 3 * limits.COPY_STEP_ROWS))
     in_pages(feed, huge)
@@ -74,7 +74,7 @@ def test_a_bucket_may_be_larger_than_any_step() -> None:
 
 @pytest.mark.parametrize("begin", ["0", "1", "-1", str(NOW), "9" * 13, "now", ""])
 def test_O51_every_beginning_of_an_empty_feed(begin: str) -> None:
-    """The id of whatever is told leads to what is posted later."""
+    """Later operations are received from the id of any received event on."""
     feed = Feed()
     told = list(ids(Reading(feed, begin)))
     assert len(told) == (0 if begin in ("now", "") else 2 if begin == "0" else 1)
@@ -87,7 +87,7 @@ def test_O51_every_beginning_of_an_empty_feed(begin: str) -> None:
 
 
 def test_O50_where_no_row_matches_live_has_a_place() -> None:
-    """Whoever resumes from it is told no copy again."""
+    """A client that resumes from it receives no second copy."""
     feed, wanted = Feed(), Wanted(types=frozenset({"show"}))
     in_pages(feed, list(range(20)))
     told = list(ids(Reading(feed, "0", wanted)))
@@ -97,7 +97,7 @@ def test_O50_where_no_row_matches_live_has_a_place() -> None:
 
 
 def test_now_behind_a_log_that_is_all_trimmed() -> None:
-    """Nothing old is told, and its cursor leads to all that comes."""
+    """No old event is sent, and its cursor leads to all later ones."""
     feed = Feed()
     in_pages(feed, list(range(20)))
     feed.scene.now_ms += LATER_MS
@@ -110,7 +110,7 @@ def test_now_behind_a_log_that_is_all_trimmed() -> None:
 
 
 def test_the_same_copy_may_be_resumed_until_its_log_is_gone() -> None:
-    """Then it begins anew with a reset; the objects that went meanwhile go with it."""
+    """Then it starts again with a reset, without the objects deleted in the meantime."""
     feed = Feed()
     in_pages(feed, list(range(200)))
     reading = Reading(feed, "0")

@@ -1,4 +1,4 @@
-"""A consumer cut behind every single event, whatever it was told and what happens meanwhile."""
+"""A consumer interrupted after every single event, with changes while it is away."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidings.core.catchup.catchup import CatchUp
 
 PAGE = 10
 SECOND_MS = 1_000
-START = f"{PAGE_END:024x}"  # behind nothing
+START = f"{PAGE_END:024x}"  # before the first page
 NEW = 10_000  # the first number of the objects that come later
 TYPES = Wanted(types=frozenset({"video"}))
 PARENTS = Wanted(parents=frozenset({"channel/1"}))
@@ -73,7 +73,7 @@ class Changes:
         self.feed.scene.now_ms += 100
 
     def while_away(self) -> None:
-        """Nobody reads: many go and change, some come again; the state has not seen the last."""
+        """With no reader: many are deleted and change, some return; the state lags at the end."""
         self.feed.post("delete", *range(0, self.objects, 5))
         self.feed.post("update", *range(1, self.objects, 5), NEW + 1_000)
         self.feed.post("insert", *range(0, self.objects, 10), NEW + 1_001)
@@ -123,9 +123,9 @@ def cut_everywhere(
     catch_up: type[CatchUp] = CatchUp,
 ) -> Counter[str]:
     """
-    One reads to the end; for each event another one is cut behind it and resumes at the end.
+    One reads to the end; for each event another one is cut after it and resumes at the end.
 
-    *trims*: the log is given up `reading`, while somebody reads, or `away`. Returns what happened.
+    *trims*: the log is trimmed `reading`, during the read, or `away`. Returns what happened.
     """
     feed = filled(objects, catch_up)
     reading, changes = begin(feed, wanted), Changes(feed, objects)
@@ -180,7 +180,7 @@ def test_O41_every_beginning_may_be_cut_behind_every_event(begin: Begin, trims: 
 @pytest.mark.parametrize("trims", ["", "away"])
 @pytest.mark.parametrize("begin", [from_zero, from_a_foreign_id])
 def test_O56_filtered_copies_too(begin: Begin, trims: str, wanted: Wanted) -> None:
-    """Nothing is told that was not wanted, and what matches is complete."""
+    """Only matching events are sent, and the matching objects are complete."""
     saw = cut_everywhere(begin, wanted, trims=trims)
 
     assert saw["cut in a copy"] >= 10
@@ -189,7 +189,7 @@ def test_O56_filtered_copies_too(begin: Begin, trims: str, wanted: Wanted) -> No
 BROKEN = {
     "the next bucket": (NextBucket, from_zero, ""),
     "no tombstones": (ForgottenTombstones, from_a_trimmed_page, ""),
-    "the checkpoint behind the rows": (LateCheckpoint, from_zero, ""),
+    "the checkpoint after the rows": (LateCheckpoint, from_zero, ""),
     "the checkpoint of the resumption": (LateResumption, from_zero, ""),
     "up to a second": (FloorOfSecond, from_zero, ""),
     "a trimmed place": (StraightToTheLog, from_a_foreign_id, ""),

@@ -1,4 +1,4 @@
-"""What the simulation found, or what it meets too rarely, each in the fewest steps."""
+"""Findings of the simulation and cases that it rarely meets, each in the fewest steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Scene:
         self.log.expire_some(self.world.scheduler.now_ms, lambda: True)
 
     def follow(self, cursor: str) -> tuple[list[str], str]:
-        """The names and objects told behind *cursor*, and the cursor behind them."""
+        """Return the names and objects received after *cursor*, and the cursor after them."""
         told: list[str] = []
         for step in steps(self.world.catch_up(), FEED, cursors.parse(cursor)):
             told += [_brief(event) for event in step.events]
@@ -68,7 +68,7 @@ def scene() -> Iterator[Scene]:
 
 
 def test_now_is_the_end_of_a_log_that_is_all_trimmed(scene: Scene) -> None:
-    """Where no page is left, `now` tells nothing old, and its cursor resumes without a reset."""
+    """If no page is left, `now` sends no old event, and its cursor resumes without a reset."""
     scene.post("insert", "a")
     scene.pass_time(30 * HOUR_MS)
     scene.trim()
@@ -82,8 +82,8 @@ def test_now_is_the_end_of_a_log_that_is_all_trimmed(scene: Scene) -> None:
 
 def test_a_copy_goes_on_only_while_deletions_are_remembered(scene: Scene) -> None:
     """
-    A copy of what changed since was broken off before it told a deletion. Once that is
-    forgotten, the copy cannot go on: it begins anew with a reset.
+    A partial copy (since a time) was interrupted before it sent a deletion. Once that is forgotten,
+    the copy cannot continue: it starts again with a reset.
     """
     scene.post("insert", "a")
     scene.post("delete", "a")

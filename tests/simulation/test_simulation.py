@@ -44,7 +44,7 @@ def fired_in(outcomes: list[Outcome]) -> Counter[str]:
 
 
 def too_rare(seeds: int, plan: Plan, least: Mapping[str, int]) -> list[str]:
-    """What the first *seeds* of *plan* meet less often. A fault that never fires proves nothing."""
+    """Return the kinds that the first *seeds* meet too rarely, which would prove nothing."""
     fired = fired_in([run(replace(plan, seed=seed)) for seed in range(seeds)])
     return sorted(kind for kind, times in least.items() if fired[kind] < times)
 
@@ -56,7 +56,7 @@ def test_every_promise_is_kept_whatever_fails(outcomes: list[Outcome]) -> None:
 
 
 def test_every_fault_has_struck(outcomes: list[Outcome]) -> None:
-    """And has led to what it must be able to lead to."""
+    """Each fault has also had its possible effects."""
     expected = {kind for outcome in outcomes for kind in outcome.expected}
     fired = fired_in(outcomes)
 
@@ -67,14 +67,14 @@ def at_least(times: int, *kinds: str) -> dict[str, int]:
     return dict.fromkeys(kinds, times)
 
 
-# What is added, how many seeds have it, and how often what must have happened in them.
+# The additions, how many seeds have them, and how often their effects must have happened.
 ADDED: dict[str, tuple[Plan, int, dict[str, int]]] = {
     "copies are complete whatever is cut and trimmed": (
         Plan(0, copies=True),
         10,  # each is several times the work
         at_least(1, *copies.RATES, *copies.LEADS_TO) | at_least(2_001, "row was told"),
     ),
-    "an archive stands behind every cursor": (
+    "an archive serves every old cursor": (
         Plan(0, copies=True, archive=True),
         14,  # a part is seldom written again
         at_least(1, *copies.RATES, *archives.LEADS_TO),
@@ -110,7 +110,7 @@ ADDED: dict[str, tuple[Plan, int, dict[str, int]]] = {
         12,
         at_least(12, *lanes.RATES, *lanes.LEADS_TO),
     ),
-    "a revoked key opens nothing whoever stood still": (
+    "a revoked key opens nothing whichever process was suspended": (
         Plan(0, keys=True),
         SEEDS_OF_OTHERS,
         at_least(8, *keys.RATES, *keys.LEADS_TO),
@@ -139,7 +139,7 @@ def test_D5_D38_D42_chained_feeds_are_the_master_whatever_fails() -> None:
 
 
 def test_14_7_a_held_consumer_loses_nothing_at_any_volume() -> None:
-    """Below the cap, while a call for each page would take longer than a sweep."""
+    """The consumer stays below the cap; a call for each page would take longer than a sweep."""
     least = at_least(1, *volume.RATES, *volume.LEADS_TO)
 
     assert too_rare(SEEDS_OF_OTHERS, Plan(0, volume=True), least) == []
@@ -154,7 +154,7 @@ def test_8_8_what_comes_late_leads_nobody_back() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_without_faults_nothing_is_repeated(seed: int) -> None:
-    """Without faults no connection hears anything twice, and all that is asked is acknowledged."""
+    """Without faults no event is repeated on a connection, and every request is acknowledged."""
     outcome = run(Plan(seed, clear=True))
 
     assert outcome.fired["event was repeated"] == 0
@@ -164,7 +164,7 @@ def test_without_faults_nothing_is_repeated(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_wake_up_is_lost_without_the_sweep(seed: int) -> None:
-    """The safety net is for faults only: marks and bells alone wake whoever is needed."""
+    """The safety net is for faults only: marks and wake-ups alone wake every follower in need."""
     run(Plan(seed, clear=True, sweeps=False))
 
 

@@ -2,7 +2,7 @@
 Several feeds in one world, and one of them in trouble: its log is throttled.
 
 The trouble outlasts the storm: the other feeds must come to rest while it lasts, and the
-throttled one behind it. It comes first wherever feeds are gone through in their order.
+throttled one after it. It comes first in every loop over the feeds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RATES: Final = {
 BOUNDS: Final = {"FOLLOW_OPERATIONS_MAX": 8, "FOLLOW_OPERATIONS_FIRST": 8}
 _TURN_MS = 1_500
 _TROUBLE_AFTER_MS = (0, 90_000)
-_RETRIES_MS = (100, 3_000)  # what a client of DynamoDB takes until it gives up
+_RETRIES_MS = (100, 3_000)  # the time in which a client of DynamoDB gives up
 
 
 class ThrottledFeed:
@@ -60,7 +60,7 @@ class ThrottledFeed:
 
     def check_others(self) -> None:
         """
-        Nothing fails but one feed, which concerns nobody else.
+        Check that a single feed fails, and that no other is affected.
 
         Raises:
             Broken: it does.

@@ -1,11 +1,11 @@
 """
 Retention at a volume where its cost matters: hours in which pages come all the time.
 
-A named consumer holds the log while nobody works for it, settings change, and each page stands for
-thousands, so that not everything can be done for each of them. DynamoDB deletes what has expired in
-any order. What must not go: a page above the floor, and for the held consumer one that is younger
-than the cap (14.7). A page that is gone all the same, by a mistake, leaves a hole that is never
-silent: whoever stands before it is told an error or other data, and nobody fills it.
+A named consumer without a worker holds the log, settings change, and each page represents
+thousands, so that not everything can be done for each of them. DynamoDB deletes expired items in
+any order. It must not delete a page above the floor, and for the held consumer one that is younger
+than the cap (14.7). A page that is deleted all the same, by a mistake, leaves a hole that is never
+silent: a reader before it gets an error or other data, and the hole is not filled.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import PAGE_END, Place
 
 RATES: Final = {
-    "consumer_moves": 0.004,  # somebody works for it for a moment; at each request
-    "page_lost": 0.002,  # once: somebody deletes a page that is handled; at each request
+    "consumer_moves": 0.004,  # a worker serves it for a moment; at each request
+    "page_lost": 0.002,  # once: an operator deletes a page that is handled; at each request
     "lull": 1.0,
 }
 LEADS_TO: Final = (
@@ -33,8 +33,8 @@ LEADS_TO: Final = (
     "lost page was told",
     "page expired",
 )
-# A page stands for 3,000, ten a second. Sixteen renewals of 5 ms go on side by side, and a sweep
-# of an hour stands for sixty.
+# A page represents 3,000, ten a second. Sixteen renewals of 5 ms run in parallel, and a sweep of an
+# hour represents sixty.
 COSTS_MS: Final = {"log.renew": 3_000 * 5.0 / 16 / 60}
 LULL_HOURS: Final[tuple[int, ...]] = (27, 40, 60)
 _NAME = "held"
@@ -53,7 +53,7 @@ class Volume:
         world.scheduler.spawn("volume", self._live)
 
     def _live(self) -> None:
-        """It is put somewhere early, and moves on now and then, never far."""
+        """It is moved early, and sometimes moves on later, never far."""
         while not self.world.model.frontier:
             self.world.scheduler.sleep(1_000)
         self._stand(1)
@@ -82,7 +82,7 @@ class Volume:
             return
         if floor == self.page:
             self.world.faults.saw("floor waited for a held consumer")
-        # A fast clock trims, and a page goes with the one behind it that was stamped by a slow one.
+        # A fast clock trims, and a page goes with the next one, which a slow clock has stamped.
         skew_ms = 4 * self.world.machine.clocks.bound_ms + 1_000
         for number in range(max(before, self.page + 1), floor):
             age_ms = self.world.scheduler.now_ms - self.world.model.seconds[number] * 1_000
@@ -94,7 +94,7 @@ class Volume:
     # --- a hole ---------------------------------------------------------------------------------
 
     def _lose(self) -> None:
-        """One that the followers have handled, and whoever stands before it needs."""
+        """Lose a page that the followers have handled, and that readers before it need."""
         stores = self.world.stores
         handled = standing(stores.followers.checkpoints(FEED), archives=False)
         numbers = [page.number for page in stores.log.read(FEED, stores.log.floor(FEED))]
@@ -108,7 +108,7 @@ class Volume:
     def _check_heard(self, lost: int) -> None:
         """
         Raises:
-            Broken: who stands before the page hears nothing, as if nothing had been there.
+            Broken: a reader before the page receives nothing, as if the page had never existed.
         """
         place = Place(lost - 1, PAGE_END, self.world.model.seconds[lost - 1])
         told = 0
@@ -118,7 +118,7 @@ class Volume:
         except PagesLost:
             told += 1
         if not told:
-            raise Broken(f"page {lost} is gone, and who stands before it hears nothing")
+            raise Broken(f"page {lost} is gone, and a reader before it receives nothing")
         self.world.faults.saw("lost page was told")
 
 

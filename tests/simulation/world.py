@@ -1,5 +1,5 @@
 """
-The world: stores, functions, the network of doorbells, the schedule and the clients' lines.
+The world: stores, functions, the network of wake-ups, the schedule and the clients' lines.
 
 Producers and consumers live in modules of their own; `simulate` sets a world going and checks it.
 """
@@ -29,7 +29,7 @@ STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 _LATE_HOLE_MS = 6 * HOUR_MS  # long before it is taken for a page that is lost (`HOLE_LOST_MS`)
 _LATE_ROUND_MS = limits.RENEW_EVERY_MS + HOUR_MS  # an hourly sweep that was to begin it failed
-# So late, at most, hears a replica of the log of a page: in truth less than a second.
+# The maximum delay of a replica of the log: in truth less than a second.
 _REPLICA_MS = 3_000
 _SEND_TIMEOUT_MS = 1_000
 
@@ -67,15 +67,15 @@ class World:
         return self.machine.start("ingest", INGEST_TIMEOUT_S, body)
 
     def correct(self, body: Callable[[Process], None]) -> None:
-        """Whoever asked sees to it that it is repeated."""
+        """Run *body* in a process; the caller repeats it if it fails."""
         self.machine.start("correct", limits.CORRECT_TIMEOUT_S, body)
 
     def consume(self, body: Callable[[Process], None]) -> None:
-        """Whoever asked sees to it that it is repeated."""
+        """Run *body* in a process; the caller repeats it if it fails."""
         self.machine.start("consume", CONSUME_TIMEOUT_S, body)
 
     def trim(self, age: Retention, cap_ms: int) -> None:
-        """As the sweep does, at another age."""
+        """Trim the log as the sweep does, with another age."""
 
         def body(process: Process) -> None:
             self.functions.trimmer(process, age, cap_ms).run(FEED)
@@ -90,7 +90,7 @@ class World:
         return self.stores.log.floor(FEED)
 
     def gone_until(self, feed: str) -> int:
-        """The first page behind all that the log does not hold any more."""
+        """Return the first page after all those that the log has removed."""
         return max(self.stores.log.floor(feed), self.lost[feed] + 1)
 
     def add_feed(self, name: str) -> None:
@@ -122,7 +122,7 @@ class World:
                 )
             )
 
-    # --- doorbells: `Waker`, and the stream of the log table -----------------------------------
+    # --- wake-ups: `Waker`, and the stream of the log table ---------------------------------------
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         self._network(lambda: self._follow(follower, (feed,), observation))
@@ -137,7 +137,7 @@ class World:
         )
 
     def _moved(self, feed: str) -> None:
-        """The stream of the log, whose records may come with those of other feeds."""
+        """The stream of the log; its records may arrive together with those of other feeds."""
         feeds: tuple[str, ...] = (feed,)
         if len(self.models) > 1 and self.faults.strikes("rung_together"):
             feeds = tuple(self.random.sample(sorted(self.models), len(self.models)))
@@ -145,7 +145,7 @@ class World:
             self._network(partial(self._follow, follower, feeds))
 
     def _is_stale(self, age_ms: int) -> bool:
-        """Whether the replica that is asked has not heard of a page of that age."""
+        """Return True if the replica of this read lacks a page of that age."""
         return age_ms <= _REPLICA_MS and self.faults.strikes("stale_read")
 
     def _follow(
@@ -159,7 +159,7 @@ class World:
         self.machine.start(f"follow-{follower}", limits.FOLLOW_TIMEOUT_S, body, retries=1)
 
     def _network(self, call: Callable[[], object]) -> None:
-        """A bell on its way: lost, repeated, late, and so in any order."""
+        """Send a wake-up that may be lost, repeated, late, and so in any order."""
         if self.faults.strikes("bell_lost"):
             return
         self._late(call)
@@ -181,7 +181,7 @@ class World:
         return self._busy_until.get(connection_id, 0) > now
 
     def _lose(self, connection_id: str, frame: str) -> bool:
-        """Whether nobody learns what became of *frame*: it comes late, after others, or never."""
+        """Return True if the fate of *frame* is unknown: it comes late, after others, or never."""
         if not self.faults.strikes("send_unanswered"):
             return False
         if self.random.random() < 0.8:
@@ -214,7 +214,7 @@ class World:
         return slept
 
     def stay_away(self) -> None:
-        """Some leave, and come back behind the lull, or when it is calm."""
+        """Some leave, and return after the lull, or when it is calm."""
         if self.faults.strikes("absent"):
             while not self.in_lull and self.faults.rates["absent"]:
                 self.scheduler.sleep(1_000)
@@ -248,7 +248,7 @@ class World:
         self.machine.start("sweep", SWEEP_TIMEOUT_S, self.functions.sweep)
 
     def _delete_expired(self) -> None:
-        """TTL: what has expired goes, some now, some later, in no order."""
+        """TTL: expired items are deleted, some now, some later, in any order."""
         while True:
             self.scheduler.sleep(20 * MINUTE_MS if self.in_lull else 30_000)
             log: WatchedLog = self.stores.log

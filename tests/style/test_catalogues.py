@@ -1,4 +1,4 @@
-"""What is written down once: tables in the code, and the pages that print them."""
+"""Facts that are written once: tables in the code, and the pages that print them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidings.http.settings import SHARED, Setting, Shared
 
 PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()
 SERVER = (ROOT / "docs/guides/SERVER.md").read_text()
-# Where each host uses its settings, and who of it parses them.
+# The modules of each host that use its settings, and those that parse them.
 HOSTS = {
     Settings: ("src/tidings/aws", "src/tidings/assembly", "functions"),
     Shared: ("src/tidings/server", "src/tidings/assembly"),
@@ -40,7 +40,7 @@ def test_the_operations_page_is_the_code() -> None:
 
 
 def test_every_setting_is_read() -> None:
-    """One that nobody reads would lie to who sets it."""
+    """A setting that is never read would mislead its users."""
     text = "".join((ROOT / each).read_text() for each in PARSED)
     unread = [each.variable for each in SETTINGS if text.count(f'"{each.variable}"') < 2]
 
@@ -49,7 +49,7 @@ def test_every_setting_is_read() -> None:
 
 @pytest.mark.parametrize("settings", HOSTS, ids=lambda settings: settings.__name__)
 def test_every_host_uses_what_it_is_told(settings: type[Shared]) -> None:
-    """What is parsed and then left alone does nothing."""
+    """A parsed setting that is not used has no effect."""
     modules = [each for each in source.modules(*HOSTS[settings]) if each.name not in PARSED]
     used = {
         name for module in modules for name in re.findall(r"settings(?:\(\))?\.(\w+)", module.text)
@@ -59,7 +59,7 @@ def test_every_host_uses_what_it_is_told(settings: type[Shared]) -> None:
 
 
 def test_the_guide_of_the_server_names_its_settings() -> None:
-    """Whoever runs one learns there what may be set."""
+    """Operators of a server find all settings there."""
     assert [each.variable for each in SHARED if f"`{each.variable}`" not in SERVER] == []
 
 
@@ -102,6 +102,6 @@ def test_every_follower_runs() -> None:
 
 
 def test_settings_are_named_alike() -> None:
-    """So that they are found in an environment, and cannot be anybody else's."""
+    """So that they are found in an environment, and belong to no other program."""
     assert all(re.fullmatch(r"TIDINGS_[A-Z_]+", each.variable) for each in SETTINGS)
     assert all(isinstance(each, Setting) and each.meaning for each in SETTINGS)

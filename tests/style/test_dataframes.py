@@ -6,7 +6,7 @@ import ast
 
 from tests.style import source
 
-# Beside DataFrames, which Spark Connect has not; and rows that come to the driver.
+# Besides DataFrames, Spark Connect lacks these; and rows that come to the driver.
 BESIDE = frozenset({"rdd", "sparkContext", "SparkContext", "_sc", "_jvm", "_jsc", "_jdf"})
 TO_DRIVER = frozenset({"collect", "toArrow", "toLocalIterator", "toPandas"})
 _LAKE, _SYNC = "src/tidings/lake", "src/tidings/sync"
@@ -14,7 +14,7 @@ REASONS = {
     # A table function of Python's hands over a whole bucket at once (4,000,000 rows: Java at
     # 1.9 GB, not 0.6); what streams instead would have the job carry pyarrow.
     f"{_SYNC}/engine.py:rows:sparkContext": "an RDD reads a bucket page by page; Spark alone",
-    f"{_SYNC}/engine.py:cores:sparkContext": "no DataFrame tells how many there are; likewise",
+    f"{_SYNC}/engine.py:cores:sparkContext": "no DataFrame has their number; likewise",
     f"{_SYNC}/sail.py:observed:collect": "one row",
     f"{_SYNC}/engine.py:progress:sparkContext": "nor how many tasks are done; likewise",
     f"{_SYNC}/job.py:_by_type:collect": "a count for each type and event: the summary names them",

@@ -20,7 +20,7 @@ _LINK = re.compile(r"\]\(([^)\s#]+)")
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    """Relative ones; what a run writes need not be there yet."""
+    """Relative links; files that a run writes need not exist yet."""
     broken = [
         link
         for link in _LINK.findall(page.read_text())

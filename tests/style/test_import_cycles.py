@@ -23,7 +23,7 @@ def named(module: source.Module) -> tuple[str, bool]:
 
 
 def targets(node: ast.AST, name: str, *, package: bool) -> Iterator[tuple[str, str]]:
-    """Each import of *node* as a module and, below it, what may be a name or a module."""
+    """Yield each import of *node* as a module and, below it, a name that may be a module."""
     if isinstance(node, ast.Import):
         yield from ((alias.name, "") for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -34,7 +34,7 @@ def targets(node: ast.AST, name: str, *, package: bool) -> Iterator[tuple[str, s
 
 
 def imports() -> Graph:
-    """Who imports whom: for types, and within functions, too."""
+    """Return the imports of each module: for types, and within functions, too."""
     modules = {named(module): module for module in source.product()}
     names = {name for name, _ in modules}
     graph: dict[str, set[str]] = {}
@@ -48,7 +48,7 @@ def imports() -> Graph:
 
 
 def packages(graph: Graph) -> Graph:
-    """The same for the packages of the core; a module outside of them stands for itself."""
+    """Return the same for the packages of the core; other modules keep their names."""
     found: dict[str, set[str]] = {}
     for name, others in graph.items():
         if not name.startswith(f"{CORE}."):
@@ -60,7 +60,7 @@ def packages(graph: Graph) -> Graph:
 
 
 def circle(graph: Graph) -> list[str]:
-    """The modules of one circle, each imports the next; none where there is none."""
+    """Return the modules of one circle, each of which imports the next; empty without a circle."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -69,7 +69,7 @@ def circle(graph: Graph) -> list[str]:
 
 
 def test_modules_do_not_import_in_a_circle() -> None:
-    """Whoever reads one can begin with those that it imports, and they come to an end."""
+    """A reader can begin with the imports of a module, and they come to an end."""
     graph = imports()
 
     assert len(graph) > 300
@@ -77,7 +77,7 @@ def test_modules_do_not_import_in_a_circle() -> None:
 
 
 def test_packages_of_the_core_do_not_import_in_a_circle() -> None:
-    """A capability stands on others, and none of them on it."""
+    """A capability imports others, and none of them imports it."""
     graph = packages(imports())
 
     assert len(graph) > 15

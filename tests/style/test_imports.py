@@ -1,4 +1,4 @@
-"""Who may import whom; the contracts themselves are in pyproject.toml (`lint-imports`)."""
+"""The allowed imports; the contracts themselves are in pyproject.toml (`lint-imports`)."""
 
 from __future__ import annotations
 

@@ -25,12 +25,12 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_each_test_is_in_one_lane(nodeid: str, markers: tuple[str, ...], lane: str) -> None:
-    """By its folder, else by what it is marked with."""
+    """By its folder, else by its markers."""
     assert lanes.lane_of(nodeid, markers) == lane
 
 
 def test_a_lane_asks_for_its_tools() -> None:
-    """What is missing is named; the fast lane needs Python alone."""
+    """Missing tools are named; the fast lane needs Python alone."""
     assert lanes.missing(lanes.DEPLOYING, lambda marker: marker == "java") == ["node"]
     assert [lanes.missing(name, lambda _: False) for name in lanes.LANES] == [
         [],

@@ -19,7 +19,7 @@ def test_unit_tests_do_not_wait() -> None:
 
 
 def test_nothing_is_mocked() -> None:
-    """Fakes are product code under the same contract as what they stand for."""
+    """Fakes are product code under the same contract as the stores that they replace."""
     mocking = [
         module.name
         for module in source.modules(source.TESTS)
@@ -38,7 +38,7 @@ def test_every_limit_has_its_reason() -> None:
 
 
 def test_every_limit_is_kept_somewhere() -> None:
-    """A constant that nobody reads is a promise that nobody keeps."""
+    """A constant that is never read is a promise that is not kept."""
     limits = re.findall(r"^([A-Z_]+) = ", (CORE / "limits.py").read_text(), re.M)
     words = Counter(word for module in source.product() for word in re.findall(r"\w+", module.text))
 

@@ -1,4 +1,4 @@
-"""A stage on moto, and jobs that leave the plan a test wants."""
+"""A stage on moto, and jobs that leave the plan of a test."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def runs_jobs(monkeypatch: pytest.MonkeyPatch, job: Job) -> list[dict[str, Any]]
 
 
 def _failed(env: Any, details: str) -> FailureEventException:
-    """As Step Functions says it of a run that ended badly."""
+    """Return the error of Step Functions for a failed run."""
     name = StatesErrorName(typ=StatesErrorNameType.StatesTaskFailed)
     cause = json.dumps({"State": "FAILED", "StateDetails": details})
     told = TaskFailedEventDetails(error=name.error_name, cause=cause)

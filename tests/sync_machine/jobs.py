@@ -23,7 +23,7 @@ def planned(event: str, *names: str) -> list[Correction]:
 
 @dataclass
 class Jobs:
-    """What the next job says and leaves. *parts*: for each event, a list of parts."""
+    """The report and the files of the next job. *parts*: for each event, a list of parts."""
 
     parts: dict[str, list[list[Correction]]] = field(default_factory=dict)
     stopped: str | None = None
@@ -33,7 +33,7 @@ class Jobs:
     started: list[dict[str, Any]] = field(default_factory=list)
 
     def arguments(self) -> list[str]:
-        """Of the one job."""
+        """Return the arguments of the one job."""
         (run,) = self.started
         found: list[str] = run["JobDriver"]["SparkSubmit"]["EntryPointArguments"]
         return found

@@ -50,7 +50,7 @@ class _Request(BaseHTTPRequestHandler):
         try:
             body = json.dumps(self.server.invoke(name, event)).encode()
             headers = {}
-        except Exception as error:  # noqa: BLE001 as Lambda tells of any
+        except Exception as error:  # noqa: BLE001 Lambda reports any error
             told = {"errorType": type(error).__name__, "errorMessage": str(error)}
             body, headers = json.dumps(told).encode(), {"X-Amz-Function-Error": "Unhandled"}
         self.send_response(200)

@@ -1,4 +1,4 @@
-"""The state machine of a stage in moto's interpreter, with what it calls around it."""
+"""The state machine of a stage in moto's interpreter, with the services that it calls."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_nothing_to_do_ends_well(stage: Machine, jobs: Jobs) -> None:
 
 
 def test_a_dry_run_applies_nothing(stage: Machine, jobs: Jobs) -> None:
-    """The plan is made and counted, and stays where it is."""
+    """The plan is made and counted, and stays in its place."""
     jobs.parts = {"insert": [planned("insert", "a")]}
 
     ended = stage.run(REQUEST | {"dry_run": True})
@@ -108,7 +108,7 @@ def test_a_dry_run_applies_nothing(stage: Machine, jobs: Jobs) -> None:
 
 
 def test_what_is_busy_is_asked_again(stage: Machine, jobs: Jobs) -> None:
-    """A batch whose answer was lost; the part is repeated, and nothing is applied twice."""
+    """A batch without an answer; the part is repeated, and nothing is applied twice."""
     jobs.parts = {"insert": [planned("insert", "a")]}
     stage.api.script["correct"] = [Unavailable("try again")]
 
@@ -122,7 +122,7 @@ def test_what_is_busy_is_asked_again(stage: Machine, jobs: Jobs) -> None:
 def test_a_part_is_gone_on_with_until_it_is_complete(
     stage: Machine, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that yields for want of time says how far it is; the counts are those of all runs."""
+    """A run that yields for want of time returns its progress; the counts are those of all runs."""
     monkeypatch.setattr(limits, "REQUEST_OPERATIONS_MAX", 1)
     moments = iter(range(0, 10**9, limits.CORRECT_RUN_MS // 2))
     corrector = host.stage().corrector
@@ -156,7 +156,7 @@ def test_a_stopped_plan_is_applied_once_somebody_says_so(stage: Machine, jobs: J
 
 
 def test_a_stopped_plan_is_given_up_where_somebody_says_so(stage: Machine, jobs: Jobs) -> None:
-    """No failure: somebody decided. A second answer finds nobody who waits."""
+    """Not a failure but a decision. A second answer finds no waiting execution."""
     stops(jobs)
     execution = stage.start(REQUEST)
     stage.asked()
@@ -184,7 +184,7 @@ def test_no_answer_means_no(stage: Machine, jobs: Jobs, monkeypatch: pytest.Monk
 
 
 def test_a_dump_that_is_not_whole_cannot_be_approved(stage: Machine, jobs: Jobs) -> None:
-    """Nobody is asked, because there is no plan; it counts as stopped, not as failed."""
+    """No approval is requested, because there is no plan; it counts as stopped, not as failed."""
     jobs.stopped, jobs.allowable = "the dump ends early", False
 
     ended = stage.run(REQUEST)
@@ -195,7 +195,7 @@ def test_a_dump_that_is_not_whole_cannot_be_approved(stage: Machine, jobs: Jobs)
 
 
 def test_the_token_is_in_no_message(stage: Machine, jobs: Jobs) -> None:
-    """Who reads mail cannot answer by it."""
+    """A reader of the mail cannot answer with it."""
     stops(jobs)
     execution = stage.start(REQUEST)
     message = stage.asked()
@@ -211,7 +211,7 @@ def test_the_token_is_in_no_message(stage: Machine, jobs: Jobs) -> None:
 
 
 def test_a_plan_that_is_too_old_fails_with_a_report(stage: Machine, jobs: Jobs) -> None:
-    """By name, with what to do; what follows is not begun."""
+    """By name, with a remedy; the following steps are not begun."""
     jobs.parts = {"insert": [planned("insert", "a")], "delete": [planned("delete", "b")]}
     jobs.through = 5
     host.stage().stores.log.raise_floor("main", 9)

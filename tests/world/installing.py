@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CLIENTS = Path(__file__).parent / "clients"
 BUILD = ROOT / "build" / "world"
-# No scripts of packages: what is only compiled for speed is not needed.
+# No scripts of packages: they only compile faster variants.
 _NPM = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 
 

@@ -1,4 +1,4 @@
-"""Clients of event streams, each in a process of its own, and what they have received."""
+"""Clients of event streams, each in a process of its own, and the events they have received."""
 
 from __future__ import annotations
 

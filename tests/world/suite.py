@@ -19,9 +19,9 @@ from typing import Any
 from tests.world import installing
 
 PROTOCOL = installing.ROOT / "docs" / "PROTOCOL.md"
-# Of a case; Vitest's own 5 s are shorter than our long poll, which some cases wait for.
+# The time of a case; Vitest's own 5 s are shorter than our long poll, which some cases wait for.
 CASE_MS = 120_000
-# What is left out, by what a category or a case is called.
+# The omitted cases, by the name of a category or a case.
 LEFT_OUT = {
     re.compile(r"^Fork - "): "forks",
     re.compile(r"TTL|Expires-At"): "time to live",
@@ -40,7 +40,7 @@ class Case:
 
     @property
     def reason(self) -> str:
-        """Why it is left out; empty where it is not."""
+        """Return the reason why it is left out; empty if it is not."""
         name = f"{self.category} > {self.title}"
         return next((why for pattern, why in LEFT_OUT.items() if pattern.search(name)), "")
 
@@ -74,7 +74,7 @@ def run(url: str, report: Path) -> list[Case]:
 
 
 def cases(report: Mapping[str, Any]) -> list[Case]:
-    """Those of a report of Vitest."""
+    """Return the cases of a report of Vitest."""
     return [
         Case(each["ancestorTitles"][0], each["title"], each["status"])
         for file in report["testResults"]
@@ -83,7 +83,7 @@ def cases(report: Mapping[str, Any]) -> list[Case]:
 
 
 def unexplained(found: Sequence[Case]) -> list[Case]:
-    """The cases that fail, and are not of what is left out."""
+    """Return the cases that fail without a reason in `LEFT_OUT`."""
     return [each for each in found if each.status == "failed" and not each.reason]
 
 

@@ -56,7 +56,7 @@ def test_the_table_has_a_row_for_each_category() -> None:
 
 
 def test_the_protocol_has_a_table_that_adds_up() -> None:
-    """Each case passes, or is told with its reason."""
+    """Each case passes, or is listed with its reason."""
     text = suite.PROTOCOL.read_text()
     header = suite.table([]).partition("\n")[0]
     lines = text[text.index(header) :].partition("\n\n")[0].splitlines()[2:]
@@ -96,7 +96,7 @@ def test_its_client_appends_and_reads(server: Server, nginx: Nginx, way: str) ->
     """
     Append, then read from the beginning, from an offset, by long polls and by an event stream.
 
-    Each message comes once and in order, and the end is told.
+    Each message comes once and in order, and the end is reported.
     """
     url = (server.url if way == "direct" else nginx.url(way)) + f"feeds/main/v1/stream/{way}"
     with (

@@ -1,4 +1,4 @@
-"""HTTP by curl, directly and behind nginx: versions, methods, and what proxies make of answers."""
+"""HTTP by curl, directly and behind nginx: versions, methods, and changes made by proxies."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_packed_body_is_not_taken_for_its_bytes(server: Server, tmp_path: Path
 
 
 def test_a_long_list_through_gzip(nginx: Nginx, feed: Feed) -> None:
-    """Packed by the proxy or not: what the client unpacks is the whole list."""
+    """Packed by the proxy or not: the unpacked answer is the whole list."""
     feed.post(*[op(f"x{number}", data="x" * 1000) for number in range(500)])
     feed.settle()
     path = f"feeds/{feed.name}/objects?limit=1000"

@@ -39,7 +39,7 @@ def _connections(server: Server) -> int:
     """
     Return how many connections the server has open, as the kernel lists them.
 
-    What the kernel still keeps of one that was closed has no inode.
+    A socket that was closed but that the kernel still keeps has no inode.
     """
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     own = [row for row in rows if int(row[1].partition(":")[2], 16) == server.port]

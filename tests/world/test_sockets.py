@@ -108,7 +108,7 @@ def test_pings_of_a_client_keep_an_impatient_proxy(
     ):
         while True:
             socket.recv(timeout=PATIENCE_S)
-    with _subscribed(url, feed, start) as socket:  # what was missed comes after a reconnect
+    with _subscribed(url, feed, start) as socket:  # missed events arrive after a reconnect
         assert len(_ids(socket, 1)) == 1
 
 

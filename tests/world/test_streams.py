@@ -75,7 +75,7 @@ def _reading(stack: ExitStack, library: str, url: str, nginx: Nginx) -> Reader:
 def test_every_operation_arrives_while_the_stream_is_open(
     server: Server, nginx: Nginx, feed: Feed, library: str
 ) -> None:
-    """Through each way: what was there, in order, then each operation as it is posted."""
+    """Through each way: the existing operations, in order, then each one as it is posted."""
     (start,) = feed.post(op("x"))
     backlog = feed.post(*[op(f"{HOSTILE}{number}", data=HOSTILE) for number in range(50)])
     with ExitStack() as stack:

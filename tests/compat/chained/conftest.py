@@ -16,7 +16,7 @@ from tests import hosts
 from tests.compat.chained.place import Place, Sources
 from tests.e2e.cutting import Cutter, cutting
 
-TOLD = ("t0", "t1", "t2", "t3", "t4", "t5")  # of the master, for who asks it directly
+TOLD = ("t0", "t1", "t2", "t3", "t4", "t5")  # events of the master, for its direct readers
 FEEDS = ("main", "steered", "chosen", "wait", "boot", "latest", "led", "ring")
 
 
@@ -28,7 +28,7 @@ class Chain:
     middle: Place
     far: Place
     way: Cutter
-    before: dict[str, Any]  # what the middle one's feed main said before there was a master
+    before: dict[str, Any]  # the status of the middle one's feed main before there was a master
 
 
 def _of_middle(master: Place, own: Place) -> Sources:

@@ -22,7 +22,7 @@ Sources = dict[str, dict[str, Any]]
 
 
 class Place:
-    """A host that is told what to copy before it is started; its *data* outlives it."""
+    """A host with configured upstreams; its *data* outlives it."""
 
     def __init__(self, kind: type[Server], data: Path) -> None:
         self.host = kind(data=data)
@@ -76,7 +76,7 @@ class Place:
         return [(each["id"], each["event"], each["data"]) for each in answer.json()["entries"]]
 
     def state(self, name: str) -> dict[str, Any]:
-        """What a consumer with nothing is told before `live`."""
+        """Return the objects that a consumer without a cursor receives before `live`."""
         objects: dict[str, Any] = {}
         with self.listening(name, "0") as listener:
             assert listener.next(within_s=PATIENCE_S).name == "reset"
@@ -98,7 +98,7 @@ class Place:
             yield listener
 
     def raise_floor(self, name: str, page: int) -> None:
-        """As retention does, but now."""
+        """Trim the log as retention does, but now."""
         raise_floor(self.host, name, page)
 
 

@@ -46,7 +46,7 @@ def test_D2_D3_a_chain_of_three_has_one_log(posted: Chain) -> None:
 
 
 def test_the_state_is_the_masters(posted: Chain) -> None:
-    """Whoever asks for everything is told the same objects."""
+    """A consumer that requests everything receives the same objects."""
     assert sorted(posted.master.state("main")) == ["user/c", "video/a"]
     until(lambda: posted.far.state("main") == posted.master.state("main"))
 
@@ -89,7 +89,7 @@ def test_posting_to_a_copy_is_refused_with_the_masters_address(posted: Chain) ->
 
 
 def test_D14_D43_a_part_of_a_feed_is_copied(chain: Chain) -> None:
-    """By types and shares; pages and slots are those of the master, what is left out is counted."""
+    """By types and shares; pages and slots are those of the master, omitted entries are counted."""
     ids = [f"v{number}" for number in range(8)]
     chain.master.post("chosen", *ids)
     chain.master.post("chosen", "u", kind="user")
@@ -112,7 +112,7 @@ def test_D14_D43_a_part_of_a_feed_is_copied(chain: Chain) -> None:
 
 
 def test_a_cycle_is_refused(chain: Chain) -> None:
-    """Two feeds that copy each other: one says so and stands, neither has anything."""
+    """Two feeds that copy each other: one reports it and stops, neither has any pages."""
 
     def told() -> set[str]:
         return {place.relay("ring")["status"] for place in (chain.master, chain.middle)}

@@ -13,8 +13,8 @@ from tests.e2e.consumers import place as place_of
 
 FEED = "led"
 PROMOTED_S = 30.0  # the promise; on a quiet machine it takes some five
-PAUSE_S = 0.4  # between pages: `/log` tells a thousand entries at once
-FAILURES = 6  # a kill, a partition, its end, and each of three hosts started anew
+PAUSE_S = 0.4  # between pages: `/log` returns a thousand entries at once
+FAILURES = 6  # a kill, a partition, its end, and each of three hosts restarted
 
 
 def listening(places: Sequence[Place], cursor: str) -> list[Consumer]:
@@ -46,14 +46,14 @@ def led(chain: Chain, *who: Place) -> None:
 def test_D21_D39_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None:
     """
     The leader killed, which comes back as a follower, the other one cut off and healed, each host
-    started anew: what each client holds is the master's state, and no failure repeats more than a
-    page to anybody.
+    restarted: the copy of each client equals the master's state, and no failure repeats more than a
+    page to any client.
     """
     chain.master.post(FEED, "first")
     led(chain, chain.middle, chain.far)
     places = (chain.master, chain.middle, chain.far)
     before = chain.master.log(FEED)
-    # Where a cursor's page is not copied yet, its time counts, and a client hears pages again.
+    # If a cursor's page is not copied yet, its time counts, and a client receives pages again.
     until(lambda: all(place.log(FEED) == before for place in places))
     clients = listening(places, before[-1][0])
     with posting(chain.master, FEED, PAUSE_S) as producer:

@@ -63,7 +63,7 @@ def posting(place: Place, name: str, pause_s: float = 0.1) -> Iterator[Producer]
 
 
 def leader(chain: Chain) -> Place | None:
-    """Who leads the cluster of the feed `led`, as its own relay says, and does read."""
+    """Return the leader of the cluster of the feed `led` by its own relay, if it does read."""
     for place in (chain.middle, chain.far):
         found = place.relay("led")
         if found["role"] == "leader" and found["status"] == "running":
@@ -72,7 +72,7 @@ def leader(chain: Chain) -> Place | None:
 
 
 def members_of(place: Place) -> dict[str, str]:
-    """Each member's role, as *place* has heard."""
+    """Return each member's role, as *place* knows it."""
     return {each["address"]: each["role"] for each in place.relay("led")["members"]}
 
 
@@ -103,7 +103,7 @@ def test_D5_D7_D42_a_killed_host_goes_on_where_it_was(chain: Chain) -> None:
 
 
 def test_D38_there_is_one_leader(chain: Chain) -> None:
-    """The others read it; both are told as members."""
+    """The others read it; both are listed as members."""
     chain.master.post("led", "a")
     until(lambda: leader(chain) is not None)
     first = leader(chain)

@@ -54,7 +54,7 @@ class Producer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads by SSE or WebSocket until the last object; moves to a host that has what it heard."""
+    """Reads by SSE or WebSocket until the last object; moves to a host that has its last event."""
 
     def __init__(self, kind: str, place: Place) -> None:
         super().__init__(daemon=True)
@@ -93,7 +93,7 @@ class Reader(threading.Thread):
 
 
 class Named:
-    """A named consumer, whose position moves by hand."""
+    """A named consumer with a position that the test moves."""
 
     def __init__(self, place: Place) -> None:
         self.written: list[str] = []
@@ -132,7 +132,7 @@ class Named:
 
 @pytest.fixture(params=["server", pytest.param("twin", marks=pytest.mark.java)])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Place, Place, Place]]:
-    """A server that is the master, a server or a twin that copies it, and a server behind that."""
+    """Yield a server as the master, a server or a twin that copies it, and a copy of the copy."""
     old = Place(host("server"), tmp_path / "old")
     new = Place(host(request.param), tmp_path / "new")
     far = Place(host("server"), tmp_path / "far")
@@ -145,7 +145,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pla
 
 def test_a_feed_moves_under_load_without_loss(places: tuple[Place, Place, Place]) -> None:
     """
-    Everything that was acknowledged anywhere is heard once, in the order of the one log, which
+    Every operation acknowledged anywhere is received once, in the order of the one log, which
     passes on to a copy of the copy.
     """
     old, new, far = places

@@ -1,4 +1,4 @@
-"""What operators do to chained feeds, and what becomes of one whose upstream has moved on."""
+"""Operators steer chained feeds, and a feed after its upstream has moved on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def tidings(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def left_behind(chain: Chain, name: str) -> None:
-    """Two pages are copied, then the master gives up four while nobody reads."""
+    """Two pages are copied, then the master trims four without a reader."""
     chain.master.post(name, "a", "b")
     chain.master.post(name, "gone")
     arrived(chain.far, name, 2)
@@ -60,7 +60,7 @@ def test_D16_waiting_is_loud_and_ends_with_a_reset(chain: Chain) -> None:
 
 
 def test_D16_bootstrapping_tells_consumers_everything(chain: Chain) -> None:
-    """The state is the upstream's, and who comes with an old cursor hears of what was deleted."""
+    """The state is the upstream's, and a client with an old cursor receives the deletions."""
     with chain.far.listening("boot", "0") as listener:
         assert listener.next().name == "reset"
     left_behind(chain, "boot")
@@ -74,7 +74,7 @@ def test_D16_bootstrapping_tells_consumers_everything(chain: Chain) -> None:
 
 
 def test_D20_latest_forgets_what_was_here(chain: Chain) -> None:
-    """And goes on with what comes next."""
+    """And continues with new events."""
     left_behind(chain, "latest")
     until(lambda: chain.far.relay("latest")["page"] >= 5)
     chain.master.post("latest", "d")

@@ -59,7 +59,7 @@ class Changes:
 
 
 class Beside(threading.Thread):
-    """Runs *work* beside the test; `result` waits for what it returns."""
+    """Runs *work* in parallel to the test; `result` waits for its result."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__(daemon=True)

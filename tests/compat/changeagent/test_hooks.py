@@ -1,4 +1,4 @@
-"""Webhooks: who is asked before a change is in the log, and what a refusal looks like."""
+"""Webhooks: calls before a change is in the log, and the form of a refusal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def configure(changes: Changes, *hooks: dict[str, Any]) -> None:
 
 
 def test_A29_a_hook_is_sent_the_data_and_its_headers(changes: Changes) -> None:
-    """Exactly the data, as JSON, and what the configuration adds."""
+    """Exactly the data, as JSON, and the additions of the configuration."""
     with answering(Answer(204)) as hook:
         configure(changes, {"uri": f"{hook.url}/check?a=1", "headers": {"foo": "bar"}})
         changes.post({"Hello": "world"}, "t")
@@ -85,7 +85,7 @@ def test_A30_a_plain_refusal_is_the_clients_fault(changes: Changes) -> None:
 
 
 class Meeting(Answering):
-    """Answers nobody before two have asked."""
+    """A server that answers only after two requests have arrived."""
 
     def __init__(self) -> None:
         super().__init__(Answer(200))
@@ -108,7 +108,7 @@ def test_A31_hooks_are_asked_at_once() -> None:
 
 def test_A30_a_hook_that_says_nothing_is_given_up() -> None:
     """After a time that is bounded for all of them together."""
-    with answering(Answer(200)) as server, server.lock:  # it answers nobody meanwhile
+    with answering(Answer(200)) as server, server.lock:  # it answers no request in the meantime
         started = time.monotonic()
         found = Webhooks(private=True, timeout_s=0.3)([Hook(server.url)] * 3, "1")
         assert time.monotonic() - started < 60
@@ -129,7 +129,7 @@ def test_A30_a_hook_that_says_nothing_is_given_up() -> None:
     ],
 )
 def test_private_addresses_are_not_called(uri: str) -> None:
-    """Unless the deployment allows it: what a hook answers tells what is there."""
+    """Unless the deployment allows it: a hook's answer would reveal internal services."""
     [verdict] = Webhooks(private=False)([Hook(uri)], "1")
 
     assert verdict == Verdict(failure="WebHook is at an address that may not be called")

@@ -1,4 +1,4 @@
-"""What a client asks for, and which changes it is told."""
+"""The parameters of a list, and the changes that it returns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def some(changes: Changes) -> list[int]:
 
 
 def test_A09_since_is_behind(changes: Changes, some: list[int]) -> None:
-    """The change itself is not told again."""
+    """The change itself is not returned again."""
     assert changes.ids(("since", some[1])) == some[2:]
     assert changes.ids(("since", some[-1])) == []
     assert changes.ids(("since", 2**63)) == []
 
 
 def test_A10_the_limit_is_the_limit(changes: Changes) -> None:
-    """100 unless another one is asked for; never one more, also behind an id of no change."""
+    """100 by default; never one more, also after an id without a change."""
     body = [{"event": "insert", "type": "v", "id": str(at)} for at in range(103)]
     changes.operations(*body)
     first = changes.ids()
@@ -51,7 +51,7 @@ def test_A14_nothing_is_an_empty_list(changes: Changes) -> None:
 
 
 def test_A15_no_tags_are_left_out_and_times_are_nanoseconds(changes: Changes) -> None:
-    """Of now, as whole numbers."""
+    """The time is now, in whole numbers."""
     changes.post("x")
     [change] = changes.get()["changes"]
 
@@ -116,7 +116,7 @@ def test_A20_a_blocked_reader_is_answered_when_a_change_comes(
 
 
 def test_A21_other_tags_do_not_wake_a_blocked_reader(changes: Changes, some: list[int]) -> None:
-    """It goes on waiting behind them, and hears of its own."""
+    """It continues to wait after them, and receives its own."""
     asked = ("since", some[-1]), ("block", 20), ("tag", "mine")
     waiting = Beside(lambda: changes.get(*asked))
     time.sleep(0.3)
@@ -139,7 +139,7 @@ def test_A22_a_blocked_reader_is_told_that_nothing_came(changes: Changes, some: 
 
 
 def test_A22_waiting_beyond_the_end_does_no_harm(changes: Changes, some: list[int]) -> None:
-    """Who waits for an id that nobody has yet neither hears of others nor stops them hearing."""
+    """A reader that waits for a future id receives no other change and delays no other reader."""
     asked = ("since", some[-1]), ("block", 20)
     beyond = Beside(lambda: changes.get(("since", 2**52), ("block", 3)))
     time.sleep(0.3)
@@ -152,7 +152,7 @@ def test_A22_waiting_beyond_the_end_does_no_harm(changes: Changes, some: list[in
 
 
 def test_A23_one_change_by_its_id(changes: Changes, some: list[int]) -> None:
-    """As it is in a list; 400 for what is no id, 404 for one that nobody has."""
+    """The same change as in a list; 400 for an invalid id, 404 for an unknown one."""
     listed = changes.get()["changes"][2]
     found, unknown, invalid = changes.one(some[2]), changes.one(some[-1] + 1), changes.one("x")
 

@@ -40,7 +40,7 @@ def config(changes: Changes, body: str | None = None, kind: str = "application/y
 def test_A33_health_is_marked_by_a_form(
     shared: Changes, kind: str, body: bytes, status: int
 ) -> None:
-    """Anything else is refused as a list of what is wrong, and changes nothing."""
+    """Any other body is refused with a list of errors, and changes nothing."""
     answer = ask(shared.port, "PUT", "/health", {"content-type": kind}, body)
 
     assert answer.status == status
@@ -89,7 +89,7 @@ def test_A38_the_configuration_is_yaml(changes: Changes) -> None:
 
 
 def test_A38_only_yaml_is_read(changes: Changes) -> None:
-    """415 without a body; what is no YAML at all is 400."""
+    """415 without a body; invalid YAML is 400."""
     answer = config(changes, "{}", "application/json")
 
     assert (answer.status, answer.body) == (415, b"")
@@ -141,7 +141,7 @@ def test_A35_A36_A37_users_come_from_an_htpasswd_file(
 
 @pytest.mark.parametrize("prefix", ["", "/foo"])
 def test_A40_links_are_absolute_and_honour_the_prefix(shared: Changes, prefix: str) -> None:
-    """Below a prefix everything is served too, and every link of the root leads somewhere."""
+    """All routes are also served below a prefix, and every link of the root leads somewhere."""
     wanted = {"accept": "application/json"}
     root = json.loads(ask(shared.port, "GET", f"{prefix}/", wanted).body)
     base = f"http://127.0.0.1:{shared.port}/foo"
@@ -176,7 +176,7 @@ def test_A42_whatever_is_in_flight_ends_within_a_minute() -> None:
 
 
 def test_the_cluster_is_told_as_it_is(shared: Changes) -> None:
-    """One member, which nobody adds or removes by request."""
+    """One member, which no request adds or removes."""
     here = f"127.0.0.1:{shared.port}"
     member = ask(shared.port, "GET", "/cluster/members/1")
 

@@ -1,4 +1,4 @@
-"""What a client posts, and what is said to it."""
+"""Posts of a client, and their answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_A01_a_change_is_answered_with_its_id(changes: Changes) -> None:
     ids=lambda value: json.dumps(value),
 )
 def test_A02_any_json_value_is_data(changes: Changes, value: Any) -> None:
-    """The whole body where nothing in it is called `data`; tags beside nothing are data too."""
+    """The whole body if it has no field `data`; tags next to no `data` are data too."""
     assert changes.send(json.dumps(value).encode()).status == 200
 
     [change] = changes.get()["changes"]
@@ -74,7 +74,7 @@ def test_A05_what_is_no_json_is_refused(changes: Changes, body: bytes) -> None:
 
 
 def test_A06_what_was_answered_can_be_read(changes: Changes) -> None:
-    """At once, behind the id before it, by each of many writers at the same time."""
+    """At once, after the id before it, by each of many writers at the same time."""
 
     def write(number: int) -> bool:
         found = changes.post(number)
@@ -113,7 +113,7 @@ def test_A05_a_body_that_is_too_large_is_refused_in_changeagents_form(changes: C
 
 
 def test_a_slash_at_the_end_is_redirected(changes: Changes) -> None:
-    """Below the prefix, with the query; a POST stays one."""
+    """With the prefix and the query; a POST stays a POST."""
     for method, status in (("GET", 301), ("POST", 308)):
         answer = ask(changes.port, method, f"/foo{changes.path}/?since=1&tag=a%2Cb&tag=c")
 

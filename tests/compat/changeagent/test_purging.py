@@ -1,4 +1,4 @@
-"""What is purged, and who can tell; every store in memory, and time an argument."""
+"""Purges, and how readers notice them; every store in memory, and time an argument."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_A24_without_both_nothing_is_purged(records: int, seconds: int) -> None:
 
 
 def test_A25_the_newest_remain() -> None:
-    """Of a hundred old changes, with fifty to keep, the last fifty."""
+    """A hundred old changes with fifty to keep: the last fifty remain."""
     purging = Purging()
     purging.allow(50, 60)
 
@@ -78,7 +78,7 @@ def test_A26_age_counts_and_all_may_go() -> None:
 
 
 def test_A27_a_purge_never_passes_the_slowest() -> None:
-    """Whoever follows the feed under a name has read it first."""
+    """A named follower of the feed has read every purged change."""
     purging = Purging()
     purging.allow(10, 60)
     lease = purging.scene.followers.take(FEED, "slow", owner="o", now_ms=purging.scene.now_ms)
@@ -89,7 +89,7 @@ def test_A27_a_purge_never_passes_the_slowest() -> None:
 
 
 def test_A28_who_is_below_the_floor_can_tell() -> None:
-    """`floor` is in every reply; a strict reader is refused and told where to go on."""
+    """`floor` is in every reply; a strict reader is refused, with the place to continue from."""
     purging = Purging()
     purging.allow(50, 60)
     purging.run()

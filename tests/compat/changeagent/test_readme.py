@@ -1,4 +1,4 @@
-"""The examples of changeagent's README, as they stand there but for host, port and its ids."""
+"""The examples of changeagent's README, unchanged but for host, port and its ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.curl
 
 
 def run(command: str, changes: Changes) -> Any:
-    """What the shell prints, read as JSON; the path is that of a feed of its own."""
+    """Return the shell's output as JSON; the path is that of a feed of its own."""
     here = f"localhost:{changes.port}"
     command = command.replace("localhost:9000/changes", f"{here}{changes.path}")
     command = command.replace("localhost:9000", here)
@@ -38,14 +38,14 @@ def run(command: str, changes: Changes) -> Any:
 
 
 def documented(found: dict[str, Any]) -> dict[str, Any]:
-    """What the README shows of a reply: our own fields and times left out."""
+    """Return the documented part of a reply: without our own fields and times."""
     entries = [{k: v for k, v in each.items() if k != "_ts"} for each in found["changes"]]
     assert all(isinstance(each["_ts"], int) for each in found["changes"])
     return {"changes": entries, "atStart": found["atStart"], "atEnd": found["atEnd"]}
 
 
 def test_the_examples_print_what_they_print_there(changes: Changes) -> None:
-    """Post, list, list behind an id, wait for news, and filter by a tag."""
+    """Post, list, list after an id, wait for news, and filter by a tag."""
     first = run(POST, changes)
     assert list(first) == ["_id"]
     hello = {"_id": first["_id"], "data": {"Hello": "world"}}
@@ -73,7 +73,7 @@ def test_the_examples_print_what_they_print_there(changes: Changes) -> None:
 
 
 def test_A32_health_is_marked_and_told(shared: Changes) -> None:
-    """Down and up again, by the README's commands; everything else goes on meanwhile."""
+    """Down and up again, by the README's commands; all other routes work in the meantime."""
     code = f"{HEALTH} -s -o /dev/null -w '%{{http_code}}'"
     assert (run(HEALTH, shared), run(code, shared)) == ("ok", "200")
     try:

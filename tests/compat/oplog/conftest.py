@@ -70,7 +70,7 @@ def feed(host: Server, spare: Iterator[str]) -> Feed:
 
 @pytest.fixture
 def shared(host: Server) -> Feed:
-    """One for tests that mind nobody else's operations."""
+    """A feed for tests that tolerate operations of other tests."""
     return feed_of(host, SHARED)
 
 

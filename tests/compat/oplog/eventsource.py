@@ -9,7 +9,7 @@ from tests.compat.oplog.oplogc import Event
 
 @dataclass
 class EventSource:
-    """Interprets streams; what it keeps between two of them is the last id and the delay."""
+    """Interprets streams; between two of them it keeps the last id and the delay."""
 
     last_id: str = ""
     retry_ms: int = 3000

@@ -86,7 +86,7 @@ class Feed:
             listener.close()
 
     def copied(self, last_id: str = "0", **filters: str) -> list[Block]:
-        """What a replication from *last_id* tells, `live` included."""
+        """Return the events of a replication from *last_id*, `live` included."""
         with self.listening(last_id, **filters) as listener:
             return listener.until("live")
 

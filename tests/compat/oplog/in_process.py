@@ -1,4 +1,4 @@
-"""A feed in memory without a server: what it takes, the deployed app on it, and its clients."""
+"""A feed in memory without a server: its stores, the deployed app on it, and its clients."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def streams(
 @dataclass
 class Client:
     """
-    One request. It leaves when *enough* says so of what was read; *stuck*, it takes one piece and
-    then nothing more until it leaves.
+    One request. It leaves when *enough* returns True for the text read; *stuck*, it takes one
+    piece and then nothing more until it leaves.
     """
 
     app: EventStreams
@@ -68,7 +68,7 @@ class Client:
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def get(self, cursor: str | None = None, query: str = "", **headers: str) -> Client:
-        """As a browser and as oplog's client do: the cursor in a header, here."""
+        """Request as a browser and oplog's client do: the cursor is in a header, here."""
         if cursor is not None:
             headers["last-event-id"] = cursor
         return await self.ask("GET", query, accept="text/event-stream", **headers)
@@ -87,7 +87,7 @@ class Client:
         return self
 
     def events(self) -> list[Event]:
-        """What was told, as our own client reads it."""
+        """Return the events received, parsed by our own client."""
         signs = Parser().feed(self.text.encode())
         return [sign for sign in signs if isinstance(sign, Event)]
 

@@ -1,7 +1,7 @@
 """
 A consumer as strict as oplogc, and a command like oplog-tail around it.
 
-oplogc itself is a Go module that is not part of this repository's tests. This stands for it: it
+oplogc itself is a Go module that is not part of this repository's tests. This one replaces it: it
 takes exactly what oplogc took, keeps its position as oplogc did, its weaknesses included, and
 fails wherever oplogc would have stopped, hung or tried for ever.
 """
@@ -66,7 +66,7 @@ class Decoder:
         The event that *line*, without its LF, completes.
 
         Raises:
-            InvalidEvent: the block is none.
+            InvalidEvent: the block is not an event.
         """
         if line:
             self._field(line.decode())
@@ -122,7 +122,7 @@ class InFlight:
 
 
 class Consumer:
-    """Follows the feed at *url*; what it hands out is acknowledged with `done`."""
+    """Follows the feed at *url*; `done` acknowledges the events that it returned."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from tidings.core.model import cursors
 from tidings.server.running import Server
 
 PATIENCE_S = 180.0  # a restart of the feed and the longest wait of a client
-QUIET_S = 1.5  # what has not come by then is not on its way
+QUIET_S = 1.5  # an event that has not arrived by then was not sent
 PASSWORD, OTHER = "correct horse", "battery staple"
 OLD_SERVER = "545B55C7F095528DD0F3863C"  # an ObjectId of 2014
 OPLOG_STATE = re.compile(r"(?:[0-9]{0,13}|[0-9a-f]{24})\Z", re.ASCII)
@@ -33,7 +33,7 @@ every_client = pytest.mark.parametrize("client", CLIENTS)
 
 
 class Tail:
-    """A running client, and what it has printed."""
+    """A running client, and its output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -41,14 +41,14 @@ class Tail:
         threading.Thread(target=self._read, daemon=True).start()
 
     def until(self, wanted: str) -> list[str]:
-        """What it prints up to the line with *wanted*."""
+        """Return the output up to the line with *wanted*."""
         found: list[str] = []
         while not found or wanted not in found[-1]:
             found.append(self._lines.get(timeout=PATIENCE_S))
         return found
 
     def rest(self) -> list[str]:
-        """What it prints until it has been quiet for a while."""
+        """Return the output until it has been quiet for a while."""
         found = []
         try:
             while True:
@@ -122,7 +122,7 @@ def test_O74_a_copy_then_operations(client: str, host: Server, tmp_path: Path) -
 
 @every_client
 def test_O75_killed_and_started_again(client: str, host: Server, tmp_path: Path) -> None:
-    """What happened meanwhile arrives, in order, and no second reset."""
+    """Changes during the outage arrive, in order, and no second reset."""
     state = tmp_path / "seen"
     options = ("--state-file", str(state), "--allow-replication", "--password", PASSWORD)
     with _tail(client, host, *options) as tail:
@@ -185,7 +185,7 @@ def test_O78_a_restart_of_the_server(client: str, host: Server, tmp_path: Path) 
 
 
 def test_O74_without_a_state_file_there_is_no_copy(host: Server) -> None:
-    """As oplog-tail: `--allow-replication` alone is ignored."""
+    """As with oplog-tail, `--allow-replication` alone is ignored."""
     _post(host, "insert", "ignored")
     with _tail("tail", host, "--allow-replication", "--password", PASSWORD) as tail:
         assert tail.rest() == []

@@ -1,4 +1,4 @@
-"""Rows O55 to O62: filters, and what the state holds."""
+"""Rows O55 to O62: filters, and the contents of the state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows O1 to O20: paths, methods, and what a POST takes and answers."""
+"""Rows O1 to O20: paths, methods, and the requests and answers of POST."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def carries_oplogs_headers(answer: Answer) -> bool:
 
 
 def refused(answer: Answer, status: int, code: str) -> bool:
-    """An error: its status is oplog's, what is wrong is said in JSON."""
+    """Return True for an error with oplog's status and the reason as JSON."""
     assert carries_oplogs_headers(answer)
     return (answer.status, answer.error["code"]) == (status, code)
 
@@ -42,7 +42,7 @@ def kept(feed: Feed, body: bytes, **headers: str) -> Any:
 
 
 def test_O01_the_root_and_ops_are_the_same(host: Server) -> None:
-    """For who posts and for who listens: both are the feed `main`."""
+    """For producers and consumers: both are the feed `main`."""
     ends = feed_of(host, "main").ends
     listeners = [
         Listener(Connection(host.port, "GET", path, [("accept", STREAM)]), ends=ends)
@@ -68,7 +68,7 @@ def test_O02_other_paths_are_not_found(host: Server, method: str, path: str) -> 
 @pytest.mark.parametrize("path", ["/", "/ops", "/feeds/main/ops"])
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
 def test_O03_other_methods_are_not_allowed(host: Server, method: str, path: str) -> None:
-    """405, and what would be allowed, which oplog kept to itself."""
+    """405, with the allowed methods, which oplog did not list."""
     answer = ask(host.port, method, path)
 
     assert refused(answer, 405, "wrong_method")
@@ -166,7 +166,7 @@ def test_O15_case(shared: Feed) -> None:
 def test_O16_a_field_that_breaks_its_rule(
     shared: Feed, changes: dict[str, Any], field: str
 ) -> None:
-    """Missing or empty, an event that is none, an empty parent, a name that is no string."""
+    """Missing or empty, an unknown event, an empty parent, a name that is not a string."""
     operation = {name: value for name, value in (op() | changes).items() if value is not MISSING}
     answer = shared.send(json.dumps(operation).encode())
 
@@ -185,7 +185,7 @@ def test_O16_a_field_that_breaks_its_rule(
     ],
 )
 def test_O17_a_timestamp_of_any_offset_and_year(shared: Feed, given: str, told: str) -> None:
-    """RFC 3339, told in UTC, cut to milliseconds."""
+    """RFC 3339, returned in UTC, cut to milliseconds."""
     assert kept(shared, json.dumps(op(timestamp=given)).encode())["timestamp"] == told
 
 
@@ -197,7 +197,7 @@ def test_O17_without_a_timestamp_it_is_the_time_of_receipt(shared: Feed) -> None
             shared.post(operation)
             times.append(listener.next().data["timestamp"])
 
-    assert times == sorted(times, key=to_ms)  # texts do not sort: 10.94 is behind 10.941
+    assert times == sorted(times, key=to_ms)  # texts do not sort: 10.94 is after 10.941
     assert all(len(each) >= len("2026-11-20T17:19:10Z") and each[-1] == "Z" for each in times)
 
 
@@ -227,7 +227,7 @@ def test_O18_keys(shared: Feed) -> None:
     ],
 )
 def test_O18_names_that_are_odd(shared: Feed, body: bytes, name: str) -> None:
-    """A blank one is one; what is no UTF-8 becomes U+FFFD; null parents are none."""
+    """A blank name is valid; invalid UTF-8 becomes U+FFFD; null parents are empty."""
     data = kept(shared, body)
 
     assert (data["id"], data["parents"]) == (name, [])

@@ -1,7 +1,7 @@
 """
-The stream as oplogc reads it; first, that the stand-in for it is as strict.
+The stream as oplogc reads it; first, that its replacement is as strict.
 
-oplogc's own Go module was not at hand when this was written; the stand-in follows its source.
+oplogc's own Go module was not at hand when this was written; the replacement follows its source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_comments_and_blank_lines_are_nothing() -> None:
 
 
 def test_when_to_resume_may_be_said_inside_an_event() -> None:
-    """As the first event of a stream does; in a block of its own oplogc cannot take it: below."""
+    """As in a stream's first event; oplogc cannot parse it in a block of its own: below."""
     told = RESUME.encode() + b"id: 1\nevent: reset\n\n"
 
     assert [(event.id, event.name) for event in _decoded(told)] == [("1", "reset")]
@@ -54,7 +54,7 @@ def test_when_to_resume_may_be_said_inside_an_event() -> None:
     ],
 )
 def test_blocks_that_oplogc_cannot_take(block: bytes) -> None:
-    """Without an event, without data, or with data that is no operation."""
+    """Without an event, without data, or with data that is not an operation."""
     with pytest.raises(InvalidEvent):
         _decoded(block)
 
@@ -65,7 +65,7 @@ def test_other_line_endings_end_nothing() -> None:
 
 
 def test_only_the_oldest_moves_the_position() -> None:
-    """As in oplogc: what was acknowledged before the oldest does not count afterwards."""
+    """As in oplogc: an acknowledgement before the oldest event does not count afterwards."""
     flight = InFlight("0")
     for event_id in ("a", "b", "c", "c"):
         flight.push(event_id)
@@ -107,7 +107,7 @@ def test_O44_a_full_replication_then_the_log(feed: Feed, tmp_path: Path) -> None
 
 
 def test_O49_every_position_in_a_replication_resumes(feed: Feed, tmp_path: Path) -> None:
-    """Cut behind each event in turn and connected again: one reset, and no object is missing."""
+    """Cut after each event in turn and connected again: one reset, and no object is missing."""
     feed.post(*[op(f"x{number}") for number in range(12)])
     feed.settle()
     consumer = _consumer(feed, tmp_path, "0")

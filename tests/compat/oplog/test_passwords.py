@@ -1,4 +1,4 @@
-"""Rows O5 to O8 and O12: passwords, at a host that asks for them, and what it writes down."""
+"""Rows O5 to O8 and O12: passwords, at a host that requires them, and its log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ, INGEST, WRONG = "read: password", "ingest password", "a wrong password"
 
 @dataclass(frozen=True)
 class Guarded:
-    """A host whose feed has both passwords, and the folder with everything it writes."""
+    """A host and its feed with both passwords, and the folder with all its files."""
 
     host: Server
     folder: Path
@@ -45,7 +45,7 @@ class Guarded:
             return json.loads(socket.recv(PATIENCE_S))
 
     def feed(self, *arguments: str, stdin: str = "") -> str:
-        """What the operator's command prints."""
+        """Return the output of the operator's command."""
         done = tidings("feed", *arguments, *self.host.place, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -87,13 +87,13 @@ def test_O05_no_password_or_a_wrong_one(guarded: Guarded, password: str | None) 
 
 
 def test_O06_one_is_not_valid_for_the_other(guarded: Guarded) -> None:
-    """Whoever may read may not post."""
+    """A client that may read may not post."""
     assert guarded.post(READ).status == 401
     assert guarded.read(INGEST).status == 401
 
 
 def test_O07_any_case_of_the_scheme_and_a_challenge(guarded: Guarded) -> None:
-    """Where oplog took `Basic` alone and did not challenge: see PROTOCOL.md."""
+    """oplog accepted `Basic` alone and did not challenge: see PROTOCOL.md."""
     lower = basic(READ)["authorization"].replace("Basic", "basic")
     headers = [("accept", STREAM), ("authorization", lower)]
     connection = Connection(guarded.host.port, "GET", "/ops", headers)

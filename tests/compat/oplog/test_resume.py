@@ -1,4 +1,4 @@
-"""Rows O38 to O54: resuming, replications, and what stands behind any id."""
+"""Rows O38 to O54: resuming, replications, and the meaning of any id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.compat.oplog.feed import Feed, feed_of, op, said
 from tests.compat.oplog.wire import Block
 from tidings.server.running import Server
 
-FOREIGN = "f095528dd0f3863c"  # what follows the time in an ObjectId of somebody else
+FOREIGN = "f095528dd0f3863c"  # the end of another program's ObjectId, after the time
 BATCH = 1000
 OPLOGC_ID = re.compile("[0-9]{0,13}|[0-9a-f]{24}")  # what oplog's client keeps in its file
 
@@ -100,7 +100,7 @@ def test_O40_behind_the_rows_comes_the_log(feed: Feed) -> None:
 
 @pytest.mark.parametrize("old", ["0" * 24, f"545b55c7{FOREIGN}"])
 def test_O40_an_id_from_before_all_memory(still: Feed, old: str) -> None:
-    """Of time zero, or so old that deletes are forgotten: `reset` and everything, as for 0."""
+    """A time of zero, or so old that deletes are forgotten: `reset` and everything, as for 0."""
     assert still.copied(old) == still.copied("0")
 
 
@@ -116,7 +116,7 @@ def test_O40_an_id_from_the_future(feed: Feed) -> None:
 
 
 def test_O41_a_fallback_that_is_interrupted_goes_on_with_deletes(still: Feed) -> None:
-    """Wherever it was cut, the rows behind the cut come, and the deleted object among them."""
+    """After any cut the remaining rows are sent, and the deleted object among them."""
     told = still.copied(object_id())
 
     for at, block in enumerate(told[:-1]):
@@ -145,12 +145,12 @@ def test_O42_every_zero_is_zero(still: Feed, zero: str) -> None:
 
 @pytest.mark.parametrize("number", ["1", "-5", "+5", "-999999999999"])
 def test_O43_everything_without_reset(still: Feed, number: str) -> None:
-    """What a client asks for that has handled `reset`; below zero, and soon after it, the same."""
+    """The request of a client that has handled `reset`; below zero, and soon after it, the same."""
     assert still.copied(number) == still.copied("0")[1:]
 
 
 def test_O45_nothing_of_the_last_second_is_missing(feed: Feed) -> None:
-    """What was posted just now is in the replication, with `live` behind it."""
+    """The latest posts are in the replication, and `live` comes after them."""
     for number in range(3):
         feed.post(op(f"x{number}"))
 
@@ -158,7 +158,7 @@ def test_O45_nothing_of_the_last_second_is_missing(feed: Feed) -> None:
 
 
 def test_O47_what_goes_while_a_replication_is_interrupted_is_told(feed: Feed) -> None:
-    """The consumer has the row; it must hear that the object is gone."""
+    """The consumer has the row; it must receive the deletion."""
     filled(feed)
     row = next(block for block in feed.copied() if str(block) == "insert a")
     feed.post(op("a", "delete"))
@@ -183,14 +183,14 @@ def test_O48_since_a_millisecond(feed: Feed) -> None:
 
 @pytest.mark.parametrize("number", ["9999999999999", "9223372036855", "+999999999999"])
 def test_O48_large_numbers(still: Feed, number: str) -> None:
-    """In the future there are no rows; oplog's overflowed and told everything."""
+    """In the future there are no rows; oplog's number overflowed, and it sent everything."""
     past = number.startswith("+")  # twelve digits: the year 2001
 
     assert said(still.copied(number)) == (said(still.copied("1")) if past else ["live"])
 
 
 def test_O49_O50_every_id_can_be_resumed_from(feed: Feed) -> None:
-    """In a form that oplog's client keeps; behind `live` and its like nothing is missed."""
+    """In a form that oplog's client keeps; after `live` and its like nothing is missed."""
     filled(feed)
     told = feed.copied()
 
@@ -221,7 +221,7 @@ def test_O50_O51_live_of_an_empty_feed_is_a_place(feed: Feed) -> None:
 
 
 def test_O52_what_comes_during_a_replication_is_not_lost(feed: Feed) -> None:
-    """Every object that is posted meanwhile is told, as a row or from the log."""
+    """Every object that is posted in the meantime is sent, as a row or from the log."""
     feed.post(*(op(f"x{number}") for number in range(BATCH)))
     feed.settle()
 

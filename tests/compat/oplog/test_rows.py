@@ -18,7 +18,7 @@ _NAMES = [
 @pytest.mark.parametrize(
     ("letter", "rows"),
     [
-        # Rows 66 to 73 are about comparing with a dump, which is no part of the wire.
+        # Rows 66 to 73 are about comparing with a dump, which is outside the wire protocol.
         pytest.param("O", {*range(1, 66), *range(74, 79)}, id="oplog"),
         pytest.param("F", {*range(1, 11), *range(21, 44)}, id="triton"),
         pytest.param("A", {*range(1, 43)}, id="changeagent"),

@@ -59,7 +59,7 @@ class Oplogc:
 def test_7_4_a_stream_that_ends_before_its_first_event_loses_nothing(
     scene: Scene, kind: type[Consumer], silent: int
 ) -> None:
-    """What is posted between two streams is sent by the next one, to a client without a cursor."""
+    """Posts between two streams are sent by the next one, to a client without a cursor."""
     scene.post(op("before"))
     consumer = kind()
 
@@ -197,7 +197,7 @@ def test_10_6_a_stream_of_a_server_ends_with_what_opened_it(scene: Scene) -> Non
 def test_7_7_oplogc_with_a_rare_filter_is_sent_what_oplog_sent(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Comments while the feed goes on without it, then the block of its event, byte by byte."""
+    """Comments while the feed moves without it, then the block of its event, byte by byte."""
     monkeypatch.setattr(live, "HEARTBEAT_MS", 20)
     consumer = Oplogc()
 

@@ -1,4 +1,4 @@
-"""A stream is one for everybody: two clients of other people, and a real browser's EventSource."""
+"""A stream works with any client: two third-party clients, and a real browser's EventSource."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_page_of_another_origin_reads_when_to_come_back(
 def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
     browser: ClientConnection, elsewhere: str, tmp_path: Path
 ) -> None:
-    """An object that it lost, one of another place, one too many: each is found, and mended."""
+    """A lost object, one in the wrong place, one too many: each is found, and repaired."""
     with (
         Server("--allow-origin", elsewhere, data=tmp_path) as host,
         chromium.tab(browser) as page,
@@ -175,7 +175,7 @@ def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
         page.until("copy.compared > 1")
         assert page.js("copy.wrongs ?? []") == []
 
-        page.js("copy.source.close()")  # the stream stands still: nothing is lost
+        page.js("copy.source.close()")  # the stream is closed: nothing is lost
         feed.post(op("y1"), op("y0", "delete"), op("x2"))
         page.until("copy.objects.has('video/y1') && copy.objects.has('video/x2')")
         page.js("(copy.compared = 0, copy.open())")

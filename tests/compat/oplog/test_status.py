@@ -59,7 +59,7 @@ def test_O63_status_is_one_line_of_json(feed: Feed) -> None:
 
 
 def test_O63_the_counters_mean_what_they_meant(feed: Feed) -> None:
-    """Received, in the log and the state, refused; what one consumer was sent."""
+    """Received, in the log and the state, refused; the events sent to one consumer."""
     feed.post(op("a"), op("b"))
     feed.post(op("c"))
     assert feed.send(b'{"event":"insert"}').status == 400

@@ -54,7 +54,7 @@ def test_O26_what_does_not_accept_a_stream(shared: Feed, accept: str | None) -> 
 
 @pytest.mark.parametrize("accept", ["text/event-stream, */*", "*/*", "text/event-stream;q=0.5"])
 def test_O26_what_accepts_among_others(shared: Feed, accept: str) -> None:
-    """An extension: oplog wanted its own type, alone and to the letter."""
+    """An extension: oplog accepted its own type only, alone and to the letter."""
     listener = Listener(Connection(shared.port, "GET", shared.path, [("accept", accept)]))
 
     assert listener.answer.status == 200
@@ -71,13 +71,13 @@ def test_O27_the_head_of_a_stream(feed: Feed) -> None:
 
 @pytest.mark.parametrize("sent", ["0", "1", "+5", "1795195114525", FOREIGN, FOREIGN.upper()])
 def test_O28_the_id_is_echoed(shared: Feed, sent: str) -> None:
-    """As it was sent, whatever it leads to."""
+    """The id as it was sent, regardless of its target."""
     with shared.listening(sent) as listener:
         assert listener.answer.headers["last-event-id"] == sent
 
 
 def test_O29_without_an_id_the_stream_starts_now(feed: Feed) -> None:
-    """Only what is posted afterwards; no reset, no live. An empty id is none."""
+    """Only later operations; no reset, no live. An empty id counts as missing."""
     feed.post(op("before"))
     with feed.listening() as one, feed.listening("") as other:
         feed.post(op("after"))
@@ -116,7 +116,7 @@ def test_O32_refs(owned: dict[str, Feed]) -> None:
 
 
 def test_O32_refs_on_a_websocket(host: Server, owned: dict[str, Feed]) -> None:
-    """As on a stream: in the copy and in what is pushed."""
+    """The same refs as on a stream: in the copy and in pushed events."""
     feed = owned["websocket"]
     feed.post(op("a"))
     with connect(host.ws_url) as client:
@@ -140,7 +140,7 @@ def test_O32_no_ref_without_an_object_url(shared: Feed) -> None:
 
 
 def test_O33_an_event_arrives_soon(feed: Feed) -> None:
-    """The best of five: the others tell of the machine."""
+    """The best of five: the others measure the machine."""
     delays = []
     with feed.listening() as listener:
         for number in range(5):

@@ -1,5 +1,5 @@
 """
-What oplog lost or got wrong, each by its number, and what holds here.
+Errors of oplog, each by its number, and the behaviour here.
 
 Each goes down to the cheapest part that decides it. The others: test_weaknesses_of_service.py
 (14 to 21) and test_weaknesses_of_operation.py (22 to 26).
@@ -44,7 +44,7 @@ KILLS = 5
 
 
 def copy_of(events: list[Event], into: dict[str, str] | None = None) -> dict[str, str]:
-    """What a consumer holds that applies *events* to what it held."""
+    """Return the copy of a consumer that applies *events* to its previous copy."""
     held = {} if into is None else dict(into)
     for event in events:
         if event.name == "reset":
@@ -60,7 +60,7 @@ def copy_of(events: list[Event], into: dict[str, str] | None = None) -> dict[str
 def test_W01_the_last_second_is_in_a_full_replication(scene: Scene) -> None:
     """
     oplog left out what was written in the second of the newest operation, that one always. Here
-    a copy is bounded by no clock: rows, then the log from where the state stood.
+    a copy is bounded by no clock: rows, then the log from the position of the state.
     """
     scene.post(op("alone", "insert"))
     scene.project()
@@ -73,8 +73,8 @@ def test_W01_the_last_second_is_in_a_full_replication(scene: Scene) -> None:
 @pytest.mark.parametrize("begin", ["0", "1", OLD_ID])
 def test_W02_a_cut_copy_keeps_its_deletions(begin: str) -> None:
     """
-    oplog's ids said nothing of a fallback, and a resumed copy told no deletions at all. Here the
-    id of a row says what was wanted, and what goes later is in the log behind the copy.
+    oplog's ids did not show a fallback, and a resumed copy sent no deletions at all. Here the id
+    of a row contains the request, and later deletions are in the log after the copy.
     """
     scene = Scene()
     scene.post(*(op(f"x{number}", "insert") for number in range(30)))
@@ -94,8 +94,8 @@ def test_W02_a_cut_copy_keeps_its_deletions(begin: str) -> None:
 
 def test_W03_a_slow_consumer_is_never_led_past_a_gap(scene: Scene) -> None:
     """
-    oplog's capped collection overtook slow readers, and the open stream went on behind the gap.
-    Here a stream whose pages are gone is told the latest of each object since, deletions too.
+    oplog's capped collection overtook slow readers, and the open stream continued after the gap.
+    Here a stream without its pages gets the latest of each object since, deletions too.
     """
     page = scene.post(*(op(f"x{number}", "insert") for number in range(4)))
     stream = scene.streamer.open(FEED, page.end.encode())
@@ -117,7 +117,7 @@ def test_W03_a_slow_consumer_is_never_led_past_a_gap(scene: Scene) -> None:
 def test_W04_what_commits_late_is_not_skipped(scene: Scene) -> None:
     """
     oplog's ids came from several clocks: an operation that was stored after one with a higher id
-    was never told to who resumed there. Here readers wait before a number that is still missing.
+    was never sent to a reader that resumed there. Here readers wait before a missing number.
     """
     scene.post(op("first"))
     late = scene.log.take(FEED)
@@ -130,7 +130,7 @@ def test_W04_what_commits_late_is_not_skipped(scene: Scene) -> None:
 
 
 class MovesOn(MemoryState):
-    """When the last bucket of a copy was read, *meanwhile* happens, once."""
+    """Calls *meanwhile* once, after the last bucket of a copy was read."""
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
@@ -143,8 +143,8 @@ class MovesOn(MemoryState):
 
 def test_W05_what_the_state_has_not_seen_comes_from_the_log() -> None:
     """
-    oplog read an old row and then began behind the operation that changed it. Here the log goes
-    on where the state stood *before* the first row was read, whatever happens meanwhile.
+    oplog read an old row and then began after the operation that changed it. Here the log
+    continues at the position of the state *before* the first row was read.
     """
     state = MovesOn()
     scene = Scene(state=state)
@@ -183,8 +183,8 @@ def test_W06_the_state_agrees_with_the_log_whoever_raced() -> None:
 
 def test_W07_what_is_posted_in_bulk_is_replicated_as_it_was_posted(scene: Scene) -> None:
     """
-    oplog's bulk import wrote an event that no replication told, mixed up parents and lost the
-    last lines. Here bulk goes the way of everything else, and there is no other event.
+    oplog's bulk import wrote an event that no replication sent, mixed up parents and lost the
+    last lines. Here bulk requests are handled like all others, and no other event exists.
     """
     numbers = range(limits.REQUEST_OPERATIONS_MAX)
     lines = [
@@ -215,8 +215,8 @@ def test_W08_slashes_do_not_make_two_objects_one(scene: Scene) -> None:
 @pytest.mark.parametrize("objects", [0, 3])
 def test_W09_live_always_has_a_place(begin: str, objects: int) -> None:
     """
-    oplog's `live` had an empty id where no row was sent: who kept it began at the end of the log
-    after a restart. Here it is the place behind everything told.
+    oplog's `live` had an empty id if no row was sent: a client that stored it began at the end of
+    the log after a restart. Here it is the place after every event sent.
     """
     scene = Scene()
     for number in range(objects):
@@ -232,8 +232,8 @@ def test_W09_live_always_has_a_place(begin: str, objects: int) -> None:
 @pytest.mark.parametrize("skew_ms", [-limits.CLOCK_SKEW_MS_MAX, limits.CLOCK_SKEW_MS_MAX])
 def test_W10_the_clocks_of_writers_decide_nothing(skew_ms: int) -> None:
     """
-    oplog's replication ids were its agents' clocks: what a slow clock wrote was skipped on resume.
-    Here a place is a page, and where only its time is left, what was written near it is told too.
+    oplog's replication ids were its agents' clocks: operations of a slow clock were skipped on
+    resume. Here a place is a page, and if only its time is left, pages near that time are sent too.
     """
     scene = Scene()
     first = scene.post(op("first", "insert"))
@@ -251,7 +251,7 @@ def test_W10_the_clocks_of_writers_decide_nothing(skew_ms: int) -> None:
 
 
 class LosesAnswers(MemoryLog):
-    """Writes, but the writer is not told: each page the first time."""
+    """A log that writes each page the first time without an answer to the writer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,10 +282,10 @@ def test_W11_a_retry_is_appended_once() -> None:
 
 def test_W12_only_what_is_durable_is_read(cloud: Cloud) -> None:
     """
-    oplog acknowledged with one server's word and read from others: what it had streamed could be
+    oplog acknowledged with one server's word and read from others: streamed operations could be
     rolled back. Here a page counts when its conditional write is answered, and every read of
-    state and checkpoints is strongly consistent. One of the log may miss what was written a moment
-    ago, and never tells what is not durable; only a strongly consistent one tells its end.
+    state and checkpoints is strongly consistent. A read of the log may miss a page written a moment
+    ago, and never returns a page that is not durable; only a consistent one returns its end.
     """
     seen: list[tuple[str, Any]] = []
 

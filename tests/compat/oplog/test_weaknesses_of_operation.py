@@ -1,5 +1,5 @@
 """
-Where oplog told too much, or too little to its operators and to browsers, and what holds here.
+Cases in which oplog revealed too much, or too little to operators and browsers, and their fixes.
 
 The last part of test_weaknesses.py.
 """
@@ -33,7 +33,7 @@ def test_W23_a_client_is_told_what_is_wrong(scene: Scene) -> None:
 
 
 def test_W23_the_agent_listens_to_its_own_machine() -> None:
-    """oplog took datagrams from anybody, on all addresses, and passed them on."""
+    """oplog accepted datagrams from any host, on all addresses, and passed them on."""
     tidings = Path(sys.executable).parent / "tidings"
     helped = subprocess.run(
         [tidings, "agent", "--help"], capture_output=True, text=True, check=True
@@ -45,7 +45,7 @@ def test_W23_the_agent_listens_to_its_own_machine() -> None:
 def test_W24_a_browser_is_told_all_and_can_ask_for_all(scene: Scene) -> None:
     """
     EventSource drops blocks without data, which oplog's `reset` and `live` were, and cannot set a
-    header. Here both have data, the id may stand in the query, and a page elsewhere may read.
+    header. Here both have data, the query may contain the id, and a page elsewhere may read.
     """
     scene.post(op("x", "insert"))
     scene.project()
@@ -59,7 +59,7 @@ def test_W24_a_browser_is_told_all_and_can_ask_for_all(scene: Scene) -> None:
 
 
 def test_W26_deleted_objects_are_forgotten_in_the_end(scene: Scene) -> None:
-    """oplog kept them for ever. Here until nobody needs them: who was away longer is reset."""
+    """oplog kept them for ever. Here they expire: a client that was away longer is reset."""
     before = scene.post(op("gone", "insert"), op("stays", "insert"))
     scene.post(op("gone", "delete"))
     scene.project()

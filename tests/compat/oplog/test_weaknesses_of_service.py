@@ -1,7 +1,7 @@
 """
-Where oplog stopped, leaked or waited for ever, and what holds here.
+Cases in which oplog stopped, leaked or waited for ever, and the behaviour here.
 
-The second part of test_weaknesses.py; what is about the process runs the deployed app.
+The second part of test_weaknesses.py; tests of the process run the deployed app.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OLDEST, NEWEST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
 
 @pytest.mark.parametrize("begin", [None, "", "0", "1", "now", START.encode(), "f" * 24])
 def test_W14_an_empty_feed_is_a_feed(scene: Scene, begin: str | None) -> None:
-    """A GET on an empty oplog ended the server. Here it waits, and hears what comes first."""
+    """A GET on an empty oplog ended the server. Here it waits, and receives the first operation."""
 
     async def work() -> Client:
         client = Client(streams(scene), enough=lambda text: '"first"' in text)
@@ -72,7 +72,7 @@ class AwayLog(MemoryLog):
 @pytest.mark.parametrize("begin", ["0", "1", START.encode(), None])
 def test_W15_a_store_that_is_away_ends_one_answer_and_no_process(begin: str | None) -> None:
     """
-    A numeric id while the database was away ended oplog and its queue. Here the client is told
+    A numeric id while the database was away ended oplog and its queue. Here the client is answered
     503, or its stream ends at a block; the next one is served by the same app.
     """
     log, state = AwayLog(), AwayState()
@@ -92,8 +92,8 @@ def test_W15_a_store_that_is_away_ends_one_answer_and_no_process(begin: str | No
 
 def test_W16_no_timestamp_stops_a_stream(scene: Scene) -> None:
     """
-    One that cannot be told in UTC was stored by oplog and cut every consumer at it for ever. Here
-    it is refused, and the earliest and latest that are accepted are told.
+    A time that UTC cannot express was stored by oplog and cut every consumer at it for ever. Here
+    it is refused, and the error names the earliest and latest accepted times.
     """
     for poison in ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):
         error = refused(scene, json.dumps(op("x", timestamp=poison)))
@@ -138,7 +138,7 @@ def test_W17_who_leaves_is_forgotten(
         await asyncio.gather(*hearing)
         while len(asyncio.all_tasks()) > 1:  # the one that looked for all of them
             await asyncio.sleep(POLL_S)
-        # Nobody cancels a thread: what it reads ahead holds its stream until it is read.
+        # A thread cannot be cancelled: its read-ahead holds its stream until it has been read.
         await asyncio.get_running_loop().shutdown_default_executor()
         return alive, _streams_alive()
 
@@ -151,7 +151,7 @@ def test_W17_who_leaves_is_forgotten(
 def test_W18_objects_of_one_millisecond_end(scene: Scene, begin: str) -> None:
     """
     A thousand of them kept oplog in its first page of rows for ever. Here a copy goes by keys,
-    not by times: each is told once, then `live`.
+    not by times: each is sent once, then `live`.
     """
     for page in range(MANY // 1000):
         scene.post(*(op(f"x{page}-{number}", "insert") for number in range(1000)))

@@ -1,4 +1,4 @@
-"""A feed whose messages are numbered from 0, named consumers of it, and stores to write to."""
+"""A feed with messages numbered from 0, named consumers of it, and stores to write to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUIET_S = 1.5  # a worker looks around once a second
 
 @dataclass
 class Store:
-    """What a worker writes to: it keeps batches, and refuses what is in *poison*."""
+    """The target of a worker: it keeps batches, and refuses the messages in *poison*."""
 
     poison: set[int] = field(default_factory=set)
     batches: list[list[int]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Pipe(Closing):
             self.api.register(name, wanted)
 
     def ack(self, name: str, *numbers: int, through: int | None = None) -> None:
-        """As a worker would, that ends without a word."""
+        """Acknowledge as a worker that then ends silently."""
         fence = self.api.act(name, "lease", {"worker": "w"})["fence"]
         said: dict[str, Any] = {"ids": [self.ids[each] for each in numbers]}
         if through is not None:
@@ -97,7 +97,7 @@ class Pipe(Closing):
         running.thread.join(60)
 
     def work(self, name: str, store: Store, wanted: Sequence[int], **options: Any) -> None:
-        """Until *wanted* is written and acknowledged, and a moment longer."""
+        """Run until *wanted* is written and acknowledged, and a moment longer."""
         with self.working(name, store.write, **options):
             until(lambda: len(store.written) >= len(wanted))
             time.sleep(QUIET_S)
@@ -123,5 +123,5 @@ class Working:
     def _run(self, write: Callable[[Sequence[Message]], None]) -> None:
         try:
             self.worker.run(write)
-        except Exception as error:  # noqa: BLE001 told to the test
+        except Exception as error:  # noqa: BLE001 reported to the test
             self.error = error

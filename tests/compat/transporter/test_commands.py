@@ -1,4 +1,4 @@
-"""What an operator types, and what a shell's worker does."""
+"""The commands of an operator, and the worker of a shell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def said(pipe: Pipe, *arguments: str) -> str:
 
 
 def due(pipe: Pipe, name: str, count: int) -> list[int]:
-    """What a worker is sent from now on."""
+    """Return the next messages that a worker is sent."""
     store = Store()
     with pipe.working(name, store.write):
         until(lambda: len(store.written) >= count)
@@ -103,7 +103,7 @@ def test_T34_consumers_and_where_they_stand(pipe: Pipe) -> None:
 
 
 def test_T35_forward_without_sending(pipe: Pipe) -> None:
-    """By a mark, by a step, or put aside; who, when and why can be seen."""
+    """By a mark, by a step, or parked; author, time and reason are recorded."""
     pipe.register("search")
     pipe.post("a" * 6)
     assert pipe.ids[1] in said(pipe, "consumers", "mark", "search", pipe.ids[1], *WHY)
@@ -168,7 +168,7 @@ def consume(pipe: Pipe, *arguments: str) -> list[str]:
 
 
 def test_consume_prints_until_it_is_stopped(pipe: Pipe) -> None:
-    """What was printed is acknowledged; the exit code is 0."""
+    """Printed messages are acknowledged; the exit code is 0."""
     pipe.register("search")
     pipe.post("ab")
     with subprocess.Popen(consume(pipe), stdout=subprocess.PIPE, text=True) as process:

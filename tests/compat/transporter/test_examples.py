@@ -1,4 +1,4 @@
-"""The worked examples of the promise, as they stand there."""
+"""The worked examples of the promise, unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CLOSED, ACTIVE = "aabbaabbcacbaacba", "aabbaabbcac"  # 0 to 16, 17 to 27
 
 
 def test_T3_T4_after_a_kill_each_one_gets_what_it_did_not_acknowledge(pipe: Pipe) -> None:
-    """c0 stands at 12 and c1 at 13: restarted they are sent 13 to 15, and 14 and 15."""
+    """c0 is at 12 and c1 at 13: restarted they are sent 13 to 15, and 14 and 15."""
     pipe.register("c0", "c1")
     pipe.post(LOG)
     pipe.ack("c0", through=12)

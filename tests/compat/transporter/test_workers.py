@@ -1,4 +1,4 @@
-"""What a worker of a named consumer keeps to."""
+"""The guarantees for a worker of a named consumer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_T9_T11_what_the_filter_leaves_out_is_acknowledged(pipe: Pipe) -> None:
 
 
 def test_T10_T13_what_was_confirmed_of_a_bulk_is_acknowledged(pipe: Pipe) -> None:
-    """Up to the first that was not; that one and what follows comes again, singly."""
+    """Up to the first unconfirmed one; that one and the later ones come again, singly."""
     pipe.register("c0")
     pipe.post("aaaaa")
     store = Store(poison={2})
@@ -89,7 +89,7 @@ def test_T12_an_acknowledgement_covers_nothing_that_was_not_written(pipe: Pipe) 
 
 
 def test_T14_a_graceful_stop_does_not_acknowledge_what_failed(pipe: Pipe) -> None:
-    """It is told as failed, and closing the worker changes nothing."""
+    """It is reported as failed, and closing the worker changes nothing."""
     pipe.register("c0")
     pipe.post("aa")
     pipe.fails("c0", Store(poison={0}))
@@ -98,7 +98,7 @@ def test_T14_a_graceful_stop_does_not_acknowledge_what_failed(pipe: Pipe) -> Non
 
 
 def test_T8_nothing_new_comes_before_what_is_owed(pipe: Pipe) -> None:
-    """What is posted meanwhile waits its turn, and comes in bulk again."""
+    """Later posts wait for their turn, and come in bulk again."""
     pipe.register("c0")
     pipe.post("aaa")
     store = Store(poison={0})
@@ -165,7 +165,7 @@ def test_one_worker_at_a_time_and_the_next_takes_over(pipe: Pipe) -> None:
 
 
 def test_a_slow_consumer_does_not_hold_up_another(pipe: Pipe) -> None:
-    """One stands still, the other is at the end."""
+    """One is stopped, the other is at the end."""
     pipe.register("slow", "quick")
     stuck = threading.Event()
 
@@ -179,7 +179,7 @@ def test_a_slow_consumer_does_not_hold_up_another(pipe: Pipe) -> None:
 
 
 def test_a_copy_comes_before_the_log(pipe: Pipe) -> None:
-    """Every object there is, behind a reset; then what happens."""
+    """Every object, after a reset; then the changes."""
     pipe.post("aab")
     Feed(pipe.port, pipe.feed).handled(1)
     pipe.register("c0", **{"from": "copy"})
@@ -215,7 +215,7 @@ def test_paused_and_sent_again(pipe: Pipe) -> None:
 
 
 def test_T38_a_worker_names_a_consumer_that_is_there(pipe: Pipe) -> None:
-    """An unknown name is refused: nothing begins anew by a slip."""
+    """An unknown name is refused: no consumer starts again because of a typo."""
     with pipe.working("c9", Store().write) as running:
         running.thread.join(60)
     assert isinstance(running.error, Refused)

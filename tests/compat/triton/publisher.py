@@ -1,4 +1,4 @@
-"""A server that does what a test tells it, where a feed would not: for listeners."""
+"""A server controlled by a test, in place of a feed: for listeners."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Publisher:
         return f"http://127.0.0.1:{self.port}"
 
     def next(self, **answer: Any) -> Peer:
-        """*answer* is what it is told at once, the route of a registration by default."""
+        """Return the next peer and send it *answer*, the route of a registration by default."""
         peer = self._peers.get(timeout=PATIENCE_S)
         peer.tell(answer or ROUTE)
         return peer

@@ -10,7 +10,7 @@ from tests.compat.triton.wire import ChangeFeed, item, v1
 
 
 def test_F01_the_resources_are_listed(feed: ChangeFeed) -> None:
-    """With their sub-resources and routes; one that has no route is told ours."""
+    """With their sub-resources and routes; a resource without a route is listed with ours."""
     answer = feed.ask()
     assert answer.status_code == 200
     assert answer.json() == {
@@ -116,7 +116,7 @@ def test_F27_publishing_needs_no_listener(feed: ChangeFeed) -> None:
 
 
 def test_F28_an_undeclared_resource_is_refused(feed: ChangeFeed) -> None:
-    """As an item; as an operation it stays in the log, and the items behind it come."""
+    """As an item; as an operation it stays in the log, and the later items arrive."""
     answer = feed.send(item("d1", resource="disk"))
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_item")
     assert answer.json()["error"]["message"] == "unknown resource: disk"

@@ -1,4 +1,4 @@
-"""The JavaScript module, in headless Chromium and in Node, beside the Python class."""
+"""The JavaScript module, in headless Chromium and in Node, compared with the Python class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.compat.triton.wire import ChangeFeed, item
 from tests.unit.client import chromium
 
 FOLDER = Path(__file__).parents[3] / "examples/javascript"
-# Runs a listener and keeps what it hears in `heard`, names of items, else kinds of signals.
+# Runs a listener and stores its events in `heard`, names of items, else kinds of signals.
 RUN = """
   globalThis.heard = [];
   globalThis.reasons = [];
@@ -122,7 +122,7 @@ def test_F40_an_overflow_in_a_browser(
 
 @pytest.mark.browser
 def test_F37_F39_a_feed_in_a_browser(page: chromium.Page, feed: ChangeFeed, files: str) -> None:
-    """What was there, by the feed's own route, and what happens then, from another origin."""
+    """The existing objects, by the feed's own route, and the later ones, from another origin."""
     feed.publish(item("x1", "a", resource="own"))
     until(lambda: feed.objects()["objects"])
     options = {"feed": feed.name, "resources": {"own": ["a"], "vm": ["nic"]}}

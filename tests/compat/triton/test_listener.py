@@ -84,7 +84,7 @@ def _take(signals: Listener, count: int) -> list[Signal]:
 
 
 class Heard:
-    """What a listener hears, taken by a thread; *slowly* holds it at each object."""
+    """The events of a listener, collected by a thread; *slowly* delays it at each object."""
 
     def __init__(self, listening: Listener) -> None:
         self.listening = listening
@@ -122,7 +122,7 @@ def test_F35_F37_every_reconnect_begins_with_a_bootstrap(publisher: Publisher) -
 
 
 def test_F35_it_fails_after_so_many_retries(publisher: Publisher) -> None:
-    """A bootstrap in between begins the count anew."""
+    """A bootstrap in between resets the count."""
     with listener(publisher, retries=2) as listening:
         heard = Heard(listening)
         publisher.next(error="no route").gone()
@@ -162,7 +162,7 @@ def test_F38_the_first_message_is_a_bootstrap_and_no_other(publisher: Publisher)
 
 
 def test_F39_items_wait_for_the_bootstrap(publisher: Publisher, buffer: Buffer) -> None:
-    """They are told behind it, in their order, in every kind of buffer."""
+    """They are delivered after it, in their order, in every kind of buffer."""
     peers: list[Peer] = []
 
     def fetch(bootstrap: Bootstrap) -> Iterator[dict[str, str]]:
@@ -237,7 +237,7 @@ def test_a_server_that_is_silent_is_left(publisher: Publisher) -> None:
 
 
 def test_F37_F39_a_listener_of_a_feed_misses_nothing(feed: ChangeFeed, tmp_path: Path) -> None:
-    """What was there before, by the feed's own route, and what happens meanwhile and later."""
+    """The existing objects, by the feed's own route, and the changes during and after it."""
     feed.publish(*(item(f"x{number}", "a", resource="own") for number in range(20)))
     feed.post({"event": "update", "type": "other", "id": "no", "changed": ["a"]})
     with Listener(
@@ -279,7 +279,7 @@ def test_F42_snoop_prints_what_matches(feed: ChangeFeed) -> None:
 
 
 def test_F42_snoop_in_a_shell(feed: ChangeFeed) -> None:
-    """As an operator runs it: items come as they are published, others do not."""
+    """Run it like an operator: items arrive as they are published, others do not."""
     command = [*TIDINGS, "snoop", "-r", "vm", "-s", "nic"]
     url = ["--url", f"http://127.0.0.1:{feed.port}", "--feed", feed.name]
     with subprocess.Popen([*command, *url], stdout=subprocess.PIPE, text=True) as snoop:

@@ -1,7 +1,7 @@
 """
 Writing to one's own table and to the feed in one transaction.
 
-On a twin: the outbox is a table of DynamoDB, whose stream the function `forward` reads.
+On a twin: the outbox is a table of DynamoDB, and the function `forward` reads its stream.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def client(twin: Twin) -> Any:
 
 
 def write(name: str) -> dict[str, Any]:
-    """Of a machine that is not there yet."""
+    """Return the item of a new machine."""
     return {
         "Put": {
             "TableName": "vms",
@@ -65,7 +65,7 @@ def write(name: str) -> dict[str, Any]:
 
 @pytest.mark.java
 def test_F43_a_write_and_its_item_are_one(feed: ChangeFeed, client: Any) -> None:
-    """Both are there, or none: a write that is refused tells nobody anything."""
+    """Both exist, or neither: a refused write sends no item."""
 
     def publish(name: str) -> None:
         told = [item(name)]
@@ -84,7 +84,7 @@ def test_F43_a_write_and_its_item_are_one(feed: ChangeFeed, client: Any) -> None
 
 @pytest.mark.java
 def test_a_letter_that_a_feed_refuses_is_put_aside(feed: ChangeFeed, client: Any) -> None:
-    """It lies there with the reason, and does not hold up what is behind it."""
+    """It is stored with the reason, and does not delay the messages after it."""
     for told in (item("d", resource="disk"), item("x3")):
         publish_with(client, [], outbox=OUTBOX, feed=feed.name, items=[told])
 

@@ -55,7 +55,7 @@ REFUSALS: list[tuple[str, object, str]] = [
 
 
 def test_F05_the_payloads_of_the_proposal(feed: ChangeFeed) -> None:
-    """Sent as they stand there: the route, then the item, and the same entry in the statistics."""
+    """Sent unchanged: the route, then the item, and the same entry in the statistics."""
     with feed.connected() as socket:
         socket.say(REGISTRATION)
         assert socket.hear() == VM
@@ -67,12 +67,12 @@ def test_F05_the_payloads_of_the_proposal(feed: ChangeFeed) -> None:
 
 
 def test_F05_the_route_comes_before_any_item(feed: ChangeFeed) -> None:
-    """Also where the log moves while the listener registers: that is an item or where it leads."""
+    """Also if the log moves while the listener registers: that is an item or in its bootstrap."""
     for number in range(5):
         feed.publish(item(f"before{number}"))
         with feed.connected() as socket:
             socket.say(v1(f"i{number}"))
-            feed.publish(item(f"during{number}"))  # on another connection: before it or behind it
+            feed.publish(item(f"during{number}"))  # on another connection: before it or after it
             assert socket.hear() == VM
             known = {each["id"] for each in feed.objects()["objects"]}
             feed.publish(item(f"behind{number}"))
@@ -82,7 +82,7 @@ def test_F05_the_route_comes_before_any_item(feed: ChangeFeed) -> None:
 
 
 def test_F06_a_route_for_each_resource_in_order(feed: ChangeFeed) -> None:
-    """As the second version asks for several."""
+    """The second version requests several."""
     asked = _v2(
         {"resource": "network", "subResources": ["name"]}, {"resource": "vm", "subResources": []}
     )
@@ -95,7 +95,7 @@ def test_F06_a_route_for_each_resource_in_order(feed: ChangeFeed) -> None:
     ("row", "payload", "sentence"), REFUSALS, ids=[row for row, _, _ in REFUSALS]
 )
 def test_F07_F08_F09_refusals(feed: ChangeFeed, row: str, payload: object, sentence: str) -> None:
-    """The exact words, then the end; nobody is registered, for no resource of several."""
+    """The exact words, then the end; no listener is registered, for no resource of several."""
     with feed.connected("1.0.0" if row.startswith("F7") else "~2") as socket:
         socket.say(payload)
         assert socket.text() == sentence

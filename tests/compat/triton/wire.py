@@ -14,9 +14,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.compat.oplog.wire import PATIENCE_S
 
-SILENCE_S = 0.3  # what did not come by then, behind something that did, was not sent
+SILENCE_S = 0.3  # an item that has not arrived by then, after a later one, was not sent
 
-# The payloads of the proposal, as they stand there.
+# The payloads of the proposal, unchanged.
 REGISTRATION = """{
     "instance": "de1aac97-6f85-4ba9-b51e-514f48a6a46c",
     "service": "tcns",
@@ -119,7 +119,7 @@ class ChangeFeed:
         return found
 
     def send(self, body: object) -> httpx.Response:
-        """Publish *body*, as it is where it is a text."""
+        """Publish *body*, unchanged if it is a text."""
         content = body if isinstance(body, str) else json.dumps(body)
         url = f"http://127.0.0.1:{self.port}{self.path}"
         return httpx.post(

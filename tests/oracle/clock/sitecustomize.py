@@ -8,7 +8,7 @@ import time
 _FILE = os.environ["ORACLE_CLOCK"]
 _EVERY_S = 0.2  # the file is read this often
 _time_ns = time.time_ns
-_known = (-_EVERY_S, 0)  # when it was read, and what it held
+_known = (-_EVERY_S, 0)  # the time of the last read, and its value
 
 
 def _offset_s() -> int:

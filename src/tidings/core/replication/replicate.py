@@ -407,7 +407,7 @@ class _Run:
             return True
         if self.lock.refresh() and self.relay == relay:  # no concurrent write: a number is taken
             first = pages[0].number
-            self._stand(Condition.OTHER_LOG, f"page {first} or a later one exists, but is no copy")
+            self._stand(Condition.OTHER_LOG, f"page {first} or a later one is here, but no copy")
         return False
 
     def _idle(self) -> None:

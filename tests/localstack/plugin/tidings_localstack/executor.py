@@ -2,7 +2,7 @@
 Lambda functions as processes: the executor of LocalStack that needs no Docker.
 
 Runs inside LocalStack, which finds it by an entry point. A function's code is its worker's folder,
-the layers are in its import path, and what it prints is the log of the invocation.
+the layers are in its import path, and its output is the log of the invocation.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class ProcessExecutor(RuntimeExecutor):  # type: ignore[misc]
 
 
 class Worker:
-    """*handler* below the folder *code*; what the process prints is appended to *log*."""
+    """*handler* below the folder *code*; the output of the process is appended to *log*."""
 
     def __init__(
         self, handler: str, code: Path, environment: Mapping[str, str], arn: str, log: Path
@@ -130,7 +130,7 @@ class Worker:
         self._api = RuntimeApi(arn)
         self._log = log
         with log.open("ab") as output:
-            # Of LocalStack's process group, so that it ends when that is ended.
+            # In LocalStack's process group, so that it ends with it.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "awslambdaric", handler],
                 cwd=code,
@@ -144,11 +144,11 @@ class Worker:
         return self._process.poll() is None
 
     def started(self) -> Answer:
-        """That the handler was imported, or why it was not."""
+        """Return the result of the handler's import, or the reason of its failure."""
         return self._answer(INIT, INIT_S)
 
     def invoke(self, id: str, payload: bytes, limit_s: float, trace: str) -> tuple[Answer, str]:
-        """What became of it, and what was printed meanwhile; past *limit_s* the worker is dead."""
+        """Return the answer and the output of the call; past *limit_s* the worker is killed."""
         begun = self._log.stat().st_size
         self._api.hand(id, payload, limit_s, trace)
         answer = self._answer(id, limit_s)
@@ -178,7 +178,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Event:
-    """What one invocation is asked with; *deadline_ms* is a moment."""
+    """The arguments of one invocation; *deadline_ms* is a moment."""
 
     id: str
     payload: bytes
@@ -188,7 +188,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the worker said; *of* is an event's id, or `INIT` before the first one."""
+    """The worker's answer; *of* is an event's id, or `INIT` before the first one."""
 
     of: str
     payload: bytes
@@ -199,7 +199,7 @@ INIT = "init"
 
 
 def failure(of: str, kind: str, message: str) -> Answer:
-    """Of an invocation that the handler itself did not answer."""
+    """Return the answer to an invocation that the handler itself did not answer."""
     told = {"errorType": kind, "errorMessage": message}
     return Answer(of, json.dumps(told).encode(), failed=True)
 
