@@ -8,21 +8,26 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count as counting
-from typing import Any, NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 from tests.fakes import (
     MemoryArchive,
     MemoryClaims,
     MemoryConnections,
+    MemoryConsumers,
     MemoryCounters,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeys,
     MemoryKeyUsage,
     MemoryLog,
+    MemoryOperatorDocuments,
     MemoryProfiles,
     MemoryRegistry,
+    MemoryRelays,
     MemoryRemovedParents,
     MemorySockets,
     MemoryState,
@@ -32,37 +37,25 @@ from tests.fakes import (
     MemoryTombstones,
     MemoryWaker,
 )
+from tidings.assembly.feed import Assembly
+from tidings.assembly.stores import Stores
 from tidings.core import limits
-from tidings.core.archive.reader import ArchiveReader
-from tidings.core.archive.writer import HABITS, Archiver, Gatherer
-from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
-from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, KeyRing, PresentedKey
-from tidings.core.auth.passwords import Verifier
-from tidings.core.auth.quotas import RateLimiter, StreamQuota
-from tidings.core.catchup.catchup import CatchUp
-from tidings.core.catchup.sse import Streamer
+from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
 from tidings.core.changeagent.list import Lister
 from tidings.core.effects import Runtime, nobody
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
-from tidings.core.ingest.ingest import Ingester
-from tidings.core.ingest.write_bounds import Bounds
-from tidings.core.log.append import Appender
-from tidings.core.log.reader import Filler, Reader
-from tidings.core.maintenance.retention import Renewer, Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, Pages, encode
-from tidings.core.settings.profiles import Losses, MaxAges, PushLanes, RecentProfiles
-from tidings.core.state.projector import Projector, SumKeeper
-from tidings.core.state.removed_parents import RemovedParentsReader
-from tidings.core.state.sums import SumReader
-from tidings.core.websocket.connections import Connection, Lanes
+from tidings.core.settings.profiles import PushLanes, RecentProfiles
+from tidings.core.state.projector import Projector, SumDemand
+from tidings.core.state.rows import StateStore
+from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.receive import Receiver, Registrar
-from tidings.core.websocket.replay import Replayer
-from tidings.core.websocket.send import Delivery
+from tidings.http.settings import SHARED, parse, values_of
 
 FEED = "main"
 FEEDS = frozenset({FEED, "other"})
@@ -70,6 +63,11 @@ NOW = 1_763_000_000_000
 RETENTION = Retention(age_ms=2 * limits.RETENTION_MS_MIN, records_min=0)
 TOMBSTONE_MS = RETENTION.age_ms + limits.TOMBSTONE_SLACK_MS
 PAGE_MS = RETENTION.age_ms + limits.TTL_SLACK_MS
+SETTINGS = replace(
+    parse(values_of({"TIDINGS_OPEN": "true"}, SHARED), coordinated=False),
+    feeds=FEEDS,
+    consumer_cap=RETENTION,
+)
 
 
 def unpacked(message: str) -> str:
@@ -106,6 +104,80 @@ def one_by_one(task: Callable[[str], None], items: Sequence[str]) -> None:
     """Implements `Spread`."""
     for item in items:
         task(item)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand(SumDemand):
+    """The sums of each feed are required as long as the scene says so."""
+
+    scene: Scene
+
+    def note(self, feed: str) -> None: ...
+
+    def wants(self, feed: str) -> bool:
+        return self.scene.sums_wanted
+
+
+class Host(Assembly):
+    """The services of a scene. It reads profiles without a cache, and rows in this thread."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        stores = SimpleNamespace(
+            log=scene.log,
+            renewals=scene.log,
+            claims=scene.claims,
+            followers=scene.followers,
+            counters=scene.tallies,
+            state=scene.state,
+            removed_parents=scene.departures,
+            tombstones=scene.tombstones,
+            sums=scene.sums,
+            tags=MemoryTags(),
+            documents=MemoryOperatorDocuments(),
+            keys=scene.keys,
+            key_usage=scene.key_usage,
+            consumers=MemoryConsumers(),
+            relays=MemoryRelays(scene.log),
+            archive=scene.archive,
+            connections=scene.connections,
+            inbox=scene.inbox,
+            subscriptions=scene.watches,
+            registry=scene.registry,
+            sockets=scene.sockets,
+            replay_sockets=scene.sockets,
+            replay_room=None,
+            waker=scene.waker,
+            unretried=None,
+        )
+        super().__init__(
+            stores=cast(Stores, stores),
+            runtime=scene.runtime,
+            settings=replace(SETTINGS, retention=scene.retention),
+            new_key=lambda size: b"scene",
+        )
+        self.profiles = scene.profiles  # type: ignore[assignment]
+
+    @cached_property
+    def push_lanes(self) -> PushLanes:
+        return PushLanes(RecentProfiles(self._scene.profiles, self._scene.clock))
+
+    @cached_property
+    def sum_demand(self) -> SumDemand:  # type: ignore[override]
+        return Demand(self._scene.clock, self._scene.waker, scene=self._scene)
+
+    @cached_property
+    def prefetch(self) -> Callable[[StateStore], StateStore]:
+        return lambda states: states
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        """Return the sweeper of a host that archives nothing by itself."""
+        sweeper = super().sweeper
+        return replace(sweeper, archives=False, trimmer=replace(sweeper.trimmer, archives=False))
+
+    def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
+        return handler
 
 
 @dataclass
@@ -148,164 +220,21 @@ class Scene:
         )
         self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
         self.issuer = KeyIssuer(self.keys, self.profiles, self.clock)
-        self.meter = RateLimiter(self.key_usage, self.clock)
-        self.holding = StreamQuota(
-            store=self.key_usage,
-            runtime=self.runtime,
-        )
-        self.failures = FailedAttemptLimiter(self.clock, limits.MISSES_MAX)
-        ring = KeyRing(self.keys, self.clock, self.failures, self.meter)
-        verifier = Verifier(b"scene")
-        self.guard = Guard(
-            profiles=self.profiles,
-            verifier=verifier,
-            open=True,
-            failures=self.failures,
-            bearers=(ring,),
-        )
-        self.reader = Reader(
-            log=self.log,
-            checkpoints=self.followers,
-            clock=self.clock,
-            count=self.count,
-        )
-        self.appender = Appender(
-            log=self.log, claims=self.claims, clock=self.clock, new_id=self.new_id, page_ms=PAGE_MS
-        )
-        self.ingester = Ingester(
-            appender=self.appender,
-            runtime=self.runtime,
-            feeds=FEEDS,
-            tallies=self.tallies,
-            guard=self.guard,
-            required=Bounds(self.state, self.reader, self.wait),
-        )
-        self.departure_reader = RemovedParentsReader(self.departures, self.followers)
-        self.catch_up = CatchUp(
-            reader=self.reader,
-            states=self.state,
-            tombstones=self.tombstones,
-            departures=self.departure_reader,
-            archive=ArchiveReader(self.archive, self.count),
-            lost=Losses(self.profiles),
-        )
-        self.streamer = Streamer(
-            self.catch_up, FEEDS, self.guard, self.holding, charges=self.meter.charge_for
-        )
-        self.delivery = Delivery(
-            sockets=self.sockets,
-            connections=self.connections,
-            sleep=self.runtime.sleep,
-            count=self.runtime.count,
-        )
-        recent = PushLanes(RecentProfiles(self.profiles, self.clock))
-        self.lanes = Lanes(self.inbox, self.waker, self.new_id, recent, recent.fresh)
-        self._sockets()
-        self._followers()
-        self._sweep()
-
-    def _sockets(self) -> None:
-        self.registrar = Registrar(
-            connections=self.connections,
-            registry=self.registry,
-            lanes=self.lanes,
-            sockets=self.sockets,
-            checkpoints=self.followers,
-            profiles=self.profiles,
-            guard=self.guard,
-            feeds=FEEDS,
-            runtime=self.runtime,
-        )
-        self.receiver = Receiver(
-            connections=self.connections,
-            lanes=self.lanes,
-            sockets=self.sockets,
-            waker=self.waker,
-            catch_up=self.catch_up,
-            feeds=FEEDS,
-            guard=self.guard,
-            registrar=self.registrar,
-        )
-        self.replayer = Replayer(
-            lanes=self.lanes,
-            delivery=self.delivery,
-            waker=self.waker,
-            catch_up=self.catch_up,
-            runtime=self.runtime,
-            profiles=self.profiles,
-            charges=self.meter.charge_for,
-        )
-
-    def _followers(self) -> None:
-        keeper = SumKeeper(self.sums, self.state, lambda feed: self.sums_wanted)
-        self.sum_reader = SumReader(self.sums, self.followers)
-        self.projector = Projector(
-            states=self.state,
-            removed_parents=self.departures,
-            profiles=self.profiles,
-            waker=self.waker,
-            clock=self.clock,
-            tombstones=self.tombstones,
-            sums=keeper,
-            tombstone_ms=TOMBSTONE_MS,
-            page_ms=PAGE_MS,
-        )
-        self.pusher = self.lane(0)
-        self.filler = Filler(self.reader, PAGE_MS)
-        self.follower = Follower(
-            store=self.followers,
-            reader=self.reader,
-            filler=self.filler,
-            waker=self.waker,
-            runtime=self.runtime,
-        )
-        self.archiver = Archiver(self.archive, self.count)
-        gatherer = Gatherer(
-            log=self.log,
-            checkpoints=self.followers,
-            clock=self.clock,
-            count=self.count,
-        )
-        self.gathering = replace(self.follower, reader=gatherer, habits=HABITS)
+        self.host = host = Host(self)
+        self.meter, self.holding, self.guard = host.meter, host.holding, host.guard
+        self.reader, self.filler, self.follower = host.reader, host.filler, host.follower
+        self.appender, self.ingester = host.appender, host.ingester
+        self.departure_reader, self.sum_reader = host.removed_parents_reader, host.sum_reader
+        self.catch_up, self.streamer, self.lanes = host.catch_up, host.streamer, host.lanes
+        self.delivery, self.receiver, self.replayer = host.delivery, host.receiver, host.replayer
+        self.projector, self.pusher = cast(Projector, host.projector()), self.lane(0)
+        self.archiver = host.archiver()
+        self.gathering = host.archive_follower
+        self.sweeper, self.trimmer = host.sweeper, host.sweeper.trimmer
 
     def lane(self, number: int) -> Pusher:
         """Return a lane of push, in a process of its own."""
-        return Pusher(
-            lanes=self.lanes,
-            watches=self.watches,
-            delivery=self.delivery,
-            reader=self.reader,
-            spread=one_by_one,
-            departures=self.departure_reader,
-            profiles=self.profiles,
-            followers=self.followers,
-            lane=number,
-        )
-
-    def _sweep(self) -> None:
-        self.trimmer = Trimmer(
-            reader=self.reader,
-            retention=self.retention,
-            renewer=Renewer(
-                store=self.log,
-                runtime=self.runtime,
-                page_ms=PAGE_MS,
-            ),
-            aged=MaxAges(self.profiles),
-        )
-        self.sweeper = Sweeper(
-            reader=self.reader,
-            checkpoints=self.followers,
-            trimmer=self.trimmer,
-            connections=self.connections,
-            watches=self.watches,
-            lanes=self.lanes,
-            delivery=self.delivery,
-            waker=self.waker,
-            tallies=self.tallies,
-            spread=one_by_one,
-            profiles=self.profiles,
-        )
+        return cast(Pusher, self.host.pusher(number))
 
     def clock(self) -> int:
         return self.now_ms

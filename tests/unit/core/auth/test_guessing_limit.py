@@ -87,7 +87,7 @@ def test_who_is_known_is_let_in_while_others_guess(scene: Scene) -> None:
     for known in (Credential(RIGHT), given):
         scene.guard.check(FEED, Role.READ, known)
     for _ in range(limits.MISSES_MAX):
-        scene.failures.add(FEED)
+        scene.guard.failures.add(FEED)
     scene.now_ms += limits.KEY_AGE_MS
     for known in (Credential(RIGHT), given):
         scene.guard.check(FEED, Role.READ, known)

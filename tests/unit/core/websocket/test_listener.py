@@ -76,7 +76,7 @@ def test_nobody_serves_it_before_it_is_answered(declared: Scene) -> None:
 def test_a_registration_that_is_overtaken_leaves_nothing(declared: Scene) -> None:
     """Its connection went between our reading and our writing."""
     gone = Connection("c", NOW, listener=Listener(1, FEED))
-    declared.registrar.hear(gone, json.dumps(REGISTRATION))
+    declared.receiver.registrar.hear(gone, json.dumps(REGISTRATION))
     assert declared.registry.registered(FEED) == []
     assert declared.sockets.sent["c"] == []
 
@@ -170,7 +170,7 @@ def test_a_store_that_is_away_registers_nobody(declared: Scene) -> None:
         def profile(self, feed: str) -> object:
             raise Unavailable("away")
 
-    registrar = replace(declared.registrar, profiles=Away())  # type: ignore[arg-type]
+    registrar = replace(declared.receiver.registrar, profiles=Away())  # type: ignore[arg-type]
     connection = Connection("c", NOW, listener=Listener(1, FEED))
     with pytest.raises(Unavailable):
         registrar.hear(connection, json.dumps(REGISTRATION))
