@@ -212,6 +212,7 @@ class Host(Assembly):
             except Unavailable as error:  # a full disk; all acknowledged pages can still be read
                 log.warning("%s: not repaired, the next attempt is in a minute: %s", feed, error)
         self._generations.begin(self.settings.feeds)
+        self.database.record = self._generations.record
         for feed in self.settings.feeds:
             # No client is connected yet. A checkpoint above a hole would turn the hole into a lost
             # page.

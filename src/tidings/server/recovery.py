@@ -12,8 +12,10 @@ Generations: no number is reused after the data file was restored to an earlier 
 marked as a backup (`Database.back_up`). To detect other copies, each start, and each minute in
 which a log grows, writes a new random id into the data file and into a small file next to it, and
 stores the modification time of the small file. A copy of the data file alone has another id; a copy
-of the folder has a small file with another modification time. A snapshot of the whole volume has
-neither difference: its operator must remove the small file.
+of the folder has a small file with another modification time. Copies of the same minute have
+neither difference. So a third file has the last page of each feed (`HeadFile`): a data file that
+ends before it is a copy. A snapshot of the whole volume has none of these differences: its operator
+must remove the small file.
 
 If they do not match, a new generation begins: the log skips all numbers that may have been assigned
 (`maintenance.restore`). A false alarm, such as after a change of the files' owner, costs numbers
@@ -27,6 +29,7 @@ import logging
 import os
 import secrets
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core.errors import Unavailable
@@ -43,12 +46,14 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.log.stores import Checkpoints
     from tidings.core.maintenance.restore import Restorer
+    from tidings.core.model.pages import Page
     from tidings.core.replication.relay import RelayStore
     from tidings.server.sqlite.database import Database
     from tidings.server.sqlite.log import Numbers, SqliteLog
 
 log = logging.getLogger(__name__)
 SUFFIX = ".started"  # of the file next to the data file
+HEADS_SUFFIX = ".heads"  # of the file with the last page of each feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +145,61 @@ class SqliteStarts:
             return dict(sql.execute("SELECT feed, page FROM heads").fetchall())
 
 
+class HeadFile:
+    """
+    The last page of each feed, in the file *path*.
+
+    A page is recorded after its commit and before it is acknowledged, in memory that maps the file.
+    So the file is never ahead of the data, and is complete if the process was killed. Its first
+    line is its own inode: a program that replaced the file has restored the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._memory: mmap | None = None
+        self._offsets: dict[str, int] = {}
+
+    def read(self) -> dict[str, int] | None:
+        """Return the last page of each feed; None if the file was replaced, {} if it is missing."""
+        try:
+            inode, *lines = self._path.read_text().splitlines()
+            pages = {feed: int(page) for page, feed in (line.split() for line in lines)}
+            return pages if int(inode) == self._path.stat().st_ino else None
+        except FileNotFoundError:  # of an earlier release
+            return {}
+        except ValueError:
+            return None
+
+    def begin(self, heads: Mapping[str, int]) -> None:
+        """
+        Write the file with *heads*, the feeds whose pages `record` records from now on.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        part = self._path.with_name(f"{self._path.name}.part")
+        part.unlink(missing_ok=True)
+        offsets: dict[str, int] = {}
+        with os.fdopen(
+            os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "w+b"
+        ) as file:
+            file.write(b"%d\n" % os.fstat(file.fileno()).st_ino)
+            for feed, page in heads.items():
+                offsets[feed] = file.tell()
+                file.write(b"%20d %s\n" % (page, feed.encode()))
+            file.flush()
+            os.fsync(file.fileno())
+            self._memory, self._offsets = mmap(file.fileno(), 0), offsets
+        part.replace(self._path)
+
+    def record(self, pages: Sequence[tuple[str, Page]]) -> None:
+        """Record the last of the *pages* of each feed; they are on disk."""
+        for feed, number in {feed: page.number for feed, page in pages}.items():
+            at = self._offsets.get(feed)
+            if at is not None and self._memory is not None:
+                self._memory[at : at + 20] = b"%20d" % number
+
+
 @dataclass(slots=True, kw_only=True)
 class Generations:
     """The generations of the data file *path*; *chained* are the feeds that the settings chain."""
@@ -151,6 +211,10 @@ class Generations:
     chained: Collection[str]
     clock: Clock
     _noted: Mapping[str, int] = field(default_factory=dict)
+    _heads: HeadFile = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._heads = HeadFile(self.path.with_name(self.path.name + HEADS_SUFFIX))
 
     def begin(self, feeds: Collection[str]) -> None:
         """
@@ -162,9 +226,11 @@ class Generations:
             Problem: the data file went back, and the new generation cannot be started.
         """
         last = self.starts.last()
-        restored = last if last is not None and not last.matches(*_read(self._mark)) else None
+        matches = last is None or (last.matches(*_read(self._mark)) and self._has_all_pages())
+        restored = None if matches else last
         try:
             self._note(feeds, restored)
+            self._heads.begin(dict.fromkeys(feeds, 0) | self.starts.heads())
         except (OSError, Unavailable) as error:
             if restored is not None:
                 raise Problem(
@@ -182,6 +248,22 @@ class Generations:
         """
         if self.starts.heads() != self._noted:
             self._note((), None)
+
+    def record(self, pages: Sequence[tuple[str, Page]]) -> None:
+        """Record the *pages* of a commit, so that a copy made before it is recognized."""
+        self._heads.record(pages)
+
+    def _has_all_pages(self) -> bool:
+        """Return True if no recorded page is missing at the end of the data file."""
+        recorded, heads = self._heads.read(), self.starts.heads()
+        return recorded is not None and all(
+            page <= heads.get(feed, 0) or self._is_chained(feed) for feed, page in recorded.items()
+        )
+
+    def _is_chained(self, feed: str) -> bool:
+        relay = self.relays.relay(feed)
+        is_chained = feed in self.chained or relay.version > 0
+        return is_chained and relay.wanted is not Wanted.PROMOTED
 
     @property
     def _mark(self) -> Path:
@@ -202,9 +284,7 @@ class Generations:
 
         A chained feed receives its pages from its upstream, unchanged.
         """
-        relay = self.relays.relay(feed)
-        is_chained = feed in self.chained or relay.version > 0
-        if is_chained and relay.wanted is not Wanted.PROMOTED:
+        if self._is_chained(feed):
             return
         hint = self.restorer.reader.checkpoints.checkpoints(feed).get(STATE, 0)
         plan = self.restorer.plan(feed, None, copied_ms=last.at_ms, hint=hint)

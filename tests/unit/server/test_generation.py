@@ -240,19 +240,24 @@ def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Res
 # Copies that are noticed, and copies that are not.
 
 
-async def _started(folder: Path, posts: int = 0, saved: Path | None = None) -> int:
+async def _started(
+    folder: Path, posts: int = 0, saved: Path | None = None, *, swept: bool = True
+) -> int:
     """
     Start a host on *folder*, and post; how many ranges of pages count as lost.
 
-    Copy the folder to *saved* while the host runs, some time before it stops.
+    Copy the folder to *saved* while the host runs, some time before it stops; without a sweep, in
+    the same minute.
     """
     async with hosted(folder / operating.FILE) as (host, app):
         await Producer(app, f"{time.monotonic_ns()}").post(posts)
         if saved is not None:
-            await asyncio.to_thread(host.sweep)
+            if swept:
+                await asyncio.to_thread(host.sweep)
             shutil.copytree(folder, saved, copy_function=shutil.copy2)
             await Producer(app, f"{time.monotonic_ns()}").post(posts)
-            await asyncio.to_thread(host.sweep)
+            if swept:
+                await asyncio.to_thread(host.sweep)
         return len(host.profiles.profile(FEED).lost)
 
 
@@ -284,6 +289,30 @@ def test_a_copy_that_was_made_since_the_last_start_begins_one(folder: Path, tmp_
         if not file.name.endswith(recovery.SUFFIX):
             shutil.copy2(file, folder / file.name)
     assert started(folder, 1) == 1
+
+
+@pytest.mark.parametrize("how", ["file", "synchronized", "damaged"])
+def test_a_copy_of_the_same_minute_begins_one(folder: Path, tmp_path: Path, how: str) -> None:
+    """The mark is still the one of the copy; the last page of the feed is not."""
+    saved, heads = tmp_path / "saved", f"{operating.FILE}{recovery.HEADS_SUFFIX}"
+    assert asyncio.run(_started(folder, 1, saved, swept=False)) == 0
+    for file in folder.glob(f"{operating.FILE}-*"):
+        file.unlink()
+    for name in (operating.FILE, f"{operating.FILE}-wal"):
+        shutil.copy2(saved / name, folder / name)
+    if how == "synchronized":  # as by rsync, which skips the mark because it is unchanged
+        shutil.copy2(saved / heads, folder / "part")
+        (folder / "part").replace(folder / heads)
+    elif how == "damaged":
+        (folder / heads).write_text("")
+    assert started(folder, 1) == 1
+    assert started(folder) == 1
+
+
+def test_data_of_a_release_without_recorded_pages_begins_none(folder: Path) -> None:
+    """An upgrade is not a restore."""
+    (folder / f"{operating.FILE}{recovery.HEADS_SUFFIX}").unlink()
+    assert started(folder, 1) == 0
 
 
 @pytest.mark.parametrize("how", ["file", "folder", "mark", "owner"])

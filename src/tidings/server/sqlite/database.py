@@ -107,9 +107,9 @@ class Database:
     The file at *path*, created if it is missing.
 
     *before_commit* is called at the end of each transaction with the pages that it wrote, and may
-    write more. Once the transaction is on disk, *committed* is called in the committing thread,
-    with the feeds that have new pages. A *shared* file is opened by several processes, which take
-    turns.
+    write more. Once the transaction is on disk, *record* is called with these pages before another
+    transaction begins, and then *committed* in the committing thread, with their feeds. A *shared*
+    file is opened by several processes, which take turns.
 
     One connection writes. `reading` uses others, so that readers never wait. The event loop never
     waits for the lock: `transaction` and `close` are for other threads, or for a job within
@@ -122,6 +122,7 @@ class Database:
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
         self.before_commit: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
+        self.record: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.committed: Callable[[Set[str]], None] = _nothing
         self._pages: list[tuple[str, Page]] = []
         self._undo: list[Callable[[], object]] = []
@@ -247,6 +248,7 @@ class Database:
                 self.prepare()
             with _translated():
                 self._connection.execute("COMMIT")
+            self.record(self._pages)
             grown = {feed for feed, _ in self._pages}
             self._undo.clear()
             for each in self._then:
@@ -477,7 +479,7 @@ def _mark_as_backup(path: Path) -> None:
 
 
 def _nothing(_: object) -> None:
-    """Do nothing; the default of *before_commit* and *committed*."""
+    """Do nothing; the default of *before_commit*, *record* and *committed*."""
 
 
 @contextmanager
