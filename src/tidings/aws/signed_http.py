@@ -108,7 +108,7 @@ def _key(secret: str, *scope: str) -> bytes:
 _IDLE_S_MAX = 20.0  # the server may close idle connections, and a frozen sandbox would not notice
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # hashed by identity: a connection is a key of its requests
 class Connection:
     """A persistent connection; *used_s* is the time of its last answer, by `time.monotonic`."""
 
