@@ -177,7 +177,7 @@ def _each_key_once() -> Column:
 
 def recognised(lines: DataFrame) -> DataFrame:
     """
-    Return place and text of each of *lines* (`schemas.LINES`), with key and moment.
+    Return place and text of each of *lines* (`engine.LINES`), with key and moment.
 
     Key and moment are null for all lines that are not ordinary.
     """

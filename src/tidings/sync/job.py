@@ -128,7 +128,7 @@ def made(event: str, text: bytes, at: str) -> Correction:
 
 
 def judged(rows: DataFrame, watermark: Watermark) -> DataFrame:
-    """Return *rows* (`schemas.ROWS`) with *later* set for those that changed after *watermark*."""
+    """Return *rows* (`engine.ROWS`) with *later* set for those that changed after *watermark*."""
     return rows.withColumn("later", _later(watermark)).drop("committed")
 
 

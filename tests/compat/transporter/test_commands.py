@@ -86,7 +86,9 @@ def test_T32_more_messages_than_one_answer_holds(pipe: Pipe) -> None:
 def test_T34_consumers_and_where_they_stand(pipe: Pipe) -> None:
     """As a table, one by one, and as JSON."""
     assert said(pipe, "consumers", "list") == "no named consumers"
-    assert said(pipe, "consumers", "create", "search", "--types", "a,b").endswith("stands at none")
+    assert said(pipe, "consumers", "create", "search", "--types", "a,b", "--ids", "x*").endswith(
+        "stands at none"
+    )
     pipe.post("ab")
     pipe.ack("search", through=0)
     table = said(pipe, "consumers", "list")
@@ -97,6 +99,7 @@ def test_T34_consumers_and_where_they_stand(pipe: Pipe) -> None:
     shown = said(pipe, "consumers", "show", "search").splitlines()
     assert shown[0] == f"{'name':<15} search"
     assert f"{'types':<15} a, b" in shown
+    assert f"{'ids':<15} x*" in shown
     assert json.loads(said(pipe, "consumers", "show", "search", "--json"))["notes"] == []
     gone = run(pipe, "consumers", "show", "serach")
     assert (gone.exit_code, "no such consumer" in gone.stderr) == (1, True)

@@ -2,7 +2,7 @@
 The stores on DynamoDB. Each module encodes the items of its stores.
 
 Names and layouts are stored for years and must not change. DynamoDB counts names as well as values
-and bills a write per KB, so attributes are few and short. `transport` sends the requests.
+and bills a write per KB, so attributes are few and short. `table` sends the requests.
 
 Some kinds of items have older names than the code: `tally` (counter), `left` (removed parents),
 `watch` (subscription), `seat` (leader lease).

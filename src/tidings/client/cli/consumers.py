@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
+from tidings.client.address import FIELDS
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, filter_options, json_option, place_options
 from tidings.client.cli.render import NONE, cell, compact, described, failures, machine, show_list
@@ -28,7 +29,7 @@ DEFAULT_BULK = 500
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (
     *_COLUMNS,
-    *("copying", "acked", "single_through", "types", "parents", "retries", "failure"),
+    *("copying", "acked", "single_through", *FIELDS, "retries", "failure"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
 _NAME_CHARS = 50  # of a host, as the beginning of a name; a consumer's name has at most 63

@@ -270,7 +270,7 @@ class KeyIssuer:
     The creation, rotation and revocation of keys.
 
     A key that ends is recorded twice: in the key, which rejects new requests, and in the feed's
-    profile, which disconnects open connections (`settings.revocations`).
+    profile, which disconnects open connections (`settings.profiles`).
     """
 
     keys: KeyStore

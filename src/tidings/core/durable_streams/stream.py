@@ -101,7 +101,7 @@ class Producer:
     """
     A producer. *seq* is the number of its last accepted request in *epoch*.
 
-    *id* is the result of `Allowed.own` for the id that the client chose.
+    *id* is the result of `Allowed.namespaced_key` for the id that the client chose.
     """
 
     id: str

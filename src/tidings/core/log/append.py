@@ -158,7 +158,7 @@ class Appender:
             elif self._is_skipped(feed, claim.page):
                 claim = self._moved(feed, claim)
             if claim.fingerprint != fingerprint:
-                shown = key.rpartition("\t")[2]  # without the owner, see `Allowed.own`
+                shown = key.rpartition("\t")[2]  # without the owner, see `Allowed.namespaced_key`
                 raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
             return self._aim(feed, body, claim, required, trace)
 

@@ -6,7 +6,7 @@ not handled. Pages that a named consumer needs are kept too, but not forever: th
 the maximum age of a cap. The page at the position of a consumer stays as long as the page after it,
 because it proves that the position belongs to this log. DynamoDB deletes a page one day later, by
 the expiry time it was written with (`page_ms` of the settings), because deletion by TTL is free and
-explicit deletion is not. Pages that are needed for longer are renewed (`log.renewal`).
+explicit deletion is not. Pages that are needed for longer are renewed (`Renewer`).
 
 Renewal: extend the lifetime of pages that are needed longer than planned.
 

@@ -191,7 +191,7 @@ class Inbox(Protocol):
     """
     Changes of subscriptions for a lane of push, which alone applies them.
 
-    *lane* here and below is the name that `lanes.storage_key` returns: for the first lane, the
+    *lane* here and below is the name that `storage_key` returns: for the first lane, the
     feed.
     """
 

@@ -1,7 +1,7 @@
 """
 The follower `push`: sends each page to the connections with matching subscriptions.
 
-A feed has one or several push followers, its lanes; each owns some of the connections (`lanes`).
+A feed has one or several push followers, its lanes; each owns some of the connections (`lane_for`).
 Only the lane of a connection makes its subscription live and sends to it once it is live, and the
 lease ensures that one process at a time runs the lane. To join or leave, a function posts a change
 to the inbox of the lane and wakes the lane. A joining connection first gets the pages between the

@@ -323,7 +323,7 @@ class SqliteConsumers:
 
 
 class SqliteUpstreams:
-    """Implements `Upstreams` of `web.replication`; only the relay reads the password."""
+    """Implements `RelayPasswords`; only the relay reads the password."""
 
     def __init__(self, database: Database) -> None:
         self._passwords = Documents(database, "upstream")
