@@ -32,6 +32,7 @@ for suite in "$@"; do
   root=$FOLDER/$suite
   [[ -x $root/usr/bin/git ]] || debootstrap --variant=minbase --include=$INCLUDE "$suite" "$root"
   cp /etc/resolv.conf "$root/etc/"
+  printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"  # as an installer does
   [[ ! -f /etc/pip.conf ]] || cp /etc/pip.conf "$root/etc/"
   cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"  # with the authorities of this machine
   rm -rf "$root/src" && git clone -q . "$root/src"

@@ -46,6 +46,8 @@ _BATCH_ROWS = 8_192  # Sail's default
 _GARBAGE = 100_000  # new objects between two garbage collections; rows are never garbage cycles
 # Linux: attach a packet filter, and the filter's instruction to keep N bytes.
 _SO_ATTACH_FILTER, _RETURN = 26, 6
+# A part of a pattern: an escape, a set, a parenthesis with its quantifier, or another character.
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)(?:[*+?]|\{\d*,?\d*\})?\+?|.", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)")
 # The patterns have Java's syntax.
 _PYTHON = {r"\z": r"\Z", r"\x{fffd}": "\ufffd"}
@@ -198,7 +200,27 @@ class Sail:
 def _compiled(pattern: str) -> re.Pattern[str]:
     for java, python in _PYTHON.items():
         pattern = pattern.replace(java, python)
-    return re.compile(pattern, re.ASCII)
+    return re.compile(_atomic(pattern), re.ASCII)
+
+
+def _atomic(pattern: str) -> str:
+    """
+    Return *pattern* with `(?>(...)*)` for each repeated group `(...)*+`.
+
+    They mean the same, but Python 3.11.2, that of Debian 12, keeps a part of a repetition that
+    fails in the second form. Java needs it: it calls itself for each repetition in the first form.
+    """
+    parts, opened = list[str](), list[int]()
+    for token in _TOKEN.findall(pattern):
+        if token.startswith("("):
+            opened.append(len(parts))
+        elif token.startswith(")"):
+            begin = opened.pop()
+            if len(token) > 2 and token.endswith("+"):
+                parts[begin:] = ["(?>", *parts[begin:], token[:-1]]
+                token = ")"
+        parts.append(token)
+    return "".join(parts)
 
 
 def _counted(parts: Iterable[pa.RecordBatch]) -> Iterator[int]:

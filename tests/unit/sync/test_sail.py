@@ -102,3 +102,16 @@ def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:
         packed = written(tmp_path / "d.gz", [line("a", 3)])
         assert f"{bad}:2: must be UTF-8" in sync(bad)[2]
         assert f"{packed}: what ends in .gz must be gzip: not a gzip file" in sync(packed)[2]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "atomic"),
+    [
+        (r"\[(?:a(?:, ?+a){0,63}+)?+\]", r"\[(?>(?:a(?>(?:, ?+a){0,63}))?)\]"),
+        (r"(?:[(]\)a)++x(y)+z(y)?", r"(?>(?:[(]\)a)+)x(y)+z(y)?"),
+        (r"[^])]*(a|(b)*+)", r"[^])]*(a|(?>(b)*))"),
+    ],
+)
+def test_possessive_groups_become_atomic(pattern: str, atomic: str) -> None:
+    """Python 3.11.2 matches `["a",]` with the possessive form of the first pattern."""
+    assert sail._atomic(pattern) == atomic

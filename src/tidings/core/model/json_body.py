@@ -31,7 +31,8 @@ NDJSON_TYPE = "application/x-ndjson"
 _SPACES = " \t\r\n"  # JSON's own
 _VALUE_AT = re.compile(rf"[{_SPACES}]*:[{_SPACES}]*")
 # Possessive quantifiers, and the closing quote is optional: no input is scanned twice.
-_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+# (Python 3.11.2, that of Debian 12, keeps a part of a repetition in `(...)*+`, but not in `(?>)`.)
+_BRACKETS = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"?|[\[{]|[\]}]', re.DOTALL)
 _MANY_DIGITS = b"0" * sys.int_info.str_digits_check_threshold
 _ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
