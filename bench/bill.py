@@ -63,7 +63,7 @@ Resources = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FixedCosts:
     """
     The billed resources of an idle stage.
 
@@ -82,9 +82,9 @@ class Standing:
     runs: Mapping[str, int]
 
 
-def of_template(resources: Resources, prefix: str) -> Standing:
+def of_template(resources: Resources, prefix: str) -> FixedCosts:
     """Read the resources; the names of the stage's functions begin with *prefix*."""
-    return Standing(
+    return FixedCosts(
         alarms=sum(map(_metrics, _of(resources, "AWS::CloudWatch::Alarm"))),
         composites=len(list(_of(resources, "AWS::CloudWatch::CompositeAlarm"))),
         dashboards=len(list(_of(resources, "AWS::CloudWatch::Dashboard"))),
@@ -483,7 +483,7 @@ class Bill:
         Raises:
             KeyError: a schedule runs a function for which no idle run was measured.
         """
-        found = Standing(**self.measured["standing"][self.size.stage])
+        found = FixedCosts(**self.measured["standing"][self.size.stage])
         for name, runs in found.runs.items():
             idle = f"{name}, idle"
             yield from self._call(name, idle, "ingest", runs, "runs")

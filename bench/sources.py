@@ -92,7 +92,7 @@ def _read(kind: str, address: str, url: str) -> None:
     began_s = time.monotonic()
     with Poster(url) as poster:
         for batch in reader.read():
-            if batch.operations or batch.standing:
+            if batch.operations or batch.state:
                 append(poster, "bench.source", batch)
             first_s = first_s or (time.monotonic() if batch.operations else 0.0)
             is_copied = count < COUNT <= count + len(batch.operations)

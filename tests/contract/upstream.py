@@ -51,7 +51,7 @@ class UpstreamContract:
         told.post("user", "c")
         found = pages(told)
         assert [(page.number, len(page.lines)) for page in found.pages] == [(1, 2), (2, 1)]
-        assert (found.standing.floor, found.standing.head) == (1, 2)
+        assert (found.status.floor, found.status.head) == (1, 2)
         assert pages(told, found.pages[0].end).pages == found.pages[1:]
         assert pages(told, found.pages[1].end).pages == ()
 
@@ -86,7 +86,7 @@ class UpstreamContract:
         assert [(row.key, row.page, row.expires_ms > 0) for row in found.rows] == [
             ("video/a", 2, True)
         ]
-        assert (found.standing.state, found.after) == (2, None)
+        assert (found.status.state, found.after) == (2, None)
         assert told.upstream.rows(told.url, bucket, "video/a", ALL).rows == ()
 
     def test_20_5_sums_are_told_with_their_page(self, told: Told) -> None:

@@ -15,7 +15,7 @@ from tidings.aws.config.settings import SERVICE_VARIABLE, metrics_service
 from tidings.aws.stage import write_trace
 from tidings.client.cli.main import main
 from tidings.core.attention import RULES
-from tidings.core.effects import Passage
+from tidings.core.effects import TraceRecord
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / names.PAGE).read_text(encoding="utf-8")
@@ -87,8 +87,11 @@ def test_the_queries_of_a_late_operation_name_what_the_lines_have(
     log_here()
     body = next(text for title, _, text in SECTIONS if title == "An operation was late")
     queries = re.findall(r"`(filter [^`]+)`", body)
-    for passage in (Passage("state", "main", 1, 20, "a" * 32), Passage("push", "main", 1, 20)):
-        write_trace(passage)
+    for record in (
+        TraceRecord("state", "main", 1, 20, "a" * 32),
+        TraceRecord("push", "main", 1, 20),
+    ):
+        write_trace(record)
     lines = lines_of(capsys)
 
     named = {name for query in queries for name in _FIELD.findall(_TEXT.sub("", query))}

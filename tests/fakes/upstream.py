@@ -39,7 +39,7 @@ class MemoryUpstream:
         replication_reader, feed = self._at(url)
         try:
             found = replication_reader.pages(feed, after, selection, size)
-            if not (found.pages or found.pending or found.standing.ended) and block_s:
+            if not (found.pages or found.pending or found.status.ended) and block_s:
                 self._waits(block_s)
                 found = replication_reader.pages(feed, after, selection, size)
         except (LogFellOff, OtherLog):

@@ -303,9 +303,9 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     come(**{"from": "0"})
     watch()
     sweep({}, None)
-    stage().sweeper.trimmer.run("main")
+    stage().sweeper.retention_service.run("main")
     stage().stores.log.raise_floor("main", 1)
-    renewer = stage().sweeper.trimmer.renewer
+    renewer = stage().sweeper.retention_service.renewer
     renewer.run("main", Round(), 1, 1)
     renewer.store.renew("main", 1, 2**40)
 

@@ -18,7 +18,7 @@ from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
 from tidings.http.asgi import Message, Receive, Send
-from tidings.http.streams.client_count import Attendance
+from tidings.http.streams.client_count import ClientCounter
 
 BLOCKS = b'id: 1\nevent: reset\ndata: {}\n\nid: 2\nevent: insert\ndata: {"id":"a\\n\\n"}\n\n'
 
@@ -44,7 +44,7 @@ class Process:
         self.go = asyncio.Event()
         self.fails = False
         self.sent: list[Message] = []
-        self.attendance = Attendance(
+        self.client_counter = ClientCounter(
             self._answer, lambda: self.counters, lambda: self.now_ms, "here"
         )
 
@@ -72,7 +72,7 @@ class Process:
             self.sent.append(message)
             self.received(message)
 
-        answering = self.attendance({"type": "http", "path": path}, receive, send)
+        answering = self.client_counter({"type": "http", "path": path}, receive, send)
         return asyncio.ensure_future(answering)
 
     def received(self, message: Message) -> None:

@@ -127,7 +127,7 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
     monkeypatch.setattr(stage().stores.log, "read", counted)
     found = batch(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
 
-    assert (found.pages, found.pending, found.standing.head < 9) == ((), 0, True)
+    assert (found.pages, found.pending, found.status.head < 9) == ((), 0, True)
     assert len(looks) < 20
 
 

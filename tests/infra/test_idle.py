@@ -17,7 +17,7 @@ from tests.infra.templates import Template
 AT_MOST = {"dev": 1.0, "staging": 6.0, "prod": 6.0}  # dollars a month; a key is one of them
 
 
-def _standing(template: Template) -> bill.Standing:
+def _standing(template: Template) -> bill.FixedCosts:
     return bill.of_template(template.body["Resources"], names.prefix(template.stage))
 
 

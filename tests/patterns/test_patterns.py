@@ -26,7 +26,7 @@ from tidings.core.errors import (
     Unavailable,
 )
 from tidings.core.followers.follower import STATE
-from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.retention import RetentionService
 from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
@@ -120,13 +120,13 @@ def test_pattern_2_T18_retention_waits_for_who_has_not_begun(
     feed.scene.push()
     feed.scene.now_ms += HOUR_MS
     scene = feed.scene
-    trimmer = Trimmer(
+    retention_service = RetentionService(
         reader=scene.reader,
         retention=Retention(HOUR_MS // 2, 0),
-        renewer=scene.trimmer.renewer,
+        renewer=scene.retention_service.renewer,
         holds=feed.holds(24 * HOUR_MS),
     )
-    assert trimmer.run(FEED) == floor
+    assert retention_service.run(FEED) == floor
 
 
 def test_pattern_2_D9_a_follower_that_never_ran_holds_the_log() -> None:
@@ -135,7 +135,7 @@ def test_pattern_2_D9_a_follower_that_never_ran_holds_the_log() -> None:
     feed.post("a", "a")
     feed.scene.project()
     feed.scene.now_ms += 365 * 24 * HOUR_MS
-    assert feed.scene.trimmer.run(FEED) == 1
+    assert feed.scene.retention_service.run(FEED) == 1
 
 
 # --- 3: a later message before an earlier one ---------------------------------------------------

@@ -10,7 +10,7 @@ from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.service import Consumers, Session
-from tidings.core.maintenance.retention import Look, Trimmer
+from tidings.core.maintenance.retention import Look, RetentionService
 from tidings.core.model.cursors import Place
 
 
@@ -26,11 +26,11 @@ in_bulk_again = instead(consumers, "_doubted", lambda consumer: consumer)
 by_the_highest = instead(consumers, "confirmed", _by_the_highest)
 
 
-class HastyTrimmer(Trimmer):
+class HastyRetention(RetentionService):
     """Retention waits for no consumer."""
 
     def run(self, feed: str, look: Look | None = None) -> int:
-        return Trimmer.run(replace(self, holds=None), feed, look)
+        return RetentionService.run(replace(self, holds=None), feed, look)
 
 
 class ForgetfulView(LogView):

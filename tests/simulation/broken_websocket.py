@@ -15,7 +15,7 @@ from tidings.core import limits
 from tidings.core.auth.keys import KeyIssuer
 from tidings.core.auth.quotas import ReadCharge
 from tidings.core.followers.follower import STATE
-from tidings.core.ingest.write_bounds import Standing
+from tidings.core.ingest.write_bounds import StoredObjectsInBound
 from tidings.core.log.stores import Checkpoints
 from tidings.core.model.feeds import PUSH
 from tidings.core.settings.profiles import Profile
@@ -140,7 +140,7 @@ def asks_before_it_reads() -> AbstractContextManager[object]:
     return instead(Replayer, "_step", asking_first)()
 
 
-asked_early = instead(Standing, "check_before", lambda standing, number: None)
+asked_early = instead(StoredObjectsInBound, "check_before", lambda precondition, number: None)
 unnoted = instead(KeyIssuer, "_note", lambda issuer, feed, ended: None)
 
 

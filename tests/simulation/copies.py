@@ -19,7 +19,7 @@ from tests.simulation.model import PAGE_END, Place, Position
 from tests.simulation.producer import Producer
 from tests.simulation.streams import StreamConsumer
 from tests.simulation.world import HOUR_MS, World
-from tidings.core.followers.follower import standing
+from tidings.core.followers.follower import effective_checkpoints
 
 CHAOS_MS: Final = (120_000, 150_000)  # longer than a page stays
 RATES: Final = {
@@ -158,7 +158,7 @@ def _trim(world: World) -> None:
         world.scheduler.sleep(_TRIM_EVERY_MS)
         world.sleep_through_lull()
         archives = world.functions.archive is not None
-        handled = standing(world.stores.followers.checkpoints(FEED), archives=archives)
+        handled = effective_checkpoints(world.stores.followers.checkpoints(FEED), archives=archives)
         if faults.strikes("trim"):
             log.raise_floor(FEED, min(handled.values()) + 1)
         before_ms = world.scheduler.now_ms - YOUNG_MS

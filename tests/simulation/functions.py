@@ -20,12 +20,12 @@ from tests.simulation.stores import Stores
 from tidings.assembly.feed import Assembly
 from tidings.core import limits, tracing
 from tidings.core.consumers.service import ConsumerRetention
-from tidings.core.effects import Clock, Runtime, nobody
+from tidings.core.effects import Clock, Runtime, discard_trace
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import ARCHIVE, STATE, Habits, Handler, TracingHandler
+from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig, Handler, TracingHandler
 from tidings.core.followers.leases import Observation
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.retention import RetentionService
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention, lane_of, one_lane
 from tidings.core.settings.profiles import Losses, MaxAges, Profile
@@ -88,7 +88,7 @@ class Functions:
             new_id=idle,
             count=lambda *_: None,
             spread=idle,
-            trace=nobody,
+            trace=discard_trace,
             await_writer=idle,
         )
         stores: Any = Reached(self, lambda port, store: store)
@@ -128,11 +128,11 @@ class Functions:
     def replay(self, process: Process, connection_id: str) -> None:
         self.services(process).replayer.run(connection_id)
 
-    def trimmer(self, process: Process, age: Retention, cap_ms: int) -> Trimmer:
+    def retention_service(self, process: Process, age: Retention, cap_ms: int) -> RetentionService:
         """*cap_ms* is how long it waits for named consumers."""
         services = self.services(process)
         holds = ConsumerRetention(services.stores.consumers, Retention(cap_ms, 0))
-        return replace(services.sweeper.trimmer, retention=age, holds=holds)
+        return replace(services.sweeper.retention_service, retention=age, holds=holds)
 
     def sweep(self, process: Process) -> None:
         self.services(process).sweeper.run(self.feeds)
@@ -158,7 +158,9 @@ class Services(Assembly):
             new_key=_no_randomness,
         )
         self._functions, self._process = functions, process
-        self.habits = Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST)
+        self.follower_config = FollowerConfig(
+            limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST
+        )
 
     def handler(self, name: str) -> TracingHandler:
         handler: Handler
@@ -225,7 +227,11 @@ class Services(Assembly):
     def sweeper(self) -> Sweeper:
         built = super().sweeper
         aged = MaxAges(self._functions.stored)
-        return replace(built, watch=None, trimmer=replace(built.trimmer, aged=aged, lanes=one_lane))
+        return replace(
+            built,
+            watch=None,
+            retention_service=replace(built.retention_service, aged=aged, lanes=one_lane),
+        )
 
 
 class KnownLanes:

@@ -27,7 +27,7 @@ from tests.simulation.broken_catchup import (
 from tests.simulation.broken_consumers import (
     Drops,
     ForgetfulView,
-    HastyTrimmer,
+    HastyRetention,
     SilentRefilter,
     by_the_highest,
     deaf_to_fences,
@@ -241,7 +241,7 @@ MUTATIONS = (
         "pages are not renewed", Parts(around=broken_retention.not_renewed), 16, 200, plan=VOLUME
     ),
     Mutation("rows are put without condition", Parts(state=Unfenced), 0, 300),
-    Mutation("a held consumer is not waited for", Parts(HastyTrimmer), plan=VOLUME),
+    Mutation("a held consumer is not waited for", Parts(HastyRetention), plan=VOLUME),
     Mutation(
         "a lost page is waited for", Parts(around=broken_retention.never_lost), 1, plan=VOLUME
     ),
@@ -307,7 +307,7 @@ MUTATIONS = (
     Mutation(
         "the highest acknowledged is the position", Parts(around=by_the_highest), plan=CONSUMERS
     ),
-    Mutation("retention waits for no consumer", Parts(HastyTrimmer), plan=CONSUMERS),
+    Mutation("retention waits for no consumer", Parts(HastyRetention), plan=CONSUMERS),
     Mutation("a consumer falls off unnoticed", Parts(ForgetfulView), plan=CONSUMERS),
     Mutation("a filter changes under a worker", Parts(SilentRefilter), 2, plan=CONSUMERS),
     Mutation("a parked message is forgotten", Parts(Drops), 1, plan=CONSUMERS),

@@ -18,7 +18,7 @@ from tests.simulation.clocks import Clocks
 from tests.simulation.faults import Faults
 from tests.simulation.model import Broken
 from tests.simulation.scheduler import Scheduler, Task
-from tidings.core.effects import Runtime, Spread, nobody
+from tidings.core.effects import Runtime, Spread, discard_trace
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.websocket.connections import Outcome
 
@@ -139,7 +139,7 @@ class Process:
             new_id=self.new_id,
             count=self.count,
             spread=shuffled(self),
-            trace=nobody,
+            trace=discard_trace,
             await_writer=self.sleep,
         )
 

@@ -18,7 +18,7 @@ from tests.simulation.model import Broken
 from tests.simulation.producer import Producer
 from tests.simulation.world import MINUTE_MS, World
 from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.followers.follower import standing
+from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import PAGE_END, Place
 
@@ -96,7 +96,7 @@ class Volume:
     def _lose(self) -> None:
         """Lose a page that the followers have handled, and that readers before it need."""
         stores = self.world.stores
-        handled = standing(stores.followers.checkpoints(FEED), archives=False)
+        handled = effective_checkpoints(stores.followers.checkpoints(FEED), archives=False)
         numbers = [page.number for page in stores.log.read(FEED, stores.log.floor(FEED))]
         chosen = [number for number in numbers if number <= min(handled.values())]
         if not chosen:

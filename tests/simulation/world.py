@@ -78,7 +78,7 @@ class World:
         """Trim the log as the sweep does, with another age."""
 
         def body(process: Process) -> None:
-            self.functions.trimmer(process, age, cap_ms).run(FEED)
+            self.functions.retention_service(process, age, cap_ms).run(FEED)
 
         self.machine.start("sweep", SWEEP_TIMEOUT_S, body)
 

@@ -48,7 +48,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of a *check*: *says* is the fact, *do* the remedy, empty if all is well."""
 
     check: str
@@ -57,89 +57,91 @@ class Finding:
     do: str = ""
 
 
-def judge_name(stage: str) -> Finding:
+def judge_name(stage: str) -> CheckResult:
     problem = name_problem(stage)
     if problem is None:
-        return Finding("name", Verdict.OK, stage)
-    return Finding("name", Verdict.FAILS, f"{stage!r} must be {problem}", "choose another name")
+        return CheckResult("name", Verdict.OK, stage)
+    return CheckResult("name", Verdict.FAILS, f"{stage!r} must be {problem}", "choose another name")
 
 
-def judge_region(current: str | None) -> Finding:
+def judge_region(current: str | None) -> CheckResult:
     """Judge the Region of the credentials."""
     if current is None:
-        return Finding("region", Verdict.FAILS, "none is configured", "set AWS_REGION")
+        return CheckResult("region", Verdict.FAILS, "none is configured", "set AWS_REGION")
     if current not in REGIONS:
-        return Finding(
+        return CheckResult(
             "region",
             Verdict.FAILS,
             f"{current} has no function URLs, or not all other services of a stage",
             f"deploy to one of {', '.join(REGIONS)}",
         )
-    return Finding("region", Verdict.OK, current)
+    return CheckResult("region", Verdict.OK, current)
 
 
-def judge_log_days(days: int) -> Finding:
+def judge_log_days(days: int) -> CheckResult:
     if days not in LOG_DAYS:
         accepted = ", ".join(map(str, LOG_DAYS))
-        return Finding(
+        return CheckResult(
             "log-days",
             Verdict.FAILS,
             f"CloudWatch Logs cannot keep logs for {days} days",
             f"set log_days in infra/settings.py to one of {accepted}",
         )
-    return Finding("log-days", Verdict.OK, f"{days}")
+    return CheckResult("log-days", Verdict.OK, f"{days}")
 
 
-def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> Finding:
+def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> CheckResult:
     """
     Decide whether *wanted* executions can be reserved. A *deployed* stage may have reserved some.
     """
     left = current.quota - current.reserved - wanted
     says = f"{current.quota} at once, {current.reserved} of them set aside"
     if wanted and left < LEFT_MIN and not deployed:
-        return Finding(
+        return CheckResult(
             "concurrency",
             Verdict.FAILS,
             f"{says}; {wanted} more would leave {left}, and Lambda keeps {LEFT_MIN}",
             "ask AWS for more concurrent executions, or take streams_max out of infra/settings.py",
         )
     if current.quota < QUOTA_ENOUGH:
-        return Finding(
+        return CheckResult(
             "concurrency",
             Verdict.NOTE,
             f"{says}; each reader of a stream holds one",
             f"ask AWS for {QUOTA_ENOUGH} concurrent executions before production use",
         )
     if not wanted:
-        return Finding(
+        return CheckResult(
             "concurrency",
             Verdict.NOTE,
             f"{says}; readers of streams are not limited and may use all of it",
             f"set streams_max in infra/settings.py, at most {left - LEFT_MIN}, so that posts, lists"
             " and relays have the rest (pass it as --streams-max if it is set)",
         )
-    return Finding("concurrency", Verdict.OK, says)
+    return CheckResult("concurrency", Verdict.OK, says)
 
 
-def judge_bootstrap(version: int | None) -> Finding:
+def judge_bootstrap(version: int | None) -> CheckResult:
     if version is None or version < BOOTSTRAP_MIN:
         says = "there is none" if version is None else f"version {version}, {BOOTSTRAP_MIN} needed"
-        return Finding("bootstrap", Verdict.FAILS, says, "run cdk bootstrap with these credentials")
-    return Finding("bootstrap", Verdict.OK, f"version {version}")
+        return CheckResult(
+            "bootstrap", Verdict.FAILS, says, "run cdk bootstrap with these credentials"
+        )
+    return CheckResult("bootstrap", Verdict.OK, f"version {version}")
 
 
 def is_deployed(status: str | None) -> bool:
     return status is not None and status not in AGAIN
 
 
-def judge_stack(check: str, status: str | None) -> Finding:
+def judge_stack(check: str, status: str | None) -> CheckResult:
     if status is None or not is_deployed(status):
-        return Finding(check, Verdict.OK, "a first deploy makes it")
+        return CheckResult(check, Verdict.OK, "a first deploy makes it")
     if status in STEADY:
-        return Finding(check, Verdict.OK, f"{status}: a deploy updates it")
+        return CheckResult(check, Verdict.OK, f"{status}: a deploy updates it")
     if status.endswith("_IN_PROGRESS"):
-        return Finding(check, Verdict.FAILS, status, "wait until CloudFormation is done")
-    return Finding(
+        return CheckResult(check, Verdict.FAILS, status, "wait until CloudFormation is done")
+    return CheckResult(
         check,
         Verdict.FAILS,
         status,
@@ -147,10 +149,10 @@ def judge_stack(check: str, status: str | None) -> Finding:
     )
 
 
-def judge_data(status: str | None, *, stage: str, deployed: bool) -> Finding:
+def judge_data(status: str | None, *, stage: str, deployed: bool) -> CheckResult:
     """Judge the stack of tables and buckets, which a *deployed* stage requires."""
     if deployed and status is None:
-        return Finding(
+        return CheckResult(
             "data",
             Verdict.FAILS,
             f"tidings-{stage} is deployed and tidings-{stage}-data is missing",
@@ -160,25 +162,25 @@ def judge_data(status: str | None, *, stage: str, deployed: bool) -> Finding:
     return judge_stack("data", status)
 
 
-def judge_names(check: str, taken: Sequence[str], *, deployed: bool) -> Finding:
+def judge_names(check: str, taken: Sequence[str], *, deployed: bool) -> CheckResult:
     """Judge existing resources with fixed names. Those of a *deployed* stage are its own."""
     if deployed:
-        return Finding(check, Verdict.OK, f"{len(taken)}, of the stage itself")
+        return CheckResult(check, Verdict.OK, f"{len(taken)}, of the stage itself")
     if taken:
-        return Finding(
+        return CheckResult(
             check,
             Verdict.FAILS,
             f"{_some(taken)} already there, and a first deploy makes them",
             "delete them if nothing in them is needed, or name the stage otherwise",
         )
-    return Finding(check, Verdict.OK, "no name is taken")
+    return CheckResult(check, Verdict.OK, "no name is taken")
 
 
-def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding:
+def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> CheckResult:
     """Judge resources with generated names: they do not conflict, but may contain data."""
     if deployed or not left:
         return judge_names(check, left, deployed=deployed)
-    return Finding(
+    return CheckResult(
         check,
         Verdict.NOTE,
         f"{_some(left)} left by an earlier stack; they do not conflict",
@@ -186,11 +188,11 @@ def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding
     )
 
 
-def judge_gateway_role(arn: str | None, *, deployed: bool) -> Finding:
+def judge_gateway_role(arn: str | None, *, deployed: bool) -> CheckResult:
     if arn is None or deployed:
         says = "a first deploy sets it" if arn is None else f"set: {arn}"
-        return Finding("gateway-role", Verdict.OK, says)
-    return Finding(
+        return CheckResult("gateway-role", Verdict.OK, says)
+    return CheckResult(
         "gateway-role",
         Verdict.NOTE,
         f"API Gateway writes the account's logs as {arn}; tidings-account would set its own",
@@ -198,8 +200,8 @@ def judge_gateway_role(arn: str | None, *, deployed: bool) -> Finding:
     )
 
 
-def not_asked(check: str, why: str) -> Finding:
-    return Finding(check, Verdict.UNKNOWN, f"could not be asked: {why}", "look there yourself")
+def not_asked(check: str, why: str) -> CheckResult:
+    return CheckResult(check, Verdict.UNKNOWN, f"could not be asked: {why}", "look there yourself")
 
 
 def _some(listed: Sequence[str]) -> str:
@@ -248,14 +250,14 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
       tidings doctor --stage prod --streams-max 400 --json
     """
     with one_sentence_errors():
-        findings = [judge_name(stage), judge_region(boto3.Session().region_name)]
+        results = [judge_name(stage), judge_region(boto3.Session().region_name)]
         if log_days is not None:
-            findings.append(judge_log_days(log_days))
-        if not any(each.verdict is Verdict.FAILS for each in findings):
-            findings += _findings(Account(_client), stage, streams_max)
-    for each in findings:
+            results.append(judge_log_days(log_days))
+        if not any(each.verdict is Verdict.FAILS for each in results):
+            results += _results(Account(_client), stage, streams_max)
+    for each in results:
         click.echo(json.dumps(asdict(each)) if as_json else _line(each))
-    sys.exit(any(each.verdict is Verdict.FAILS for each in findings))
+    sys.exit(any(each.verdict is Verdict.FAILS for each in results))
 
 
 def _client(service: str) -> Any:
@@ -263,7 +265,7 @@ def _client(service: str) -> Any:
     return made(service)
 
 
-def _findings(account: Account, stage: str, streams_max: int) -> Iterator[Finding]:
+def _results(account: Account, stage: str, streams_max: int) -> Iterator[CheckResult]:
     deployed = False
     try:
         status = account.stack_status(stack_name(stage))
@@ -276,15 +278,15 @@ def _findings(account: Account, stage: str, streams_max: int) -> Iterator[Findin
         yield judge_data(data, stage=stage, deployed=deployed)
         for check, (ask, judge) in _KINDS.items():
             judged = partial(judge, check, deployed=deployed)
-            yield _finding(check, partial(ask, account, stage), judged)
+            yield _result(check, partial(ask, account, stage), judged)
     room = partial(judge_concurrency, wanted=streams_max, deployed=deployed)
-    yield _finding("concurrency", account.concurrency, room)
-    yield _finding("bootstrap", account.bootstrap_version, judge_bootstrap)
+    yield _result("concurrency", account.concurrency, room)
+    yield _result("bootstrap", account.bootstrap_version, judge_bootstrap)
     role = partial(judge_gateway_role, deployed=deployed)
-    yield _finding("gateway-role", account.gateway_role, role)
+    yield _result("gateway-role", account.gateway_role, role)
 
 
-def _finding(check: str, ask: Callable[[], Any], judge: Callable[[Any], Finding]) -> Finding:
+def _result(check: str, ask: Callable[[], Any], judge: Callable[[Any], CheckResult]) -> CheckResult:
     """Return the finding of *judge* on the answer, or that these credentials may not query it."""
     try:
         return judge(ask())
@@ -292,6 +294,6 @@ def _finding(check: str, ask: Callable[[], Any], judge: Callable[[Any], Finding]
         return not_asked(check, str(error))
 
 
-def _line(finding: Finding) -> str:
-    do = f"\n{'':<9}do: {finding.do}" if finding.do else ""
-    return f"{finding.verdict:<8} {finding.check}: {finding.says}{do}"
+def _line(result: CheckResult) -> str:
+    do = f"\n{'':<9}do: {result.do}" if result.do else ""
+    return f"{result.verdict:<8} {result.check}: {result.says}{do}"

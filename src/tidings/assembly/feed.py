@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.consumers.service import Consumers
     from tidings.core.effects import Runtime
-    from tidings.core.followers.follower import Follower, Habits, Handler
+    from tidings.core.followers.follower import Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
     from tidings.core.ingest.outbox import OutboxMonitor
@@ -69,7 +69,9 @@ class Assembly:
 
     stage = "local"
     target = "--stage STAGE"  # the option of commands that error messages name
-    habits: Habits | None = None  # maximum number of operations that a follower handles at once
+    follower_config: FollowerConfig | None = (
+        None  # maximum number of operations that a follower handles at once
+    )
     sum_rows_max = limits.SUM_COUNT_ROWS  # counted at once for the sums of the state
     sum_demand: SumDemand | None = None  # None: the sums of each feed are always kept
     archive_wait_ms = 0
@@ -312,9 +314,9 @@ class Assembly:
         """Return the precondition of a page; load the rules only for keys bounded by parents."""
         if allowed.bound.parents is None:
             return None
-        from tidings.core.ingest.write_bounds import Bounds
+        from tidings.core.ingest.write_bounds import ParentBoundCheck
 
-        bounds = Bounds(self.stores.state, self.reader, self.runtime.await_writer)
+        bounds = ParentBoundCheck(self.stores.state, self.reader, self.runtime.await_writer)
         return bounds(feed, allowed, lines)
 
     # Readers with a cursor.
@@ -406,26 +408,26 @@ class Assembly:
             waker=self.stores.waker,
             runtime=self.runtime,
         )
-        if self.habits is None:
+        if self.follower_config is None:
             return follower
         from dataclasses import replace
 
-        return replace(follower, habits=self.habits)
+        return replace(follower, follower_config=self.follower_config)
 
     @cached_property
     def archive_follower(self) -> Follower:
         from dataclasses import replace
 
-        from tidings.core.archive.writer import HABITS, Gatherer
+        from tidings.core.archive.writer import ARCHIVE_CONFIG, ArchiveReadAhead
 
         stores, runtime = self.stores, self.runtime
-        gatherer = Gatherer(
+        read_ahead = ArchiveReadAhead(
             log=stores.log,
             checkpoints=stores.followers,
             clock=runtime.clock,
             count=runtime.count,
         )
-        return replace(self.follower, reader=gatherer, habits=HABITS)
+        return replace(self.follower, reader=read_ahead, follower_config=ARCHIVE_CONFIG)
 
     def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
         """Return *handler* wrapped to trace its pages and to report pages older than *late_ms*."""
@@ -635,12 +637,12 @@ class Assembly:
     def sweeper(self) -> Sweeper:
         from tidings.core.changeagent.config import Purges
         from tidings.core.consumers.service import ConsumerMonitor, ConsumerRetention
-        from tidings.core.maintenance.retention import Renewer, Trimmer
+        from tidings.core.maintenance.retention import Renewer, RetentionService
         from tidings.core.maintenance.sweep import Sweeper
         from tidings.core.settings.profiles import MaxAges
 
         stores, runtime, settings = self.stores, self.runtime, self.settings
-        trimmer = Trimmer(
+        retention_service = RetentionService(
             reader=self.reader,
             retention=settings.retention,
             renewer=Renewer(
@@ -657,7 +659,7 @@ class Assembly:
         return Sweeper(
             reader=self.reader,
             checkpoints=stores.followers,
-            trimmer=trimmer,
+            retention_service=retention_service,
             connections=stores.connections,
             watches=stores.subscriptions,
             lanes=self.lanes,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidings.http.asgi import headers_of, unbuffered
 from tidings.http.request import wants_links
 from tidings.http.router import CHANGES, COPIED
-from tidings.http.streams.client_count import Attendance
+from tidings.http.streams.client_count import ClientCounter
 from tidings.http.streams.sse import EventStreams
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def waiting_app(
     loaded by the first request for one, so that a process that serves only event streams starts
     sooner.
     """
-    counted = Attendance(streams, lambda: here().stores.counters, here().runtime.clock, name)
+    counted = ClientCounter(streams, lambda: here().stores.counters, here().runtime.clock, name)
     lists = cache(lambda: _lists(here, listen))
     if not lazy:
         lists()

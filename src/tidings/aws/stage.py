@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidings.aws.effects import Threads
-    from tidings.core.attention import Finding, Judge
+    from tidings.core.attention import AlarmRules, Alert
     from tidings.core.changeagent.tag_index import IndexMonitor
-    from tidings.core.effects import Passage
+    from tidings.core.effects import TraceRecord
     from tidings.core.followers.follower import Follower, Handler
     from tidings.core.ingest.outbox import Forwarder, OutboxMonitor
     from tidings.core.ingest.table_capture import Capturer
@@ -64,12 +64,12 @@ class Stage(Assembly):
 
     def count(self, metric: str, value: int) -> None:
         """Implements `Count`: compares *value* with the limits of alerts, and writes the metric."""
-        self.judge(metric, value)
+        self.alarm_rules(metric, value)
 
     @cached_property
-    def judge(self) -> Judge:
+    def alarm_rules(self) -> AlarmRules:
         """Return the alarm evaluation; the first metric that is written loads Powertools."""
-        from tidings.core.attention import Judge, rules
+        from tidings.core.attention import AlarmRules, rules
 
         written = None if self.settings.all_metrics else METRICS_FOR_ALARMS
 
@@ -77,7 +77,7 @@ class Stage(Assembly):
             if written is None or metric in written:
                 telemetry.count(metric, value)
 
-        return Judge(write, _log_finding, now_ms, rules(self.settings.lag_pages_max))
+        return AlarmRules(write, _log_alert, now_ms, rules(self.settings.lag_pages_max))
 
     def _spread(self, task: Callable[[str], None], items: Sequence[str]) -> None:
         self._threads(task, items)
@@ -87,7 +87,7 @@ class Stage(Assembly):
         return Threads(SPREAD_WORKERS)
 
     def about(self, feed: str) -> None:
-        self.judge.feed = feed
+        self.alarm_rules.feed = feed
 
     @cached_property
     def ca_file(self) -> str | None:
@@ -230,9 +230,9 @@ def forget() -> None:
             clear()
 
 
-def write_trace(passage: Passage) -> None:
-    """Implements `Tell`: logs a traced request, and a late page as a warning."""
-    fields = passage._asdict()
+def write_trace(record: TraceRecord) -> None:
+    """Implements `TraceSink`: logs a traced request, and a late page as a warning."""
+    fields = record._asdict()
     trace_id = fields.pop("trace")
     if trace_id:
         telemetry.logger().info("traced", trace_id=trace_id, **fields)
@@ -240,6 +240,6 @@ def write_trace(passage: Passage) -> None:
         telemetry.logger().warning("late", **fields)
 
 
-def _log_finding(finding: Finding) -> None:
+def _log_alert(alert: Alert) -> None:
     """Log the figures that the alarm does not contain."""
-    telemetry.logger().warning("metric above its limit", **asdict(finding))
+    telemetry.logger().warning("metric above its limit", **asdict(alert))

@@ -35,7 +35,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Alert:
     """The *value* of *metric* exceeds *limit*. *feed* is empty if it is unknown."""
 
     feed: str
@@ -73,7 +73,7 @@ def rules(lag_pages_max: int) -> dict[str, Rule]:
 
 
 @dataclass(slots=True)
-class Judge:
+class AlarmRules:
     """
     Implements `Count`: forwards each value and compares it with its rule.
 
@@ -81,7 +81,7 @@ class Judge:
     """
 
     count: Count
-    tell: Callable[[Finding], None]
+    tell: Callable[[Alert], None]
     clock: Clock
     rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
     feed: str = ""
@@ -96,7 +96,7 @@ class Judge:
             self.count("Behind", 1)
         else:
             self.count("Attention", 1)
-        self.tell(Finding(self.feed, metric, value, rule.limit))
+        self.tell(Alert(self.feed, metric, value, rule.limit))
 
     def _remind(self, metric: str) -> bool:
         """

@@ -41,7 +41,7 @@ def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
     return not 0 <= now_ms - since_ms < length_ms
 
 
-class Passage(NamedTuple):
+class TraceRecord(NamedTuple):
     """
     The fact that a page passed *step*: `tracing.INGEST`, or the name of a follower that handled it.
 
@@ -57,11 +57,11 @@ class Passage(NamedTuple):
     pages: int = 1
 
 
-Tell = Callable[[Passage], None]
+TraceSink = Callable[[TraceRecord], None]
 
 
-def nobody(_: Passage) -> None:
-    """Implements `Tell` for hosts without a log: discard the record."""
+def discard_trace(_: TraceRecord) -> None:
+    """Implements `TraceSink` for hosts without a log: discard the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,5 +78,5 @@ class Runtime:
     new_id: NewId
     count: Count
     spread: Spread
-    trace: Tell
+    trace: TraceSink
     await_writer: Sleep

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.effects import Passage, nobody
+from tidings.core.effects import TraceRecord, discard_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.effects import Clock, NewId, Tell
+    from tidings.core.effects import Clock, NewId, TraceSink
 
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
@@ -43,7 +43,7 @@ def trace_id(traceparent: str) -> str:
     return traceparent[_TRACE]
 
 
-def made(id_: str) -> str:
+def new_traceparent(id_: str) -> str:
     """Return the `traceparent` of a new trace; *id_* is 32 random hex digits."""
     return f"00-{id_}-{id_[:16]}-{_SAMPLED:02x}"
 
@@ -60,7 +60,7 @@ def unpacked(stored: bytes) -> str:
     return f"00-{text[:32]}-{text[32:]}-{_SAMPLED:02x}"
 
 
-def asked(headers: Mapping[str, str]) -> str | None:
+def parse_trace_headers(headers: Mapping[str, str]) -> str | None:
     """
     Return the `traceparent` of a caller that requests tracing; *headers* are in lower case.
 
@@ -109,13 +109,13 @@ class Tracer:
     mode: str
     clock: Clock
     new_id: NewId
-    tell: Tell
+    tell: TraceSink
     _spent_ms: int = field(default=0)  # the time up to which the used tokens are paid for
 
     def choose(self, given: str | None) -> str:
         """
-        Return the `traceparent` to store for a request, *given* the result of `asked`; "" for no
-        trace.
+        Return the `traceparent` to store for a request, *given* the result of
+        `parse_trace_headers`; "" for no trace.
         """
         if self.mode == OFF or given == "" or (given is None and self.mode == ASKED):
             return ""
@@ -124,12 +124,14 @@ class Tracer:
         if paid_ms + _TOKEN_MS > now_ms:
             return ""
         self._spent_ms = paid_ms + _TOKEN_MS
-        return given or made(self.new_id())
+        return given or new_traceparent(self.new_id())
 
     def ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
         """Report that *page*, committed at *at_ms*, is in the log, if it is traced."""
         if trace:
-            self.tell(Passage(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace)))
+            self.tell(
+                TraceRecord(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace))
+            )
 
 
 def _no_time() -> int:
@@ -142,4 +144,4 @@ def _no_id() -> str:
 
 def untraced() -> Tracer:
     """Return a tracer that traces nothing."""
-    return Tracer(mode=OFF, clock=_no_time, new_id=_no_id, tell=nobody)
+    return Tracer(mode=OFF, clock=_no_time, new_id=_no_id, tell=discard_trace)

@@ -159,7 +159,7 @@ def _number(text: str, field: str) -> int:
     return whole_in(text, field, 0, NUMBER_MAX, InvalidStream)
 
 
-def standing(stream: Stream) -> dict[str, str]:
+def stream_headers(stream: Stream) -> dict[str, str]:
     """Return the headers with the end of *stream*, and whether it is closed."""
     closed = {"stream-closed": "true"} if stream.closed else {}
     return {"stream-next-offset": messages.encode_offset(stream.tail), **closed}
@@ -175,7 +175,7 @@ def refused(error: TidingsError) -> Answer:
     answer = refusal(error)
     said: dict[str, str] = {}
     if isinstance(error, StreamClosed):
-        said = standing(error.stream)
+        said = stream_headers(error.stream)
     elif isinstance(error, StaleEpoch):
         said = {"producer-epoch": str(error.epoch)}
     elif isinstance(error, SequenceGap):
@@ -206,7 +206,7 @@ class StreamWrites:
 
     def _done(self, request: Request) -> tuple[int, dict[str, str]]:
         visit = admitted(request, INGEST, self.guard, self.feeds)
-        trace = tracing.asked(request.headers)
+        trace = tracing.parse_trace_headers(request.headers)
         if request.method == "DELETE":
             self.writer.remove(visit.feed, visit.name, trace)
             return 204, {}
@@ -217,14 +217,14 @@ class StreamWrites:
         # With a producer, 200 means appended now; 204 means a duplicate, or a request without a
         # message.
         status = 200 if is_new and asked.producer and asked.body else 204
-        return status, {**standing(stream), **_producer(stream, asked)}
+        return status, {**stream_headers(stream), **_producer(stream, asked)}
 
     def _created(
         self, request: Request, visit: Visit, asked: Appending, trace: str | None
     ) -> tuple[int, dict[str, str]]:
         asked = replace(asked, content_type=asked.content_type or ANY_TYPE)
         stream, is_new = self.writer.create(visit.feed, visit.name, asked, trace)
-        headers = {CONTENT_TYPE: stream.content_type, **standing(stream)}
+        headers = {CONTENT_TYPE: stream.content_type, **stream_headers(stream)}
         if not is_new:
             return 200, headers
         url = base_url(request.headers, self.prefix) + request.path
@@ -323,7 +323,7 @@ class StreamReads:
         visit = await in_thread(admitted, request, READ, self._guard, self._feeds)
         if request.method == "HEAD":
             stream = await in_thread(self._reader.stream, visit.feed, visit.name)
-            return 200, {CONTENT_TYPE: stream.content_type, **standing(stream)}, b""
+            return 200, {CONTENT_TYPE: stream.content_type, **stream_headers(stream)}, b""
         live, offset = request.query.get("live"), request.query.get("offset")
         _check_live(live, offset)
         charge = self._charges(visit.feed, visit.allowed.admission)

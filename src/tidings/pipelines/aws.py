@@ -24,7 +24,7 @@ from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import Entry, EntryStore
 from tidings.pipelines.documents import PLAIN, Messages, Read
 from tidings.pipelines.files import S3, name_of
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline
 
 SOURCE = "tidings.feed"  # of events on a bus
@@ -448,8 +448,8 @@ class SqsQueue:
         self._held = list[Received]()  # received, but not deleted
         self._all_shown_s = 0.0  # when all of them must have been delivered again, if at all
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
-        self._again = dict.fromkeys(standing.get(self._url, {}).get("taken", ()))
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
+        self._again = dict.fromkeys(state.get(self._url, {}).get("taken", ()))
         self._all_shown_s = time.monotonic() + HIDDEN_S
         self._client = self._given or connected("sqs")
 
@@ -475,8 +475,8 @@ class SqsQueue:
                 read = [message for message, _ in told]
                 ids = self._again | dict.fromkeys(message["MessageId"] for message in read)
                 operations = [each for _, operations in told for each in operations]
-                standing = {self._url: {"mode": COMPLETE, "taken": list(ids)[-KNOWN:]}}
-                yield from batches(operations, standing)
+                state = {self._url: {"mode": COMPLETE, "taken": list(ids)[-KNOWN:]}}
+                yield from batches(operations, state)
                 self._delete(read)
             if wrong is not None:
                 raise wrong

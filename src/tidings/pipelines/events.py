@@ -14,7 +14,7 @@ from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.lineage.runs import Job, Run, Send, State, sending
 from tidings.pipelines.pipeline import Pipeline
-from tidings.pipelines.running import READS, Tell
+from tidings.pipelines.running import READS, EventSink
 
 ANSWER_S = 5.0  # limit per event: a receiver that is away must not delay the pipeline
 NAMESPACE = "Tidings/Pipelines"  # of the CloudWatch metrics
@@ -32,7 +32,7 @@ def emitter(
     bus: str | None,
     emf: bool,
     lineage: Pipeline | None = None,
-) -> Iterator[Tell]:
+) -> Iterator[EventSink]:
     """
     Yield a function that emits events.
 
@@ -41,7 +41,7 @@ def emitter(
     line of metrics contains CloudWatch's embedded metric format.
     """
     with ExitStack() as stack:
-        tellers: list[Tell] = [_printed if as_json or emf else _logged]
+        tellers: list[EventSink] = [_printed if as_json or emf else _logged]
         if url is not None:
             tellers.append(stack.enter_context(_posting(url)))
         if bus is not None:
@@ -73,7 +73,7 @@ def embedded(event: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _posting(url: str) -> Iterator[Tell]:
+def _posting(url: str) -> Iterator[EventSink]:
     import httpx
 
     with httpx.Client(timeout=ANSWER_S) as client:
@@ -104,7 +104,7 @@ _ENDS = {"failed": State.FAIL, "done": State.COMPLETE, "stopped": State.COMPLETE
 
 
 @contextmanager
-def telling(pipeline: Pipeline) -> Iterator[Tell]:
+def telling(pipeline: Pipeline) -> Iterator[EventSink]:
     """Yield a function that converts the events of a `Runner` to lineage."""
     with sending() as send:
         told = _Told(pipeline, send)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.documents import Documents, parsed
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
 
 if TYPE_CHECKING:
@@ -167,10 +167,10 @@ class Files:
             raise WrongPipeline("Files must be given at least one name or pattern")
         self._patterns, self._follow = [str(each) for each in patterns], follow
         self._documents = Documents(type, key)
-        self._standing: dict[str, dict[str, Any]] = {}
+        self._state: dict[str, dict[str, Any]] = {}
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
-        self._standing = {path: dict(each) for path, each in standing.items()}
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
+        self._state = {path: dict(each) for path, each in state.items()}
 
     def read(self) -> Iterator[Batch]:
         """
@@ -205,7 +205,7 @@ class Files:
 
     def _file(self, path: str) -> Iterator[Batch]:
         """Yield the new lines of one file; `at` is an offset in bytes, after decompression."""
-        at = self._standing.get(path, {})
+        at = self._state.get(path, {})
         size = Path(path).stat().st_size
         if at.get("mode") == COMPLETE and at["size"] == size:
             return
@@ -218,8 +218,8 @@ class Files:
                 operations, count, length = self._lines(file, path, line)
                 line, offset = line + count, offset + length
                 mode = COPY if count == BATCH else COMPLETE
-                self._standing[path] = {"mode": mode, "at": offset, "lines": line, "size": size}
-                yield Batch(operations, self._standing)
+                self._state[path] = {"mode": mode, "at": offset, "lines": line, "size": size}
+                yield Batch(operations, self._state)
                 if mode == COMPLETE:
                     return
 
@@ -269,8 +269,8 @@ class Frame:
         self._make, self._documents = make, Documents(type, key)
         self._complete = False
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
-        self._complete = standing.get(self._documents.type, {}).get("mode") == COMPLETE
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
+        self._complete = state.get(self._documents.type, {}).get("mode") == COMPLETE
 
     def read(self) -> Iterator[Batch]:
         if self._complete:

@@ -21,7 +21,7 @@ from tidings.pipelines.messages import READER
 BATCH = 500  # operations; with the object of the reader, below the limit of a request
 COPY, COMPLETE = "copy", "complete"  # modes of a namespace: still being copied, or only followed
 
-Standing = Mapping[str, Mapping[str, Any]]  # the position of a reader: JSON, by namespace
+ReaderState = Mapping[str, Mapping[str, Any]]  # the position of a reader: JSON, by namespace
 Known = Callable[[str], Iterable[str]]  # returns the ids of all objects of a type
 _TOO_LARGE = 413
 _JSON = json.JSONEncoder(separators=(",", ":"))  # in ASCII, so that any text can be sent
@@ -36,15 +36,15 @@ class Batch:
     """
 
     operations: list[dict[str, Any]] = field(default_factory=list)
-    standing: Standing = field(default_factory=dict)
+    state: ReaderState = field(default_factory=dict)
 
 
 class Reader(Protocol):
     """A source. It may return the same operations again."""
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
-        Connect, and resume at the position *standing*. *name* is unique to this reader.
+        Connect, and resume at the position *state*. *name* is unique to this reader.
 
         *known* returns the ids of all objects of a type that the feed has now.
         """
@@ -66,12 +66,12 @@ class Reader(Protocol):
         ...
 
 
-def batches(operations: list[dict[str, Any]], standing: Standing) -> Iterator[Batch]:
-    """Yield all *operations* in batches, the last one with *standing*."""
+def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Batch]:
+    """Yield all *operations* in batches, the last one with *state*."""
     while len(operations) > BATCH:
         yield Batch(operations[:BATCH])
         operations = operations[BATCH:]
-    yield Batch(operations, standing)
+    yield Batch(operations, state)
 
 
 def encoded(operation: Mapping[str, Any]) -> bytes:
@@ -89,11 +89,11 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
     Raises:
         Refused: an operation is invalid; those before it may have been appended.
     """
-    operations, standing = batch.operations, batch.standing
+    operations, state = batch.operations, batch.state
     lines = [encoded(each) for each in operations]
-    if standing:
-        state = {"event": "update", "type": READER, "id": name, "data": dict(standing)}
-        lines.append(encoded(state))
+    if state:
+        document = {"event": "update", "type": READER, "id": name, "data": dict(state)}
+        lines.append(encoded(document))
     try:
         poster.post_lines(lines)
     except Refused as refused:
@@ -101,4 +101,4 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
             raise
         half = len(operations) // 2
         append(poster, name, Batch(operations[:half]))
-        append(poster, name, Batch(operations[half:], standing))
+        append(poster, name, Batch(operations[half:], state))

@@ -22,7 +22,7 @@ from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import Entry, EntryStore
 from tidings.pipelines.documents import PLAIN, Messages, Read, until_wrong
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, WrongPipeline
 
 PORT = 9092
@@ -201,19 +201,19 @@ class KafkaTopics:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",  # lost messages are an error, not skipped
         }
-        self._standing: dict[str, dict[str, Any]] = {}
+        self._state: dict[str, dict[str, Any]] = {}
         self._assigned = 0
         self._consumer: Consumer | None = None
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
-        Connect to the brokers, and resume at *standing*.
+        Connect to the brokers, and resume at *state*.
 
         Raises:
             KafkaException: no broker responds, a topic does not exist, or an option is unknown.
         """
-        self._standing = {
-            topic: {"mode": COMPLETE, "offsets": dict(standing.get(topic, {}).get("offsets", {}))}
+        self._state = {
+            topic: {"mode": COMPLETE, "offsets": dict(state.get(topic, {}).get("offsets", {}))}
             for topic in self._topics
         }
         self._consumer, self._assigned = Consumer({"group.id": name, **self._options}), 0
@@ -231,7 +231,7 @@ class KafkaTopics:
         while True:
             told, wrong = until_wrong(self._told, self._consumer.consume(BATCH, LOOK_S))
             if told:
-                yield from batches([each for some in told for each in some], self._standing)
+                yield from batches([each for some in told for each in some], self._state)
             if wrong is not None:
                 raise wrong
             if not told:
@@ -257,7 +257,7 @@ class KafkaTopics:
         assert self._consumer is not None
         partitions = [
             TopicPartition(
-                topic, each, self._standing[topic]["offsets"].get(str(each), OFFSET_BEGINNING)
+                topic, each, self._state[topic]["offsets"].get(str(each), OFFSET_BEGINNING)
             )
             for topic in self._topics
             for each in partitions_of(self._consumer, topic)
@@ -276,5 +276,5 @@ class KafkaTopics:
             rule = "was removed, or the topic was created again"
             raise WrongPipeline(f"{place}: {rule}: rename the reader to continue")
         operations = self._messages.operations(place, message.key(), message.value())
-        self._standing[topic]["offsets"][str(partition)] = offset + 1
+        self._state[topic]["offsets"][str(partition)] = offset + 1
         return operations

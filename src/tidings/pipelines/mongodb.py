@@ -26,7 +26,7 @@ from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed, object_of, until_refused, version_of
 from tidings.pipelines.documents import Keyed
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, checked_table
 
 PORT = 27017
@@ -243,17 +243,17 @@ class MongoCollection:
     def __init__(self, url: str, collection: str, *, type: str = "", follow: bool = True) -> None:
         self._url, (self._database, self._shown) = url, database_of(url)
         self._rows = Keyed(collection, "_id", type or collection)
-        self._follow, self._standing = follow, dict[str, Any]()
+        self._follow, self._state = follow, dict[str, Any]()
         self._client: MongoClient[Any] | None = None
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
-        Connect, and resume at *standing*.
+        Connect, and resume at *state*.
 
         Raises:
             pymongo.errors.PyMongoError: the server is not available.
         """
-        self._standing, self._known = dict(standing.get(self._rows.type, {})), known
+        self._state, self._known = dict(state.get(self._rows.type, {})), known
         self._client = connected(self._url)
         self._client.admin.command("ping")  # detect a wrong address now
         self._collection = self._client[self._database].get_collection(
@@ -271,13 +271,13 @@ class MongoCollection:
             pymongo.errors.PyMongoError: the server is not available or rejects the request.
         """
         while True:
-            is_known = not self._follow or self._standing.keys() & {"time", "token"}
-            if self._standing.get("mode") != COMPLETE or not is_known:
+            is_known = not self._follow or self._state.keys() & {"time", "token"}
+            if self._state.get("mode") != COMPLETE or not is_known:
                 yield from self._copied()
             if not self._follow:
                 return
             yield from self._changes()
-            self._standing = {"again": True}
+            self._state = {"again": True}
 
     def close(self) -> None:
         if self._client is not None:
@@ -316,18 +316,18 @@ class MongoCollection:
         assert self._client is not None
         with self._client.start_session(causal_consistency=True) as session:
             self._client.admin.command("ping", session=session)
-            if self._follow and "time" not in self._standing:
-                again = bool(self._standing)
+            if self._follow and "time" not in self._state:
+                again = bool(self._state)
                 time_ = self._time(session.operation_time)
-                self._standing = {"mode": COPY, "time": time_, "again": again}
+                self._state = {"mode": COPY, "time": time_, "again": again}
             documents = self._collection.find(session=session, batch_size=BATCH)
             while batch := list(islice(documents, BATCH)):
                 puts = [self._rows.put(each, each) for each in batch]
-                yield Batch(puts, {self._rows.type: {**self._standing, "mode": COPY}})
-            if self._standing.pop("again", False):
+                yield Batch(puts, {self._rows.type: {**self._state, "mode": COPY}})
+            if self._state.pop("again", False):
                 yield from self._rows.missing(self._known, lambda: self._ids(session))
-        self._standing["mode"] = COMPLETE
-        yield Batch([], {self._rows.type: self._standing})
+        self._state["mode"] = COMPLETE
+        yield Batch([], {self._rows.type: self._state})
 
     def _ids(self, session: ClientSession) -> Iterator[list[Any]]:
         documents = self._collection.find({}, {"_id": 1}, session=session, batch_size=BATCH)
@@ -353,8 +353,8 @@ class MongoCollection:
                 raise
 
     def _streamed(self) -> Iterator[Batch]:
-        token, said_s = self._standing.get("token"), time.monotonic()
-        began = None if token else Timestamp(*self._standing["time"])
+        token, said_s = self._state.get("token"), time.monotonic()
+        began = None if token else Timestamp(*self._state["time"])
         with self._collection.watch(
             full_document="updateLookup",
             resume_after=token,
@@ -374,8 +374,8 @@ class MongoCollection:
                     yield Batch()
                     continue
                 said_s = time.monotonic()
-                self._standing = {"mode": COMPLETE, "token": dict(stream.resume_token)}
-                yield Batch(operations, {self._rows.type: self._standing})
+                self._state = {"mode": COMPLETE, "token": dict(stream.resume_token)}
+                yield Batch(operations, {self._rows.type: self._state})
 
     def _operation(self, event: dict[str, Any]) -> dict[str, Any]:
         """Return the current document of a change, or a delete if it no longer exists."""

@@ -38,7 +38,15 @@ from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed
 from tidings.pipelines.documents import Keyed, Row, plain
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing, batches
+from tidings.pipelines.ingest_source import (
+    BATCH,
+    COMPLETE,
+    COPY,
+    Batch,
+    Known,
+    ReaderState,
+    batches,
+)
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
 ANSWER_S = 60  # limit for a locked table, or without any packet of the log, not even a heartbeat
@@ -405,26 +413,26 @@ class MySQLTable:
                 raise WrongPipeline(f"must be a name of letters, digits, '_' and '$': {name!r}")
         self._follow, self._server_id = follow, server_id
         self._is_key_given = bool(self._rows.keys)
-        self._standing: Mapping[str, Any] = {}
+        self._state: Mapping[str, Any] = {}
         self._replicated = 0  # id of the server that writes the log
         self._connection: pymysql.Connection[Any] | None = None
         self._log: Any = None
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
-        Connect, and resume at *standing*.
+        Connect, and resume at *state*.
 
         Raises:
             WrongPipeline: the table cannot be followed. The message names each reason.
             Away: the table was read before and is missing.
         """
         self._server_id = self._server_id or zlib.crc32(name.encode()) | 1 << 31
-        self._standing, self._known = dict(standing.get(self._rows.type, {})), known
+        self._state, self._known = dict(state.get(self._rows.type, {})), known
         self._connect()
         if problems := self._problems():
             raise WrongPipeline(f"{self}: {'; '.join(problems)}")
         if self._follow and not self._is_resumable():
-            self._standing = {"again": True} if self._standing else {}
+            self._state = {"again": True} if self._state else {}
 
     def read(self) -> Iterator[Batch]:
         """
@@ -435,11 +443,11 @@ class MySQLTable:
             Away: the table is missing. It is copied again when it exists.
             pymysql.Error: the server is not available, or rejects a query.
         """
-        if self._follow and "file" not in self._standing:
-            again = self._standing.get("again", False)
-            self._standing = {"mode": COPY, "again": again, **self._end_of_log()}
+        if self._follow and "file" not in self._state:
+            again = self._state.get("again", False)
+            self._state = {"mode": COPY, "again": again, **self._end_of_log()}
         while True:
-            if self._standing.get("mode") != COMPLETE:
+            if self._state.get("mode") != COMPLETE:
                 yield from self._copied()
             if not self._follow:
                 return
@@ -449,8 +457,8 @@ class MySQLTable:
             if problems := self._problems():
                 raise WrongPipeline(f"{self}: {'; '.join(problems)}")
             changed = {"mode": COPY, "again": True, "key": list(self._rows.keys)}
-            self._standing = {**self._standing, **changed}
-            yield Batch([], {self._rows.type: self._standing})
+            self._state = {**self._state, **changed}
+            yield Batch([], {self._rows.type: self._state})
 
     def close(self) -> None:
         self._close_log()
@@ -557,7 +565,7 @@ class MySQLTable:
         tables = self._asked(_TABLE, self._rows.name)
         if not tables:
             missing = f"{self}: no table has this name"
-            raise (Away if self._standing else WrongPipeline)(missing)
+            raise (Away if self._state else WrongPipeline)(missing)
         table = min(tables, key=lambda each: str(each["name"]) != self._rows.name)
         self._base, self._rows.name = table["base"], table["name"]  # as the log has them
         self._columns = {each["name"]: each for each in self._asked(_COLUMNS, self._rows.name)}
@@ -598,11 +606,11 @@ class MySQLTable:
         files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
         (found,) = self._asked("SELECT @@server_id AS id")
         self._replicated = found["id"]
-        standing = self._standing
+        state = self._state
         return (
-            standing.get("file") in files
-            and standing.get("server") == self._replicated
-            and standing.get("key") == list(self._rows.keys)
+            state.get("file") in files
+            and state.get("server") == self._replicated
+            and state.get("key") == list(self._rows.keys)
         )
 
     def _status_of_log(self) -> Row:
@@ -627,17 +635,17 @@ class MySQLTable:
         Yield all rows by key, from the last position; the log contains changes made since the
         start.
         """
-        for rows in self._pages("*", after=self._standing.get("at")):
+        for rows in self._pages("*", after=self._state.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
-            self._standing = {**self._standing, "mode": COPY, "at": [*map(_written, last)]}
+            self._state = {**self._state, "mode": COPY, "at": [*map(_written, last)]}
             puts = [self._rows.put(row, row) for row in rows]
-            yield Batch(puts, {self._rows.type: self._standing})
-        if self._standing.get("again"):
+            yield Batch(puts, {self._rows.type: self._state})
+        if self._state.get("again"):
             keys = ", ".join(f"`{each}`" for each in self._rows.keys)
             yield from self._rows.missing(self._known, lambda: self._pages(keys))
-        kept = {name: each for name, each in self._standing.items() if name not in ("at", "again")}
-        self._standing = {**kept, "mode": COMPLETE}
-        yield Batch([], {self._rows.type: self._standing})
+        kept = {name: each for name, each in self._state.items() if name not in ("at", "again")}
+        self._state = {**kept, "mode": COMPLETE}
+        yield Batch([], {self._rows.type: self._state})
 
     def _pages(self, columns: str, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
         """
@@ -666,7 +674,7 @@ class MySQLTable:
 
         End after a transaction or statement after which the table must be copied again.
         """
-        changed, told_s, end = dict[str, Values](), time.monotonic(), self._standing
+        changed, told_s, end = dict[str, Values](), time.monotonic(), self._state
         is_stale = False
         for event in self._events():
             kind = _keyword(event.query) if isinstance(event, QueryEvent) else ""
@@ -680,15 +688,15 @@ class MySQLTable:
             if is_end or (kind and kind not in _WRITES and kind not in ("BEGIN", "SAVEPOINT")):
                 end = self._place(self._log.log_file, self._log.log_pos)
                 if is_stale:
-                    self._standing = end
+                    self._state = end
                     return
             is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - told_s > LOOK_S
             if not is_due and len(changed) < BATCH:
                 continue
             # Store the new file name: the server may remove a file after it was read.
-            if changed or end["file"] != self._standing["file"]:
-                operations, self._standing = self._now(changed), {"mode": COMPLETE, **end}
-                yield from batches(operations, {self._rows.type: self._standing})
+            if changed or end["file"] != self._state["file"]:
+                operations, self._state = self._now(changed), {"mode": COMPLETE, **end}
+                yield from batches(operations, {self._rows.type: self._state})
             else:
                 self._asked("DO 0")  # the server closes a connection that is idle for hours
                 yield Batch()
@@ -702,8 +710,8 @@ class MySQLTable:
             self._server_id,
             blocking=True,
             resume_stream=True,
-            log_file=self._standing["file"],
-            log_pos=self._standing["position"],
+            log_file=self._state["file"],
+            log_pos=self._state["position"],
             only_events=_EVENTS,
             only_schemas=list({base for base, _ in tables}),
             only_tables=list({table for _, table in tables}),

@@ -24,7 +24,15 @@ from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed
 from tidings.pipelines.documents import Keyed, Row, parsed
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing, batches
+from tidings.pipelines.ingest_source import (
+    BATCH,
+    COMPLETE,
+    COPY,
+    Batch,
+    Known,
+    ReaderState,
+    batches,
+)
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
 PORT = 5432
@@ -417,7 +425,7 @@ class _Shape:
     columns: tuple[Row, ...]
 
     @property
-    def standing(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Return the description that a reader stores, to detect a change of the table later."""
         parts = sorted(each["oid"] for each in self.tables)
         columns = [[each["name"], each["kind"], each["modifier"]] for each in self.columns]
@@ -460,14 +468,14 @@ class PostgresTable:
         self._rows = Rows(table, key, type)
         self._type, self._dsn, self._follow = self._rows.type, dsn, follow
         self._is_key_given = bool(self._rows.keys)
-        self._slot, self._standing = slot, dict[str, Any]()
+        self._slot, self._state = slot, dict[str, Any]()
         self._connection: psycopg.Connection | None = None
         self._released_s, self._released = 0.0, ""
         self._loaders: dict[str, Callable[[bytes], Any]] = {}
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
-        Connect, and resume at *standing*. Check everything before anything is created.
+        Connect, and resume at *state*. Check everything before anything is created.
 
         Raises:
             WrongPipeline: the table cannot be followed, or the slot belongs to another feed. The
@@ -475,12 +483,12 @@ class PostgresTable:
             Away: the table was read before and is missing.
         """
         self._slot = self._slot or _slot_of(name)
-        self._standing, self._known = dict(standing.get(self._type, {})), known
+        self._state, self._known = dict(state.get(self._type, {})), known
         self._connection = connected(self._dsn)
         self._shape = self._look()
         self._refuse(self._shape)
         if self._follow and not self._is_resumable():
-            self._standing = {"again": True} if self._standing else {}
+            self._state = {"again": True} if self._state else {}
 
     def read(self) -> Iterator[Batch]:
         """
@@ -491,15 +499,15 @@ class PostgresTable:
             Away: the table is missing. It is copied again when it exists.
             psycopg.Error: the server is not available, or rejects a query.
         """
-        if self._follow and "table" not in self._standing:
+        if self._follow and "table" not in self._state:
             # Store the name before creating the slot: a slot unknown to the feed belongs to another
             # reader.
-            again = self._standing.get("again", False)
-            self._standing = {"mode": COPY, "slot": self._slot, "again": again}
-            yield Batch([], {self._type: self._standing})
+            again = self._state.get("again", False)
+            self._state = {"mode": COPY, "slot": self._slot, "again": again}
+            yield Batch([], {self._type: self._state})
             self._make_slot()
-            self._standing |= {**self._shape.standing, "key": list(self._rows.keys)}
-        if self._standing.get("mode") != COMPLETE:
+            self._state |= {**self._shape.state, "key": list(self._rows.keys)}
+        if self._state.get("mode") != COMPLETE:
             yield from self._copied()
         while self._follow:
             ((end,),) = (each.values() for each in self._asked(_END))
@@ -527,7 +535,7 @@ class PostgresTable:
         self._connection = connected(self._dsn, connect_timeout=CHECK_S)
         try:
             shape = self._look()
-            self._standing = {"slot": self._slot}  # an existing slot may be that of this reader
+            self._state = {"slot": self._slot}  # an existing slot may be that of this reader
             problems = self._problems(shape)
             (server,) = self._asked(_SERVER)
         finally:
@@ -554,7 +562,7 @@ class PostgresTable:
         tables = self._asked(_SHAPE, name, name)
         if not tables:
             missing = f"{self}: no table has this name"
-            raise (Away if self._standing else WrongPipeline)(missing)
+            raise (Away if self._state else WrongPipeline)(missing)
         columns = self._asked(_COLUMNS, tables[0]["oid"])
         if not self._is_key_given:
             self._rows.keys = tuple(each["name"] for each in columns if each["place"] is not None)
@@ -570,7 +578,7 @@ class PostgresTable:
         problems = self._problems(shape)
         if not problems:
             return
-        ours = self._follow and self._standing.get("slot") == self._slot
+        ours = self._follow and self._state.get("slot") == self._slot
         if ours and (not self._rows.keys or any(self._problems_of_identity(shape))):
             self._do(_UNPUBLISH.format(slot=sql.Identifier(self._slot)))
         raise WrongPipeline(f"{self}: {'; '.join(problems)}")
@@ -601,7 +609,7 @@ class PostgresTable:
             yield f"{server['me']} may not replicate: ALTER ROLE {server['me']} REPLICATION"
 
     def _problems_of_slot(self, root: Row, server: Row) -> Iterator[str]:
-        slot, ours = self._slot, self._standing.get("slot") == self._slot
+        slot, ours = self._slot, self._state.get("slot") == self._slot
         stands = self._asked(_STANDS, slot)
         if stands and not ours:
             yield f"the slot {slot} is there and is not of this feed: give another, or drop it"
@@ -647,14 +655,14 @@ class PostgresTable:
 
     def _is_resumable(self) -> bool:
         """Return True if the log contains all changes of this table since the standing."""
-        stands, standing = self._asked(_STANDS, self._slot), self._standing
+        stands, state = self._asked(_STANDS, self._slot), self._state
         published = self._asked(_PUBLISHED, self._rows.name, self._slot)
         return (
             any(each["usable"] for each in stands)
             and any(each["ours"] or each["everything"] for each in published)
             and all(each["complete"] and each["whole"] for each in published)
-            and standing.get("table") == self._shape.tables[0]["oid"]
-            and standing.get("key") == list(self._rows.keys)
+            and state.get("table") == self._shape.tables[0]["oid"]
+            and state.get("key") == list(self._rows.keys)
         )
 
     def _make_slot(self) -> None:
@@ -675,15 +683,15 @@ class PostgresTable:
         Yield all rows by key, from the last position; the log contains changes made since the
         start.
         """
-        for rows in self._pages(after=self._standing.get("at")):
+        for rows in self._pages(after=self._state.get("at")):
             at = self._rows.place(rows[-1])
-            self._standing = {**self._standing, "mode": COPY, "at": at}
-            yield Batch([self._rows.put(row, row) for row in rows], {self._type: self._standing})
-        if self._standing.get("again"):
+            self._state = {**self._state, "mode": COPY, "at": at}
+            yield Batch([self._rows.put(row, row) for row in rows], {self._type: self._state})
+        if self._state.get("again"):
             yield from self._missing()
-        kept = {name: each for name, each in self._standing.items() if name not in ("at", "again")}
-        self._standing = {**kept, "mode": COMPLETE}
-        yield Batch([], {self._type: self._standing})
+        kept = {name: each for name, each in self._state.items() if name not in ("at", "again")}
+        self._state = {**kept, "mode": COMPLETE}
+        yield Batch([], {self._type: self._state})
 
     def _pages(
         self,
@@ -706,8 +714,8 @@ class PostgresTable:
         """Yield the changes in the slot up to *end*; advance it when the feed has them."""
         found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
-        stored = {name: self._standing.get(name) for name in shape.standing}
-        is_same = shape.standing == stored and shape.identities == self._shape.identities
+        stored = {name: self._state.get(name) for name in shape.state}
+        is_same = shape.state == stored and shape.identities == self._shape.identities
         if not is_same or not self._is_resumable():
             yield from self._reshaped(shape)  # the changes may be those of another table
             return
@@ -748,17 +756,17 @@ class PostgresTable:
         Raises:
             WrongPipeline: it can no longer be followed.
         """
-        old, new, self._shape, self._loaders = self._standing, shape.standing, shape, {}
+        old, new, self._shape, self._loaders = self._state, shape.state, shape, {}
         if is_lost := not self._is_resumable():
-            self._standing = {"again": True, "mode": COPY, "slot": self._slot}
-            yield Batch([], {self._type: self._standing})
+            self._state = {"again": True, "mode": COPY, "slot": self._slot}
+            yield Batch([], {self._type: self._state})
         self._refuse(shape)
         if is_lost:
             self._make_slot()
-            self._standing |= {**new, "key": list(self._rows.keys)}
+            self._state |= {**new, "key": list(self._rows.keys)}
             yield from self._copied()
         elif old["columns"] != new["columns"]:
-            self._standing = {**old, **new, "again": True, "mode": COPY}
+            self._state = {**old, **new, "again": True, "mode": COPY}
             yield from self._copied()
         else:
             for part in shape.tables:
@@ -766,8 +774,8 @@ class PostgresTable:
                     yield from self._copied_part(part)
             if not set(old["parts"]) <= set(new["parts"]):
                 yield from self._missing()
-            self._standing = {**old, **new}
-            yield Batch([], {self._type: self._standing})
+            self._state = {**old, **new}
+            yield Batch([], {self._type: self._state})
 
     def _copied_part(self, part: Row) -> Iterator[Batch]:
         table = sql.SQL(part["name"])  # quoted by the server

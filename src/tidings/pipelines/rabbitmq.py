@@ -16,7 +16,7 @@ from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import Entry, EntryStore
 from tidings.pipelines.documents import PLAIN, Messages, Read, until_wrong
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, WrongPipeline
 
 ANSWER_S = 60  # a batch that the broker confirms later than this fails
@@ -274,15 +274,15 @@ class RabbitMQQueue:
         self._again = list[str]()  # in the feed, but possibly not acknowledged
         self._rejected = set[int]()  # delivery tags, until the batch is in the feed
 
-    def open(self, name: str, standing: Standing, known: Known) -> None:
+    def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
-        Connect, and resume at *standing*.
+        Connect, and resume at *state*.
 
         Raises:
             pika.exceptions.AMQPError: the broker is not available, rejects the user, or does not
                 have the queue.
         """
-        self._again = list(standing.get(self._queue, {}).get("taken", ()))
+        self._again = list(state.get(self._queue, {}).get("taken", ()))
         self._rejected.clear()  # a tag is valid only in its channel
         self._connection = pika.BlockingConnection(self._parameters)
         self._channel = self._connection.channel()

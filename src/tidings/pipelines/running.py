@@ -22,7 +22,7 @@ from tidings.pipelines.pipeline import Branch, Pipeline
 ATTEMPTS = 3  # at one message: temporary failures have passed by then
 
 Say = Callable[..., None]
-Tell = Callable[[dict[str, Any]], None]
+EventSink = Callable[[dict[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class SourceWorker:
                 return
         self.progress.state = "running"
         with self._reconnect.tried():
-            self._reader.open(self._name, self._standing(), self._known)
+            self._reader.open(self._name, self._state(), self._known)
         try:
             if self._appended(stopping):
                 self.progress.state = "done"
@@ -128,12 +128,12 @@ class SourceWorker:
             for batch in self._reader.read():  # for a queue, this acknowledges the batch before
                 if stopping.is_set():
                     return False
-                if batch.operations or batch.standing:
+                if batch.operations or batch.state:
                     append(poster, self._name, batch)
                     self.progress.count(len(batch.operations))
         return True
 
-    def _standing(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         with self._source.opened(Objects) as objects:
             reader = objects.one(READER, self._name)
         return dict(reader["data"]) if reader else {}
@@ -334,7 +334,7 @@ class Runner:
     """
 
     def __init__(
-        self, pipeline: Pipeline, tell: Tell, *, attempts: int = ATTEMPTS, worker: str = ""
+        self, pipeline: Pipeline, tell: EventSink, *, attempts: int = ATTEMPTS, worker: str = ""
     ) -> None:
         self._pipeline, self._tell, self._attempts = pipeline, tell, attempts
         self._stopping = threading.Event()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidings.http.asgi import Message, Receive, Send
-    from tidings.server.http_server import Visitors
+    from tidings.server.http_server import HostCheck
 
 log = logging.getLogger(__name__)
 METRICS = "/metrics"
@@ -59,11 +59,12 @@ _TOO_SLOW = Answer(
 
 class ServerApp:
     """
-    The ASGI app of *host*. *visitors* checks host and origin; *console* is the live page's folder.
+    The ASGI app of *host*. *host_check* checks host and origin; *console* is the live page's
+    folder.
     """
 
-    def __init__(self, host: Host, visitors: Visitors, console: Path | None) -> None:
-        self._host, self._visitors, self._console = host, visitors, console
+    def __init__(self, host: Host, host_check: HostCheck, console: Path | None) -> None:
+        self._host, self._host_check, self._console = host, host_check, console
         self._origins = host.settings.cors_origins
         self._prefix = host.settings.url_prefix
         self._routes = RouteTable(_ROUTES, answers_head=True)
@@ -88,7 +89,7 @@ class ServerApp:
         if scope["type"] == "lifespan":
             return
         try:
-            headers = self._visitors.check(scope)
+            headers = self._host_check.check(scope)
         except Rejected as error:
             await self._refuse(scope, receive, send, error)
             return

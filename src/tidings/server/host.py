@@ -21,9 +21,9 @@ from tidings.core.changeagent.documents import USERS
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.effects import Runtime
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import ARCHIVE, STATE, Habits
+from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig
 from tidings.core.hooks.registry import Registry, WebhookAdmin
-from tidings.core.hooks.webhook import Courier
+from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.feeds import PUSH
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidings.core.auth.guard import Bearers
-    from tidings.core.effects import Passage
+    from tidings.core.effects import TraceRecord
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
     from tidings.server.issuer_keys import IssuerKeys
@@ -64,7 +64,7 @@ ARCHIVE_REST = 1.0  # of the archive, which the sweep wakes once a minute
 IDLE_REST = 100.0  # of a push without connected clients, which only keeps up with the log
 # The batch size, also of the first batch: the store is local, and writing many rows at once halves
 # the cost per row.
-FOLLOWING = Habits(operations_max=20_000, operations_first=20_000)
+STATE_CONFIG = FollowerConfig(operations_max=20_000, operations_first=20_000)
 SUM_ROWS_MAX = 250  # counted at once, in the event loop: some 2 ms
 _BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # threads for requests that are not appended in groups
@@ -103,9 +103,9 @@ def new_id() -> str:
     return f"{random.getrandbits(128):032x}"
 
 
-def write_trace(passage: Passage) -> None:
-    """Implements `Tell`: logs a traced page as one line, a late page as a warning."""
-    fields = passage._asdict()
+def write_trace(record: TraceRecord) -> None:
+    """Implements `TraceSink`: logs a traced page as one line, a late page as a warning."""
+    fields = record._asdict()
     trace_id = fields.pop("trace")
     place = " ".join(f"{name}={value}" for name, value in fields.items())
     if trace_id:
@@ -135,7 +135,7 @@ class Host(Assembly):
     SLOW = frozenset({"propose", "amend"})
     stores: FileStores
     target = "--data FOLDER"
-    habits = FOLLOWING
+    follower_config = STATE_CONFIG
     sum_rows_max = SUM_ROWS_MAX
 
     def __init__(
@@ -452,14 +452,14 @@ class Host(Assembly):
 
     def _webhooks(self) -> Webhooks:
         post = Poster(private=self.settings.hooks_private, timeout_s=limits.WEBHOOK_S)
-        courier = Courier(
+        delivery = WebhookDelivery(
             consumers=self.consumers,
             profiles=self.profiles,
             post=post,
             clock=now_ms,
             worker=WEBHOOK_WORKER,
         )
-        return Webhooks(self._hook_registry, courier, self.settings.feeds, now_ms, post.close)
+        return Webhooks(self._hook_registry, delivery, self.settings.feeds, now_ms, post.close)
 
 
 class ThreadCounters:

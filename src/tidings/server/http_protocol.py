@@ -49,7 +49,7 @@ def connections_within(files: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RequestLimits:
     """Limits per server: the number of *connections*, and the seconds of each phase."""
 
     connections: int = limits.FILES_MAX
@@ -70,7 +70,7 @@ class Admission:
     are in use, the new one is refused.
     """
 
-    bounds: Bounds
+    bounds: RequestLimits
     # In the order in which they became idle.
     _idle: dict[HttpProtocol, None] = field(default_factory=dict)
     _evicted: int = 0
@@ -124,7 +124,7 @@ class Connection:
     """
 
     def __init__(
-        self, transport: asyncio.Transport, bounds: Bounds, is_receiving: Callable[[], bool]
+        self, transport: asyncio.Transport, bounds: RequestLimits, is_receiving: Callable[[], bool]
     ) -> None:
         self._transport, self._bounds, self._is_receiving = transport, bounds, is_receiving
         self._loop = asyncio.get_running_loop()

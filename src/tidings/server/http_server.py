@@ -22,8 +22,8 @@ from tidings.core.auth.origins import check_host, check_page
 from tidings.http.asgi import Message, headers_of
 from tidings.server.http_protocol import (
     Admission,
-    Bounds,
     HttpProtocol,
+    RequestLimits,
     connections_within,
     raise_file_limit,
 )
@@ -46,7 +46,7 @@ POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Visitors:
+class HostCheck:
     """
     The names *hosts* of the server, and the *origins* that may access it from a browser.
 
@@ -122,7 +122,7 @@ async def serving(
     listener: socket.socket,
     *,
     grace_s: float,
-    bounds: Bounds | None = None,
+    bounds: RequestLimits | None = None,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     **websockets: Any,
@@ -136,7 +136,7 @@ async def serving(
     config = _config(app, tls_cert, tls_key, websockets)
     files = raise_file_limit()
     if bounds is None:  # a TLS handshake uses a file descriptor before it counts as a connection
-        bounds = Bounds(connections_within(files // 2 if tls_cert else files))
+        bounds = RequestLimits(connections_within(files // 2 if tls_cert else files))
     state = ServerState()
     _set_date(state)
     protocol = partial(

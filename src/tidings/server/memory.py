@@ -170,8 +170,8 @@ class MemoryConnections:
     def update(self, old: Connection, new: Connection) -> bool:
         assert new.id == old.id
         with self._lock:
-            standing = self._connections.get(old.id)
-            if standing is None or standing.version != old.version:
+            current = self._connections.get(old.id)
+            if current is None or current.version != old.version:
                 return False
             self._connections[new.id] = replace(new, version=old.version + 1)
             return True

@@ -23,7 +23,7 @@ from tidings.server import feed_options, http_server, loop_guard, operating, pro
 from tidings.server.app import ServerApp
 from tidings.server.feed_options import HostOptions
 from tidings.server.host import Host
-from tidings.server.http_server import KnownProxies, Visitors, networks
+from tidings.server.http_server import HostCheck, KnownProxies, networks
 from tidings.server.processes import Problem
 from tidings.server.sqlite.database import CannotOpen
 
@@ -94,8 +94,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
             )
         await asyncio.to_thread(host.start)
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
-        visitors = Visitors(names, settings.cors_origins)
-        app = ServerApp(host, visitors, processes.installed().console)
+        host_check = HostCheck(names, settings.cors_origins)
+        app = ServerApp(host, host_check, processes.installed().console)
         await stack.enter_async_context(_serving(app, proxies, host, listener, options))
         await stack.enter_async_context(_swept(host))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)

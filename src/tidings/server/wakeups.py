@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.followers.leases import Observation
     from tidings.core.hooks.registry import Registry
-    from tidings.core.hooks.webhook import Courier, Webhook
+    from tidings.core.hooks.webhook import Webhook, WebhookDelivery
 
 log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # between two runs, however long the last one took
@@ -191,7 +191,7 @@ class News:
 
 class Webhooks:
     """
-    A scheduler that runs *courier* for the webhooks of *feeds*, each in one thread at a time.
+    A scheduler that runs *delivery* for the webhooks of *feeds*, each in one thread at a time.
 
     A webhook is due if its feed has news, if its courier has more to send, and every `LOOK_S`.
     *cut* aborts the calls in progress.
@@ -200,12 +200,12 @@ class Webhooks:
     def __init__(
         self,
         registry: Registry,
-        courier: Courier,
+        delivery: WebhookDelivery,
         feeds: Iterable[str],
         clock: Clock,
         cut: Callable[[], None],
     ) -> None:
-        self._registry, self._courier = registry, courier
+        self._registry, self._delivery = registry, delivery
         self._feeds, self._clock, self._cut = sorted(feeds), clock, cut
         # Only the thread of `_serve` changes these. Other threads, such as the event loop, put
         # events into the queue, which never blocks.
@@ -277,7 +277,7 @@ class Webhooks:
     def _turn(self, key: Key, hook: Webhook, look: bool) -> None:
         again_ms: int | None = None
         try:
-            again_ms = self._courier.run(key[0], hook, look=look)
+            again_ms = self._delivery.run(key[0], hook, look=look)
         except TidingsError as error:
             log.warning("webhook stopped: %s %s: %s", *key, error)
         except Exception:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.followers.follower import STATE, Habits, moved, portion
+from tidings.core.followers.follower import STATE, FollowerConfig, moved, portion
 from tidings.server.wakeups import AGAIN_S
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ class StateProjection:
     ) -> None:
         self._loop, self._writer, self._database = loop, writer, database
         self._followers, self._handler, self._told = followers, handler, told
-        habits = Habits(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
-        self._follower = replace(follower, habits=habits)
+        follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
+        self._follower = replace(follower, follower_config=follower_config)
         self._begun: set[str] = set()  # feeds of which the handler has seen every page so far
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()

@@ -28,14 +28,14 @@ from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.replication.copies import WriteGuard
 from tidings.core.sync import watermark as watermarks
-from tidings.core.sync.apply import Corrector, Looked, Outcome
+from tidings.core.sync.apply import Corrector, Outcome, RowLookup
 from tidings.core.sync.watermark import Moment, Reached
 
 
 class Corrections(Protocol):
     """Appends corrections for objects that have not moved: `tidings.core.sync.apply`."""
 
-    def look(self, feed: str, keys: Sequence[str]) -> Looked:
+    def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
         """Look up rows like `Corrector.look`."""
         ...
 

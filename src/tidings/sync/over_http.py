@@ -31,7 +31,7 @@ from tidings.core.replication.source import ALL
 from tidings.core.replication.wire import Rows
 from tidings.core.state.rows import Row
 from tidings.core.sync import watermark as watermarks
-from tidings.core.sync.apply import Looked, Outcome
+from tidings.core.sync.apply import Outcome, RowLookup
 from tidings.core.sync.watermark import Moment, Reached
 from tidings.http.outbound.upstream import HttpUpstream
 from tidings.sync.state import Buckets
@@ -95,7 +95,7 @@ class Remote:
         upstream, at = RemoteRows(self).upstream, feed_url(self.url, self.feed)
         behind = replace(place, slot=PAGE_END)
         try:
-            floor = upstream.pages(at, behind, ALL, size=1, block_s=0).standing.floor
+            floor = upstream.pages(at, behind, ALL, size=1, block_s=0).status.floor
         except LogFellOff as error:
             return None, error.floor
         except OtherLog:
@@ -139,12 +139,12 @@ class Requests:
     def _api(self) -> FeedApi:
         return FeedApi(self._remote.url, self._remote.feed, password=self._remote.password)
 
-    def look(self, feed: str, keys: Sequence[str]) -> Looked:
-        def ask() -> Looked:
+    def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
+        def ask() -> RowLookup:
             with _translated_errors():
                 answer = self._api.ask("POST", "corrections/rows", body={"keys": list(keys)})
             rows = [Row(**each) for each in answer["rows"]]
-            return Looked(answer["state"], rows, answer["count"])
+            return RowLookup(answer["state"], rows, answer["count"])
 
         return _patiently(ask)
 

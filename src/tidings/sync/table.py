@@ -59,7 +59,7 @@ class WrongProgress(Exception):
 
 
 @dataclass(slots=True)
-class Standing:
+class TableSyncState:
     """
     The progress of a sync.
 
@@ -93,7 +93,7 @@ class Progress:
 
     path: Path
     what: dict[str, Any]
-    standing: Standing = field(default_factory=Standing)
+    standing: TableSyncState = field(default_factory=TableSyncState)
     _file: sqlite3.Connection = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Progress:
         kept = json.loads(found[0])
         if kept["what"] != self.what:
             raise WrongProgress(f"{self.path} is of another sync: {json.dumps(kept['what'])}")
-        self.standing = Standing(**kept["standing"])
+        self.standing = TableSyncState(**kept["standing"])
 
     def save(self, missing: Iterable[str] = ()) -> None:
         """Save the progress, and *missing*: keys of objects without a row."""
@@ -163,7 +163,7 @@ class LiveTable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class TableSyncOptions:
     """
     The options of a sync. *chunk* is in rows, *rate* in rows per second (0: no limit).
 
@@ -232,7 +232,7 @@ class TableSync:
         self,
         feed: Feed,
         table: LiveTable,
-        wishes: Wishes,
+        wishes: TableSyncOptions,
         progress: Progress,
         time: Time,
         begin: Callable[[str, int | None], None],
@@ -564,7 +564,7 @@ def _made(
     phases: Phases,
 ) -> TableSync:
 
-    wanted = Wishes(
+    wanted = TableSyncOptions(
         compare=_compare(wishes),
         grace_ms=round(1000 * wishes["grace"]),
         chunk=wishes["chunk"],
@@ -614,7 +614,7 @@ def _what(named: NamedFeed, source: PostgresTable, wishes: dict[str, Any]) -> di
     }
 
 
-def _show(standing: Standing, as_json: bool, **ended: str) -> None:
+def _show(standing: TableSyncState, as_json: bool, **ended: str) -> None:
     counts = {name: getattr(standing, name) for name in (*_SHOWN, *_APPLIED)}
     if as_json:
         click.echo(json.dumps(counts | ended))

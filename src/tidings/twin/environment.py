@@ -15,7 +15,7 @@ from tidings.aws.config import deployment, settings, twin_keys
 from tidings.core import errors
 from tidings.core.model.feeds import check_known
 from tidings.server import feed_options
-from tidings.server.http_server import Visitors
+from tidings.server.http_server import HostCheck
 from tidings.server.processes import Problem
 from tidings.twin import store
 from tidings.twin.options import (
@@ -86,10 +86,10 @@ def parsed(options: Options) -> settings.Settings:
     return settings.parse(_settings(options, _NOWHERE, None))
 
 
-def visitors(options: Options) -> Visitors:
+def host_check(options: Options) -> HostCheck:
     """Return the host names that this twin accepts, and the origins allowed to call it."""
     names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
-    return Visitors(names, parsed(options).cors_origins)
+    return HostCheck(names, parsed(options).cors_origins)
 
 
 def program(function: deployment.Function, options: Options, places: Places) -> Program:

@@ -21,7 +21,7 @@ from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.core.errors import Rejected
 from tidings.http.asgi import Message, Receive, Send
 from tidings.server import feed_options, http_server, processes
-from tidings.server.http_server import KnownProxies, Visitors
+from tidings.server.http_server import HostCheck, KnownProxies
 from tidings.server.processes import Problem
 from tidings.server.sockets import PATH, refuse
 from tidings.twin import dynamodb_local, environment, http_gateway, store, streams, workers
@@ -113,8 +113,8 @@ async def _compose(
         origins=settings.cors_origins,
         prefix=settings.url_prefix,
     )
-    visitors = environment.visitors(options)
-    await stack.enter_async_context(serving_apis(http, sockets, listener, visitors))
+    host_check = environment.host_check(options)
+    await stack.enter_async_context(serving_apis(http, sockets, listener, host_check))
     await _follow_all(stack, options, folder, dynamodb_url, programs, functions, pace)
     for feed in settings.sources:
         await stack.enter_async_context(_background(workers.begin_relay(feed, functions.invoke)))
@@ -262,7 +262,7 @@ def _addresses(listener: socket.socket) -> tuple[str, str]:
 
 @contextlib.asynccontextmanager
 async def serving_apis(
-    http: HttpGateway, sockets: SocketGateway, listener: socket.socket, allowed: Visitors
+    http: HttpGateway, sockets: SocketGateway, listener: socket.socket, allowed: HostCheck
 ) -> AsyncIterator[None]:
     """Serve both APIs on *listener* to *allowed* visitors while the context is open."""
 

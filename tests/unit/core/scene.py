@@ -43,7 +43,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
 from tidings.core.changeagent.list import Lister
-from tidings.core.effects import Runtime, nobody
+from tidings.core.effects import Runtime, discard_trace
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
 from tidings.core.maintenance.sweep import Sweeper

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.core.scene import NOW
 from tidings.core import limits
-from tidings.core.attention import IN_PAGES, RULES, Finding, Judge, Rule, rules
+from tidings.core.attention import IN_PAGES, RULES, AlarmRules, Alert, Rule, rules
 
 
 class Told:
@@ -16,9 +16,11 @@ class Told:
 
     def __init__(self, by: dict[str, Rule] | None = None) -> None:
         self.counted: Counter[str] = Counter()
-        self.found: list[Finding] = []
+        self.found: list[Alert] = []
         self.now_ms = NOW
-        self.judge = Judge(self._count, self.found.append, lambda: self.now_ms, by or RULES)
+        self.alarm_rules = AlarmRules(
+            self._count, self.found.append, lambda: self.now_ms, by or RULES
+        )
 
     def _count(self, metric: str, value: int) -> None:
         self.counted[metric] += value
@@ -28,11 +30,11 @@ class Told:
 def test_what_is_above_its_limit_is_told(metric: str) -> None:
     """The finding has the feed and both values; the rule's own metric is counted, too."""
     told, rule = Told(), RULES[metric]
-    told.judge.feed = "main"
-    told.judge(metric, rule.limit)
+    told.alarm_rules.feed = "main"
+    told.alarm_rules(metric, rule.limit)
     assert told.found == [] and told.counted == {metric: rule.limit}
-    told.judge(metric, rule.limit + 1)
-    assert told.found == [Finding("main", metric, rule.limit + 1, rule.limit)]
+    told.alarm_rules(metric, rule.limit + 1)
+    assert told.found == [Alert("main", metric, rule.limit + 1, rule.limit)]
     assert told.counted["Behind"] == int(rule.lasting)
     assert told.counted["Attention"] == int(not rule.lasting)
 
@@ -44,16 +46,16 @@ def test_what_lingers_is_told_once_a_day() -> None:
     """
     told = Told()
     for feed in ("main", "other", "main"):
-        told.judge.feed = feed
-        told.judge("ConsumersLate", 1)
-    told.judge("PagesLost", 1)
-    told.judge("PagesLost", 1)
+        told.alarm_rules.feed = feed
+        told.alarm_rules("ConsumersLate", 1)
+    told.alarm_rules("PagesLost", 1)
+    told.alarm_rules("PagesLost", 1)
     assert told.counted["Attention"] == 2 + 2 and told.counted["ConsumersLate"] == 3
     told.now_ms += limits.REMIND_MS - 1
-    told.judge("ConsumersLate", 1)
+    told.alarm_rules("ConsumersLate", 1)
     assert told.counted["Attention"] == 4
     told.now_ms += 1
-    told.judge("ConsumersLate", 1)
+    told.alarm_rules("ConsumersLate", 1)
     assert told.counted["Attention"] == 5
     assert not any(rule.lingers and rule.lasting for rule in RULES.values())
 
@@ -61,7 +63,7 @@ def test_what_lingers_is_told_once_a_day() -> None:
 def test_what_has_no_rule_is_only_counted() -> None:
     """Most metrics say how much there was of something."""
     told = Told()
-    told.judge("OperationsIngested", 10_000_000)
+    told.alarm_rules("OperationsIngested", 10_000_000)
     assert told.found == [] and told.counted == {"OperationsIngested": 10_000_000}
 
 
@@ -69,6 +71,6 @@ def test_a_deployment_says_how_many_pages_it_bears() -> None:
     """The limit holds for every lag in pages; limits for ages are the same everywhere."""
     told = Told(rules(10))
     for metric in RULES:
-        told.judge(metric, 11)
+        told.alarm_rules(metric, 11)
     assert {each.metric for each in told.found if each.limit == 10} == set(IN_PAGES)
     assert rules(RULES["FollowerLag"].limit) == RULES

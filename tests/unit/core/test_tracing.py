@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.unit.core.scene import NOW
 from tidings.core import limits, tracing
-from tidings.core.effects import Passage, nobody
-from tidings.core.tracing import ALL, ASKED, MODES, OFF, Tracer, asked
+from tidings.core.effects import TraceRecord, discard_trace
+from tidings.core.tracing import ALL, ASKED, MODES, OFF, Tracer, parse_trace_headers
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"
@@ -21,15 +21,15 @@ class Clock:
     """Counts how often it is asked."""
 
     def __init__(self) -> None:
-        self.now_ms, self.asked = NOW, 0
+        self.now_ms, self.calls = NOW, 0
 
     def __call__(self) -> int:
-        self.asked += 1
+        self.calls += 1
         return self.now_ms
 
 
 def tracer(mode: str, clock: Clock) -> Tracer:
-    return Tracer(mode=mode, clock=clock, new_id=lambda: "d" * 32, tell=nobody)
+    return Tracer(mode=mode, clock=clock, new_id=lambda: "d" * 32, tell=discard_trace)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def tracer(mode: str, clock: Clock) -> Tracer:
 )
 def test_4_10_a_traceparent_is_read_as_w3c_says(text: str, found: str | None) -> None:
     """P4.10: what breaks its rule is as absent, and never refuses a request."""
-    assert asked({"traceparent": text}) == found
+    assert parse_trace_headers({"traceparent": text}) == found
 
 
 @pytest.mark.parametrize(
@@ -69,15 +69,15 @@ def test_4_10_a_traceparent_is_read_as_w3c_says(text: str, found: str | None) ->
 )
 def test_4_10_xray_counts_where_it_samples(text: str, found: str | None) -> None:
     """P4.10: it also counts if the traceparent is missing or malformed."""
-    assert asked({"x-amzn-trace-id": text}) == found
-    assert asked({"x-amzn-trace-id": text, "traceparent": "?"}) == found
-    assert asked({"x-amzn-trace-id": text, "traceparent": SAMPLED}) == SAMPLED
+    assert parse_trace_headers({"x-amzn-trace-id": text}) == found
+    assert parse_trace_headers({"x-amzn-trace-id": text, "traceparent": "?"}) == found
+    assert parse_trace_headers({"x-amzn-trace-id": text, "traceparent": SAMPLED}) == SAMPLED
 
 
 @given(st.text(), st.text())
 def test_whatever_is_sent_is_an_id_or_nothing(one: str, other: str) -> None:
     """No byte of it reaches a log otherwise."""
-    assert asked({"traceparent": one, "x-amzn-trace-id": other}) in (None, "")
+    assert parse_trace_headers({"traceparent": one, "x-amzn-trace-id": other}) in (None, "")
 
 
 @given(st.binary(min_size=24, max_size=24))
@@ -105,8 +105,8 @@ def test_who_is_traced(mode: str, given: str | None, kept: str) -> None:
     """The clock is read only if the request is traced."""
     clock = Clock()
     assert tracer(mode, clock).choose(given) == kept
-    assert clock.asked == (1 if kept else 0)
-    assert asked({"traceparent": kept}) == (kept or None)
+    assert clock.calls == (1 if kept else 0)
+    assert parse_trace_headers({"traceparent": kept}) == (kept or None)
 
 
 @pytest.mark.parametrize("mode", sorted({*MODES} - {OFF}))
@@ -133,4 +133,4 @@ def test_nothing_is_traced_by_default() -> None:
     """No clock and no random number is used."""
     untraced = tracing.untraced()
     assert untraced.choose(SAMPLED) == ""
-    untraced.tell(Passage("ingest", "main", 1, 0))
+    untraced.tell(TraceRecord("ingest", "main", 1, 0))

@@ -23,7 +23,7 @@ class Followed:
     def __init__(self, make: Callable[[], Reader], name: str = "p.app") -> None:
         self._make, self._name = make, name
         self.objects = dict[str, Any]()
-        self.standing = dict[str, Any]()
+        self.state = dict[str, Any]()
         self.appended = list[dict[str, Any]]()
         self.reader: Reader | None = None
 
@@ -31,7 +31,7 @@ class Followed:
         """Open a new reader at the stored position."""
         self.close()
         self.reader = self._make()
-        self.reader.open(self._name, json.loads(json.dumps(self.standing)), self._known)
+        self.reader.open(self._name, json.loads(json.dumps(self.state)), self._known)
         self._batches = self.reader.read()
         return self
 
@@ -50,8 +50,8 @@ class Followed:
                 self.objects.pop(each["id"], None)
             else:
                 self.objects[each["id"]] = each["data"]
-        if batch.standing:
-            self.standing = {**self.standing, **json.loads(json.dumps(dict(batch.standing)))}
+        if batch.state:
+            self.state = {**self.state, **json.loads(json.dumps(dict(batch.state)))}
         return batch
 
     def lose(self) -> None:
@@ -75,7 +75,7 @@ class Followed:
         quiet = 0
         while quiet < 2:
             batch = self.step()
-            quiet = 0 if batch.operations or batch.standing else quiet + 1
+            quiet = 0 if batch.operations or batch.state else quiet + 1
         return self
 
     def _known(self, kind: str) -> Iterator[str]:

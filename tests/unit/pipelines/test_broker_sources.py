@@ -53,20 +53,20 @@ def known(kind: str) -> Iterator[str]:
     raise AssertionError(kind)
 
 
-def opened(reader: Reader, standing: Any = ()) -> Iterator[Batch]:
+def opened(reader: Reader, state: Any = ()) -> Iterator[Batch]:
     """Return the batches with operations or a position."""
-    reader.open("p.app", json.loads(json.dumps(dict(standing))), known)
-    return (each for each in reader.read() if each.operations or each.standing)
+    reader.open("p.app", json.loads(json.dumps(dict(state))), known)
+    return (each for each in reader.read() if each.operations or each.state)
 
 
 def taken(batches: Iterator[Batch], count: int) -> tuple[list[dict[str, Any]], Any]:
     """Return at least *count* operations, and the reader's position after them."""
-    found, standing = list[dict[str, Any]](), None
+    found, state = list[dict[str, Any]](), None
     while len(found) < count:
         batch = next(batches)
         found += batch.operations
-        standing = batch.standing or standing
-    return found, standing
+        state = batch.state or state
+    return found, state
 
 
 def send(servers: str, topic: str, *objects: dict[str, Any]) -> None:
@@ -208,9 +208,9 @@ def test_a_queue_is_acknowledged_behind_what_the_feed_has(queue: Queue) -> None:
 def test_what_comes_again_behind_something_older(queue: Queue) -> None:
     """A reader is killed when half of the messages were redelivered: the rest is still known."""
     queue.send(*numbered(1, 2, 3))
-    standing = {"mode": "complete", "taken": [identity(2), identity(3), identity(9)]}
+    state = {"mode": "complete", "taken": [identity(2), identity(3), identity(9)]}
     reader = queue.reader()
-    reader.open("p.app", {queue.name: standing}, known)
+    reader.open("p.app", {queue.name: state}, known)
     received = reader._received(reader._channel.consume(queue.name, inactivity_timeout=0.1))
     for each in received:
         each.method.redelivered = True

@@ -183,7 +183,7 @@ def test_types_of_mariadb(connection: pymysql.Connection[Any], mariadb_url: str)
     for count, (id, name, value) in enumerate(rows):
         if count == third:
             followed.start().until(
-                lambda: followed.standing.get("kinds", {}).get("mode") == "complete"
+                lambda: followed.state.get("kinds", {}).get("mode") == "complete"
             )
         cursor.execute(f"INSERT INTO kinds (id, {name}) VALUES ('{id}', {value})")
     cursor.execute("UPDATE kinds SET id = concat(id, '') , c0 = c0 WHERE id LIKE 'changed%'")

@@ -48,7 +48,7 @@ def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
     document = {"price": Decimal128("1.50"), "seen": datetime(2026, 1, 2, tzinfo=UTC), "raw": b"\0"}
     collection.films.insert_one({"_id": name, **document})
     batches = opened(collection.reader())
-    copied, standing = taken(batches, 1)
+    copied, state = taken(batches, 1)
     assert copied == [
         {
             "event": "insert",
@@ -62,8 +62,8 @@ def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
             },
         }
     ]
-    assert standing["film"]["mode"] == "copy"
-    assert next(batches).standing["film"]["mode"] == "complete"
+    assert state["film"]["mode"] == "copy"
+    assert next(batches).state["film"]["mode"] == "complete"
     collection.films.insert_one({"_id": "b", **document})
     told = taken(batches, 1)[0]
     while told[-1]["id"] != "b":
@@ -74,11 +74,11 @@ def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
 def test_a_stream_goes_on_where_it_was_left(collection: Collection) -> None:
     """It resumes after the position in the feed, including changes since the copy began."""
     batches = opened(collection.reader())
-    _, standing = taken(batches, 0)
-    standing = standing or next(batches).standing
+    _, state = taken(batches, 0)
+    state = state or next(batches).state
     collection.films.insert_many([{"_id": number} for number in range(3)])
     collection.films.replace_one({"_id": 1}, {"n": 1})
-    found, left = taken(opened(collection.reader(), standing), 4)  # killed before it returned any
+    found, left = taken(opened(collection.reader(), state), 4)  # killed before it returned any
     assert ids(found) == [("insert", "0"), ("insert", "1"), ("insert", "2"), ("insert", "1")]
     assert found[-1]["data"] == {"_id": 1, "n": 1}
     collection.films.delete_one({"_id": 2})
@@ -94,7 +94,7 @@ def test_a_copy_that_was_cut_off_begins_anew(collection: Collection) -> None:
     collection.films.delete_one({"_id": 0})
     batches = opened(collection.reader(), left)
     assert len(taken(batches, BATCH + 19)[0]) == BATCH + 19
-    assert next(batches).standing["film"]["time"] == left["film"]["time"]
+    assert next(batches).state["film"]["time"] == left["film"]["time"]
     found = taken(batches, 1)[0]
     while found[-1]["event"] != "delete":
         found += taken(batches, 1)[0]
@@ -111,7 +111,7 @@ def test_a_quiet_collection_says_where_it_is(
     _, left = taken(batches, 1)
     monkeypatch.setattr(mongodb, "SAID_S", 0)
     quiet = next(batches)
-    assert (quiet.operations, quiet.standing) == ([], left)
+    assert (quiet.operations, quiet.state) == ([], left)
 
 
 def test_a_change_that_is_unknown(collection: Collection) -> None:
@@ -136,11 +136,11 @@ def test_a_collection_that_is_dropped(
 ) -> None:
     """Delete its objects; the documents of one that is made again are read."""
     collection.films.insert_many([{"_id": number} for number in range(3)])
-    followed.start().until(lambda: followed.standing.get("film", {}).get("mode") == "complete")
+    followed.start().until(lambda: followed.state.get("film", {}).get("mode") == "complete")
     collection.films.drop()
     collection.films.insert_one({"_id": 7})
     if is_killed:  # in the copy that follows
-        followed.until(lambda: followed.standing["film"]["mode"] == "copy")
+        followed.until(lambda: followed.state["film"]["mode"] == "copy")
         followed.start()
     followed.until_ids("7")
     collection.films.insert_one({"_id": 8})
@@ -152,7 +152,7 @@ def test_values_that_python_cannot_hold(collection: Collection, followed: Follow
     far = DatetimeMS(1 << 60)
     keys: list[Any] = [{"a": "x/y", "b": "z"}, {"a": "x", "b": "y/z"}]
     collection.films.insert_one({"_id": keys[0], "at": far})
-    followed.start().until(lambda: followed.standing.get("film", {}).get("mode") == "complete")
+    followed.start().until(lambda: followed.state.get("film", {}).get("mode") == "complete")
     collection.films.insert_one({"_id": keys[1], "at": far})
     followed.until_ids('{"a": "x/y", "b": "z"}', '{"a": "x", "b": "y/z"}')
     assert {each["at"] for each in followed.objects.values()} == {f"DatetimeMS({1 << 60})"}

@@ -53,9 +53,9 @@ def ids(operations: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(each["event"], each["id"]) for each in operations]
 
 
-def followed(database: Database, standing: Any = (), **options: Any) -> Iterator[Batch]:
+def followed(database: Database, state: Any = (), **options: Any) -> Iterator[Batch]:
     """Return the batches after the copy of an empty table."""
-    batches = opened(database.reader(**options), standing)
+    batches = opened(database.reader(**options), state)
     assert next(batches).operations == []
     return batches
 
@@ -70,7 +70,7 @@ def test_a_table_is_copied_then_followed(database: Database) -> None:
     big = str((1 << 64) - 1)
     database.do(f"INSERT INTO {{t}} VALUES (1, 'one', {row}, {big}), (2, '\U0001f600', {row}, 0)")
     batches = opened(database.reader())
-    copied, standing = taken(batches, 2)
+    copied, state = taken(batches, 2)
     database.do(f"INSERT INTO {{t}} VALUES (3, 'one', {row}, {big})")
     told, _ = taken(batches, 1)
     assert told[0] == {**copied[0], "id": "3", "data": {**copied[0]["data"], "id": 3}}
@@ -87,11 +87,11 @@ def test_a_table_is_copied_then_followed(database: Database) -> None:
         "length": 3600.0,
         "big": (1 << 64) - 1,
     }
-    assert standing["video"]["at"] == [2]
+    assert state["video"]["at"] == [2]
 
-    again = opened(database.reader(), standing)  # killed before it was complete
+    again = opened(database.reader(), state)  # killed before it was complete
     assert ids(taken(again, 1)[0]) == [("insert", "3")]
-    assert next(again).standing["video"]["mode"] == "complete"
+    assert next(again).state["video"]["mode"] == "complete"
 
 
 def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
@@ -107,7 +107,7 @@ def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
         "INSERT INTO {t} VALUES (4, 'd')",
         "DELETE FROM {t} WHERE id = 4",
     )
-    found, standing = taken(batches, 5)
+    found, state = taken(batches, 5)
     assert {name: event for event, name in ids(found)} == {
         "1": "insert",
         "2": "delete",
@@ -117,7 +117,7 @@ def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
     }
     assert found[0]["data"] == {"id": 1, "title": "y"}
     database.do("INSERT INTO {t} VALUES (5, 'e')")
-    rest = opened(database.reader(), standing)
+    rest = opened(database.reader(), state)
     assert ids(taken(rest, 1)[0]) == [("insert", "5")]
 
 
@@ -126,14 +126,14 @@ def test_a_large_transaction_comes_in_batches(database: Database) -> None:
     batches = followed(database)
     rows = ", ".join(f"({number}, 'x')" for number in range(3 * BATCH))
     database.do(f"INSERT INTO {{t}} VALUES {rows}")
-    found, standing = list[dict[str, Any]](), dict[str, Any]()
+    found, state = list[dict[str, Any]](), dict[str, Any]()
     while len(found) < 3 * BATCH:
         batch = next(batches)
         assert len(batch.operations) <= BATCH
         found += batch.operations
-        standing = standing or dict(batch.standing)
+        state = state or dict(batch.state)
     assert {each["id"] for each in found} == {str(number) for number in range(3 * BATCH)}
-    again = opened(database.reader(), standing)
+    again = opened(database.reader(), state)
     assert len(taken(again, 3 * BATCH)[0]) == 3 * BATCH
 
 
@@ -149,7 +149,7 @@ def test_a_log_of_other_tables_holds_up_no_end(
     reader = database.reader()
     reader.open("p.app", {}, known)
     batches = reader.read()
-    assert next(batches).standing["video"]["mode"] == "complete"
+    assert next(batches).state["video"]["mode"] == "complete"
     for number in range(3):
         database.do(f"INSERT INTO other{{t}} VALUES ({number})")
         assert next(batches) == Batch()
@@ -168,7 +168,7 @@ def test_keys_of_several_columns(database: Database) -> None:
     copied, left = taken(batches, 1)
     rest, _ = taken(opened(database.reader(key=("a", "b", "c")), left), 130)
     assert len({each["id"] for each in copied + rest}) == len(copied) + len(rest) == 630
-    while next(batches).standing["video"]["mode"] == "copy":
+    while next(batches).state["video"]["mode"] == "copy":
         pass
     database.do(
         "DELETE FROM {t} WHERE a = '\u00e4' AND b = x'0300'",
@@ -206,12 +206,12 @@ def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
     database.do("INSERT INTO {t} VALUES (1, 'a')")
     _, old = taken(batches, 1)
     database.do("FLUSH BINARY LOGS")
-    new = next(batches).standing
+    new = next(batches).state
     assert new["video"]["file"] > old["video"]["file"]
     until(lambda: purged(database, new["video"]["file"]))
     for left in (old, {"video": {**new["video"], "server": 8}}):
         again = next(opened(database.reader(), left))
-        assert (again.standing["video"]["mode"], ids(again.operations)) == (
+        assert (again.state["video"]["mode"], ids(again.operations)) == (
             "copy",
             [("insert", "1")],
         )

@@ -38,7 +38,7 @@ class Database:
     def follow(self, **options: Any) -> Followed:
         """Return a reader that has copied the table."""
         made = self.reader(**options).start()
-        return made.until(lambda: made.standing.get(self.t, {}).get("mode") == "complete")
+        return made.until(lambda: made.state.get(self.t, {}).get("mode") == "complete")
 
 
 @pytest.fixture
@@ -378,7 +378,7 @@ def test_a_log_that_is_gone_deletes_what_went_with_it(table: Database) -> None:
     followed = table.follow().until_ids("1")
     followed.close()
     table.do("DELETE FROM {t}", "INSERT INTO {t} VALUES (2, 'two')")
-    followed.standing[table.t]["server"] = 99
+    followed.state[table.t]["server"] = 99
     followed.start().until_ids("2")
 
 

@@ -39,7 +39,7 @@ class Database:
         return (
             self.followed[-1]
             .start()
-            .until(lambda: self.followed[-1].standing.get(self.t, {}).get("mode") == "complete")
+            .until(lambda: self.followed[-1].state.get(self.t, {}).get("mode") == "complete")
         )
 
     def slot(self) -> str:

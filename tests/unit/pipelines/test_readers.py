@@ -26,8 +26,8 @@ def known(kind: str) -> Iterator[str]:
     raise AssertionError(kind)
 
 
-def all_of(reader: Files, standing: dict[str, Any] | None = None) -> list[Batch]:
-    reader.open("p.r", standing or {}, known)
+def all_of(reader: Files, state: dict[str, Any] | None = None) -> list[Batch]:
+    reader.open("p.r", state or {}, known)
     return list(reader.read())
 
 
@@ -51,17 +51,17 @@ def test_T23_a_file_goes_on_where_it_was_left(tmp_path: Path, name: str) -> None
     path = written(tmp_path / name, *names)
     first, rest = all_of(Files(path, type="video"))
     assert ids([first, rest]) == names
-    assert [first.standing[path]["mode"], rest.standing[path]["mode"]] == ["complete"] * 2
+    assert [first.state[path]["mode"], rest.state[path]["mode"]] == ["complete"] * 2
     reader = Files(path, type="video")
     reader.open("p.r", {}, known)
-    left = json.loads(json.dumps(next(reader.read()).standing))
+    left = json.loads(json.dumps(next(reader.read()).state))
     assert left[path]["mode"] == "copy"
 
     again = all_of(Files(path, type="video"), left)
     assert ids(again) == names[BATCH:]
-    assert all_of(Files(path, type="video"), dict(again[-1].standing)) == []
+    assert all_of(Files(path, type="video"), dict(again[-1].state)) == []
     written(tmp_path / name, *names, "new")
-    assert ids(all_of(Files(path, type="video"), dict(again[-1].standing))) == ["new"]
+    assert ids(all_of(Files(path, type="video"), dict(again[-1].state))) == ["new"]
 
 
 def test_T23_each_file_has_a_standing_of_its_own(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_T23_each_file_has_a_standing_of_its_own(tmp_path: Path) -> None:
     reader.open("p.r", {}, known)
     batches = reader.read()
     next(batches)
-    standing = json.loads(json.dumps(next(batches).standing))
-    assert {path: each["mode"] for path, each in standing.items()} == {one: "complete", two: "copy"}
-    assert ids(all_of(Files(tmp_path / "*.json", type="video"), standing)) == [str(BATCH)]
+    state = json.loads(json.dumps(next(batches).state))
+    assert {path: each["mode"] for path, each in state.items()} == {one: "complete", two: "copy"}
+    assert ids(all_of(Files(tmp_path / "*.json", type="video"), state)) == [str(BATCH)]
 
 
 def test_lines_that_are_operations(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_files_that_are_not_there_or_became_shorter(tmp_path: Path) -> None:
     (batch,) = all_of(Files(path, type="video"))
     written(tmp_path / "lines", "a")
     with pytest.raises(WrongPipeline, match="lines is shorter than it was"):
-        all_of(Files(path, type="video"), dict(batch.standing))
+        all_of(Files(path, type="video"), dict(batch.state))
 
 
 def test_files_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,18 +342,18 @@ def test_a_slot_is_of_one_feed(database: str) -> None:
     first = Table(database, "shared", slot="shared")
     first.open("p.r", {}, known)
     batches = first.read()
-    (said, copied) = (next(batches).standing, next(batches).standing)
+    (said, copied) = (next(batches).state, next(batches).state)
     assert copied["shared"].items() > {"mode": "complete", "slot": "shared", "key": ["id"]}.items()
     with pytest.raises(WrongPipeline, match="the slot shared is there and is not of this feed"):
         Table(database, "shared", slot="shared").open("p.r", {}, known)
-    for standing in (said, copied):
+    for state in (said, copied):
         again = Table(database, "shared", slot="shared")
-        again.open("p.r", standing, known)
+        again.open("p.r", state, known)
         again.close()
     do(database, "SELECT pg_drop_replication_slot('shared')")
     again = Table(database, "shared", slot="shared")
     again.open("p.r", copied, known)
-    assert next(again.read()).standing["shared"]["mode"] == "copy"
+    assert next(again.read()).state["shared"]["mode"] == "copy"
     for each in (first, again):
         each.close()
 

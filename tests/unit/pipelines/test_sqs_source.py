@@ -90,10 +90,10 @@ def test_a_queue_is_deleted_from_behind_what_the_feed_has(name: str) -> None:
     assert [each["id"] for each in found] == ["1", "2", "3", "4"]
 
 
-def drained(queue: Queue, standing: Any) -> list[dict[str, Any]]:
+def drained(queue: Queue, state: Any) -> list[dict[str, Any]]:
     """Return the operations of a reader until its queue is empty."""
     reader, found = queue.reader(), list[dict[str, Any]]()
-    reader.open("p.app", standing, known)
+    reader.open("p.app", state, known)
     for batch in reader.read():
         found += batch.operations
         if queue.left() == 0:
@@ -144,7 +144,7 @@ def test_what_was_not_deleted_is_deleted_when_it_comes_again() -> None:
     batches = opened(queue.reader(client=Failing(queue.client)))
     assert len(taken(batches, 3)[0]) == 3
     again = next(batches)
-    assert (again.operations, len(again.standing[queue.url]["taken"])) == ([], 1)
+    assert (again.operations, len(again.state[queue.url]["taken"])) == ([], 1)
     queue.send(*numbered(4))
     found, left = taken(batches, 1)
     assert ([each["id"] for each in found], len(left[queue.url]["taken"])) == (["4"], 1)
@@ -158,7 +158,7 @@ def test_what_never_comes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     reader = queue.reader()
     reader.open("p.app", {queue.url: {"taken": ["a", "b"]}}, known)
     batches = reader.read()
-    assert next(batches).standing == {}
+    assert next(batches).state == {}
     queue.send(*numbered(1))
     assert len(taken(batches, 1)[1][queue.url]["taken"]) == 1
 
@@ -171,9 +171,9 @@ def test_not_more_is_known_than_an_operation_holds() -> None:
     reader = queue.reader()
     reader.open("p.app", {queue.url: {"taken": many}}, known)
     batch = next(reader.read())
-    assert len(batch.standing[queue.url]["taken"]) == aws.KNOWN
-    assert batch.standing[queue.url]["taken"][:-1] == many[1:]
-    line_from({"event": "update", "type": "a", "id": "b", "data": dict(batch.standing)}, now_ms=0)
+    assert len(batch.state[queue.url]["taken"]) == aws.KNOWN
+    assert batch.state[queue.url]["taken"][:-1] == many[1:]
+    line_from({"event": "update", "type": "a", "id": "b", "data": dict(batch.state)}, now_ms=0)
 
 
 def test_what_is_no_message_ends_the_reader_or_stays() -> None:
@@ -226,19 +226,19 @@ def test_killed_at_any_step_nothing_is_lost_or_twice(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(aws, "HIDDEN_S", 0)
     monkeypatch.setattr(aws, "FILL_S", 0)
     chance, queue = random.Random(7), Queue("killed")
-    feed, standing = list[dict[str, Any]](), dict[str, Any]()
+    feed, state = list[dict[str, Any]](), dict[str, Any]()
     for number in range(0, 120, 4):
         queue.send(*numbered(*range(number, number + 4)))
         reader = queue.reader(client=Failing(queue.client))
-        reader.open("p.app", standing, known)
+        reader.open("p.app", state, known)
         batches = reader.read()
         for _ in range(chance.randrange(1, 4)):
             batch = next(batches)
             if chance.random() < 0.3:
                 break  # before it is in the feed
             feed += batch.operations
-            standing = dict(batch.standing) or standing
-    feed += drained(queue, standing)
+            state = dict(batch.state) or state
+    feed += drained(queue, state)
     # In any order: moto returns messages that become visible again after new ones.
     assert sorted(int(each["id"]) for each in feed) == list(range(120))
 

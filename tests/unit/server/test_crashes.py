@@ -28,7 +28,7 @@ from tidings.core.state.rows import Row
 from tidings.http import settings
 from tidings.server.app import ServerApp
 from tidings.server.host import Host
-from tidings.server.http_server import Visitors
+from tidings.server.http_server import HostCheck
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 
@@ -232,7 +232,7 @@ async def hosted(
     host = await Host.open(path, parsed, archive=archive)
     await asyncio.to_thread(host.start)
     try:
-        yield host, ServerApp(host, Visitors(), None)
+        yield host, ServerApp(host, HostCheck(), None)
     finally:
         await host.stop()
 

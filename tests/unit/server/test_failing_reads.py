@@ -101,13 +101,13 @@ def test_a_registry_that_fails_once_stops_no_webhook(
                 raise answer
             return answer
 
-    class Courier:
+    class WebhookDelivery:
         def run(self, feed: str, hook: object, *, look: bool) -> None:
             called.set()
 
     registry: Any = Registry()
-    courier: Any = Courier()
-    webhooks = wakeups.Webhooks(registry, courier, [FEED], lambda: 0, lambda: None)
+    delivery: Any = WebhookDelivery()
+    webhooks = wakeups.Webhooks(registry, delivery, [FEED], lambda: 0, lambda: None)
     webhooks.start()
     assert called.wait(WITHIN_S)
     webhooks.stop()

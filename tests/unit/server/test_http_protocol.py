@@ -14,13 +14,13 @@ import pytest
 
 from tidings.core import limits
 from tidings.http.asgi import Message, Receive, Send, disconnected
-from tidings.server.http_protocol import Admission, Bounds, Connection, connections_within
+from tidings.server.http_protocol import Admission, Connection, RequestLimits, connections_within
 from tidings.server.http_server import serving
 
 PATIENCE_S = 180.0
 SHORT_S = 0.05  # a deadline of a test that waits for it
 LONG_S = 600.0  # one that must not pass
-PATIENT = Bounds(100, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
+PATIENT = RequestLimits(100, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
 GET = b"GET /x HTTP/1.1\r\nHost: h\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: h\r\n"
 SOCKET = (
@@ -140,7 +140,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def served(
-    app: App, bounds: Bounds = PATIENT, grace_s: float = SHORT_S
+    app: App, bounds: RequestLimits = PATIENT, grace_s: float = SHORT_S
 ) -> AsyncIterator[Callable[[], Awaitable[Client]]]:
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -163,7 +163,7 @@ async def served(
 
 def play(
     scene: Callable[[App, Callable[[], Awaitable[Client]]], Awaitable[None]],
-    bounds: Bounds = PATIENT,
+    bounds: RequestLimits = PATIENT,
 ) -> None:
     async def run() -> None:
         app = App()
@@ -173,7 +173,9 @@ def play(
     asyncio.run(run())
 
 
-def answers(data: bytes, *, then_close: bool = True, bounds: Bounds = PATIENT) -> tuple[App, bytes]:
+def answers(
+    data: bytes, *, then_close: bool = True, bounds: RequestLimits = PATIENT
+) -> tuple[App, bytes]:
     """Return the app, and the answer to *data* until the connection ends, in lower case."""
     apps: list[App] = []
     told: list[bytes] = []
@@ -344,7 +346,7 @@ def test_what_is_sent_behind_a_stream_does_not_disturb_it() -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", GET, GET + b"x", b"\r\n", SOCKET])
 def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
     """The second request of a connection has a deadline from its first byte, too."""
-    quick = Bounds(100, SHORT_S, LONG_S, LONG_S, LONG_S, LONG_S)
+    quick = RequestLimits(100, SHORT_S, LONG_S, LONG_S, LONG_S, LONG_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
         first = await connect()
@@ -366,7 +368,7 @@ def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
 
 def test_a_head_that_trickles_is_closed() -> None:
     """The deadline is that of the whole head, not of the next byte."""
-    quick = Bounds(100, 5 * SHORT_S, LONG_S, LONG_S, LONG_S, LONG_S)
+    quick = RequestLimits(100, 5 * SHORT_S, LONG_S, LONG_S, LONG_S, LONG_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
@@ -381,7 +383,7 @@ def test_a_head_that_trickles_is_closed() -> None:
 
 def test_an_unused_connection_is_closed() -> None:
     """Later than one that never sent a request."""
-    quick = Bounds(100, LONG_S, SHORT_S, LONG_S, LONG_S, LONG_S)
+    quick = RequestLimits(100, LONG_S, SHORT_S, LONG_S, LONG_S, LONG_S)
     assert answers(GET + b"\r\n", then_close=False, bounds=quick)[1].endswith(b"hello")
 
 
@@ -389,7 +391,7 @@ def test_silent_connections_make_room(caplog: pytest.LogCaptureFixture) -> None:
     """
     The oldest one is closed; a connection with an answer in progress never is. This is logged once.
     """
-    few = Bounds(3, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
+    few = RequestLimits(3, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
         stream = await connect()
@@ -424,7 +426,7 @@ def test_the_limit_leaves_files_for_everything_else() -> None:
 @pytest.mark.parametrize("scheme", ["http", "websocket"])
 def test_a_client_that_reads_nothing_is_cut(path: bytes, scheme: str) -> None:
     """An answer of a known length as well as a stream and a WebSocket."""
-    quick = Bounds(100, LONG_S, LONG_S, SHORT_S, LONG_S, LONG_S)
+    quick = RequestLimits(100, LONG_S, LONG_S, SHORT_S, LONG_S, LONG_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
@@ -455,7 +457,7 @@ def test_a_client_that_reads_slowly_is_not_cut() -> None:
 
     async def run() -> None:
         transport = Transport()
-        bounds = Bounds(1, LONG_S, LONG_S, 0.001)
+        bounds = RequestLimits(1, LONG_S, LONG_S, 0.001)
         Connection(transport, bounds, lambda: False).stalled()
         await until(lambda: transport.is_aborted)
         assert transport.left == 0
@@ -465,7 +467,7 @@ def test_a_client_that_reads_slowly_is_not_cut() -> None:
 
 def test_closing_does_not_wait_for_a_client() -> None:
     """The rest of a complete answer is dropped too, also when the server ends."""
-    quick = Bounds(100, LONG_S, LONG_S, LONG_S, SHORT_S, LONG_S)
+    quick = RequestLimits(100, LONG_S, LONG_S, LONG_S, SHORT_S, LONG_S)
 
     async def run() -> None:
         app = App()
@@ -502,7 +504,7 @@ def test_a_client_that_still_sends_reads_its_refusal() -> None:
 
 def test_the_rest_of_a_refused_body_is_bounded() -> None:
     """In time, and in bytes."""
-    quick = Bounds(100, LONG_S, LONG_S, LONG_S, LONG_S, SHORT_S)
+    quick = RequestLimits(100, LONG_S, LONG_S, LONG_S, LONG_S, SHORT_S)
     head = POST.replace(b"/x", b"/refused") + b"Transfer-Encoding: chunked\r\n\r\n"
     assert b" 401 " in answers(head + b"1\r\na\r\n", then_close=False, bounds=quick)[1]
 
@@ -591,7 +593,7 @@ def test_whatever_a_client_sends_is_no_error_of_ours(caplog: pytest.LogCaptureFi
         b"GET / HTTP/1.1\r\n\r\n",
         b"",
     ]
-    quick = Bounds(100, SHORT_S, LONG_S, LONG_S, LONG_S, SHORT_S)
+    quick = RequestLimits(100, SHORT_S, LONG_S, LONG_S, LONG_S, SHORT_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
         for handshake in handshakes:
@@ -620,7 +622,7 @@ def test_the_oldest_idle_connection_goes_first() -> None:
             self.evicted = True
 
     async def run() -> None:
-        admission = Admission(Bounds(2))
+        admission = Admission(RequestLimits(2))
         idle: list[Any] = [Idle() for _ in range(3)]
         for each in idle:
             admission.add_idle(each)

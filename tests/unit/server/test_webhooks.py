@@ -203,8 +203,8 @@ def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch
             asked.append(scene.scene.now_ms)
         return [Verdict(503)] * len(requests)
 
-    courier = replace(scene.courier, post=post)
-    runner = wakeups.Webhooks(scene.registry, courier, [FEED], scene.scene.clock, let_go.set)
+    delivery = replace(scene.delivery, post=post)
+    runner = wakeups.Webhooks(scene.registry, delivery, [FEED], scene.scene.clock, let_go.set)
     began_ms = scene.scene.now_ms
     runner.start()
     until(lambda: scene.consumer(NAME).failure)

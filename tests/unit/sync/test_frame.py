@@ -34,10 +34,10 @@ def test_T23_rows_become_objects_once(spark: SparkSession) -> None:
         "data": {"id": "b", "at": None, "more": None},
     }
     assert first.operations[0]["data"]["more"] == {"x": [1.5, None]}
-    assert [first.standing, last.standing] == [{"video": {"mode": m}} for m in ("copy", "complete")]
-    frame.open("p.r", last.standing, known)
+    assert [first.state, last.state] == [{"video": {"mode": m}} for m in ("copy", "complete")]
+    frame.open("p.r", last.state, known)
     assert list(frame.read()) == []
-    frame.open("p.r", first.standing, known)
+    frame.open("p.r", first.state, known)
     assert len(list(frame.read())) == 2
 
 

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tidings.aws.config import deployment
 from tidings.server import processes
-from tidings.server.http_server import Visitors
+from tidings.server.http_server import HostCheck
 from tidings.twin import twin
 from tidings.twin.http_gateway import HttpGateway
 from tidings.twin.internal_apis import ConnectionsApi, InternalApis
@@ -77,7 +77,7 @@ async def serving(idle_s: float = 600, life_s: float = 7200) -> AsyncIterator[Ap
     sockets = SocketGateway(deployment.SOCKET_ROUTES, api.invoke, idle_s=idle_s, life_s=life_s)
     apis.serve(ConnectionsApi(sockets).handle)
     http = HttpGateway([], api.invoke, {}, console=_NOWHERE, origins=["*"])
-    async with twin.serving_apis(http, sockets, listener, Visitors()):
+    async with twin.serving_apis(http, sockets, listener, HostCheck()):
         yield api
     await apis.stop()
 

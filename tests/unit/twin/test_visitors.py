@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from infra import ROOT
 from tidings.aws.config import deployment
 from tidings.server import processes
-from tidings.server.http_server import Visitors
+from tidings.server.http_server import HostCheck
 from tidings.twin import environment, twin
 from tidings.twin.http_gateway import HttpGateway
 from tidings.twin.options import Options
@@ -43,7 +43,7 @@ def statuses(headers: Mapping[str, str]) -> dict[str, int]:
         port = listener.getsockname()[1]
         http = HttpGateway(deployment.HTTP_ROUTES, invoke, {}, console=ROOT / "console", origins=())
         sockets = SocketGateway(deployment.SOCKET_ROUTES, invoke)
-        allowed = Visitors({"feed.lan"}, {PAGE})
+        allowed = HostCheck({"feed.lan"}, {PAGE})
         async with (
             twin.serving_apis(http, sockets, listener, allowed),
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as client,
@@ -84,6 +84,6 @@ def test_who_may_come(who: str) -> None:
 
 def test_a_twin_knows_its_own_name_alone() -> None:
     """Options add other names, and pages."""
-    assert environment.visitors(Options()) == Visitors(frozenset({"127.0.0.1"}), ())
+    assert environment.host_check(Options()) == HostCheck(frozenset({"127.0.0.1"}), ())
     told = Options(host="Box.lan", allow_hosts=("Feed.lan",), allow_origins=(PAGE,))
-    assert environment.visitors(told) == Visitors(frozenset({"box.lan", "feed.lan"}), (PAGE,))
+    assert environment.host_check(told) == HostCheck(frozenset({"box.lan", "feed.lan"}), (PAGE,))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.archive.segments import Span
 from tidings.core.consumers import position
-from tidings.core.followers.follower import standing
+from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.model.operations import is_change, key_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) 
     A consumer that still copies the state has not started to read the log and needs no page of it.
     """
     handled = [page for each in consumers if (page := position.handled(each)) is not None]
-    return min(*handled, *standing(checkpoints, archives=False).values())
+    return min(*handled, *effective_checkpoints(checkpoints, archives=False).values())
 
 
 def below(spans: Sequence[Span], page: int) -> list[Span]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.archive.segments import encode
-from tidings.core.followers.follower import ARCHIVE, Habits
+from tidings.core.followers.follower import ARCHIVE, FollowerConfig
 from tidings.core.log.reader import PagesLost, Reader, Run
 
 if TYPE_CHECKING:
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 # A run starts each minute and archives the pages that exist. It ends at a missing page: each batch
 # costs a write, and a batch that waits for the page would have only a page or two.
-HABITS = Habits(limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False)
+ARCHIVE_CONFIG = FollowerConfig(
+    limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gatherer(Reader):
+class ArchiveReadAhead(Reader):
     """A reader that continues until it has enough pages for a part."""
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:

@@ -126,9 +126,9 @@ class Configuration:
         return replace(self, hooks=redacted(self.hooks)).document()
 
 
-def replaced(standing: Configuration, document: object) -> Configuration:
+def replaced(current: Configuration, document: object) -> Configuration:
     """
-    Return the configuration in *document*. Missing durations are taken from *standing*.
+    Return the configuration in *document*. Missing durations are taken from *current*.
 
     Raises:
         InvalidSetting: *document* is invalid. The message is changeagent's if it has one.
@@ -142,12 +142,12 @@ def replaced(standing: Configuration, document: object) -> Configuration:
     before = dict(
         zip(
             _DURATIONS,
-            (standing.purge_ns, standing.election_ns, standing.heartbeat_ns),
+            (current.purge_ns, current.election_ns, current.heartbeat_ns),
             strict=True,
         )
     )
     purge, election, heartbeat = (_duration(given, name, before[name]) for name in _DURATIONS)
-    hooks = with_stored(hooks_from(given.get("webHooks")), standing.hooks)
+    hooks = with_stored(hooks_from(given.get("webHooks")), current.hooks)
     configuration = Configuration(_records(given), purge, election, heartbeat, hooks)
     _check(configuration)
     return configuration
@@ -177,10 +177,10 @@ def _records(given: dict[str, object]) -> int:
     return records
 
 
-def _duration(given: dict[str, object], name: str, standing: int) -> int:
+def _duration(given: dict[str, object], name: str, current: int) -> int:
     duration = given.get(name)
     if duration is None:
-        return standing
+        return current
     try:
         return parse_duration(str(duration))
     except ValueError as error:
@@ -257,8 +257,8 @@ class Administrator:
             InvalidSetting: *document* is invalid; nothing was changed.
         """
 
-        def change(standing: str) -> str:
-            configuration = replaced(stored(standing), document)
+        def change(current: str) -> str:
+            configuration = replaced(stored(current), document)
             return encoded(configuration)
 
         return stored(self._write(feed, CONFIGURATION, change))
@@ -266,8 +266,8 @@ class Administrator:
     def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
         """Apply *change* to the document, again if another process changed it concurrently."""
         for _ in range(_ATTEMPTS):
-            standing = self.operator_documents.operator_document(feed, name)
-            text = change(standing.text)
-            if self.operator_documents.write(feed, name, OperatorDocument(text, standing.version)):
+            current = self.operator_documents.operator_document(feed, name)
+            text = change(current.text)
+            if self.operator_documents.write(feed, name, OperatorDocument(text, current.version)):
                 return text
         raise Unavailable(f"{feed}/{name} kept changing")

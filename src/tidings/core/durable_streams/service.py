@@ -156,7 +156,7 @@ def _order(place: Place) -> tuple[int, int]:
 class StreamWriter:
     """
     A writer that creates, extends and deletes streams. *trace* is a parsed trace header
-    (`tracing.asked`).
+    (`tracing.parse_trace_headers`).
 
     A page and the document of its stream are written *together*. A producer that does not know
     whether its request was accepted can therefore repeat it, and gets the answer.

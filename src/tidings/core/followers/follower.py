@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.effects import Passage
+from tidings.core.effects import TraceRecord
 from tidings.core.errors import FellOff
 from tidings.core.followers.invocation import serve
 from tidings.core.followers.leases import Observation
@@ -122,11 +122,13 @@ class TracingHandler:
         for page in traced:
             passed_ms = max(0, now_ms - page.at_ms)
             self.runtime.trace(
-                Passage(self.name, feed, page.number, passed_ms, trace_id(page.trace))
+                TraceRecord(self.name, feed, page.number, passed_ms, trace_id(page.trace))
             )
         if self.late_ms and now_ms - oldest.at_ms > self.late_ms:
             late_ms = now_ms - oldest.at_ms
-            self.runtime.trace(Passage(self.name, feed, oldest.number, late_ms, pages=len(handled)))
+            self.runtime.trace(
+                TraceRecord(self.name, feed, oldest.number, late_ms, pages=len(handled))
+            )
 
     def moved(self, feed: str) -> None:
         self.handler.moved(feed)
@@ -147,7 +149,9 @@ def portion(
     return pages
 
 
-def standing(checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1) -> dict[str, int]:
+def effective_checkpoints(
+    checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1
+) -> dict[str, int]:
     """
     Return the effective *checkpoints*: 0 for a built-in follower that has not run yet.
 
@@ -173,7 +177,7 @@ def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class FollowerConfig:
     """
     The configuration of a follower.
 
@@ -187,7 +191,7 @@ class Habits:
     waits: bool = True
 
 
-_HABITS = Habits()
+_DEFAULT_CONFIG = FollowerConfig()
 
 
 @dataclass(slots=True)
@@ -230,7 +234,7 @@ class Follower:
     filler: Filler
     waker: Waker
     runtime: Runtime
-    habits: Habits = _HABITS
+    follower_config: FollowerConfig = _DEFAULT_CONFIG
 
     def run_each(
         self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
@@ -305,8 +309,8 @@ class Follower:
     def _work(self, seen: Observation | None, lease: Lease) -> _Work:
         """After a crash, start with a smaller turn: the last one may have caused it."""
         died = seen is not None and seen.is_long_enough
-        first = self.habits.operations_first // (limits.FOLLOW_CAUTION if died else 1)
-        return _Work(first, self.habits.operations_max, lease)
+        first = self.follower_config.operations_first // (limits.FOLLOW_CAUTION if died else 1)
+        return _Work(first, self.follower_config.operations_max, lease)
 
     def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
         over = seen if seen is not None and seen.is_long_enough else None
@@ -360,7 +364,7 @@ class Follower:
             more = more or run.more or count < len(run.pages)
         elif pages and not more:
             return self._let_go(lease, work)
-        if run.waiting and not more and self.habits.waits:
+        if run.waiting and not more and self.follower_config.waits:
             return self._wait(lease, work), False
         return (self._save(lease, work), False) if more else self._let_go(lease, work)
 

@@ -59,9 +59,9 @@ class Registry:
             Unavailable: other processes kept writing.
         """
         for _ in range(_ATTEMPTS):
-            standing = self.documents.operator_document(feed, _DOCUMENT)
-            made = change(_parsed(standing.text))
-            if self.documents.write(feed, _DOCUMENT, replace(standing, text=_encoded(made))):
+            current = self.documents.operator_document(feed, _DOCUMENT)
+            made = change(_parsed(current.text))
+            if self.documents.write(feed, _DOCUMENT, replace(current, text=_encoded(made))):
                 return made
         raise Unavailable(f"the webhooks of {feed} kept changing")
 

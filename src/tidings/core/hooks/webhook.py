@@ -175,7 +175,7 @@ _GONE = 410
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Courier:
+class WebhookDelivery:
     """
     The worker that sends due messages to webhooks.
 

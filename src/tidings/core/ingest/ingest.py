@@ -46,8 +46,9 @@ class Request:
     A producer's request.
 
     *key* is the Idempotency-Key and *credential* the producer's, None if missing. *trace* is the
-    result of `tracing.asked`. *late* returns the body if it was not read yet: the producer is
-    authorized before the body is read. Without *ids* the ids of its operations are not computed.
+    result of `tracing.parse_trace_headers`. *late* returns the body if it was not read yet: the
+    producer is authorized before the body is read. Without *ids* the ids of its operations are not
+    computed.
     """
 
     feed: str

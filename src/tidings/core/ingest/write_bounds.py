@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ParentBoundCheck:
     """Implements `Preconditions` with the state and the log."""
 
     states: StateStore
@@ -52,13 +52,15 @@ class Bounds:
         """
         if allowed.bound.parents is None:
             return None
-        return Standing(self, feed, allowed.bound, [key_of(x) for x in lines])
+        return StoredObjectsInBound(self, feed, allowed.bound, [key_of(x) for x in lines])
 
 
-class Standing:
+class StoredObjectsInBound:
     """Implements `Precondition`: the stored objects *keys* of *feed* are within *bound*."""
 
-    def __init__(self, stores: Bounds, feed: str, bound: Filter, keys: Sequence[str]) -> None:
+    def __init__(
+        self, stores: ParentBoundCheck, feed: str, bound: Filter, keys: Sequence[str]
+    ) -> None:
         self._stores, self._feed, self._bound, self._keys = stores, feed, bound, keys
         self._outside = dict.fromkeys(keys, False)
         self._page: int | None = None  # the last page that was read

@@ -165,9 +165,9 @@ class Appender:
     def _claim(self, feed: str, key: str, fingerprint: str, operations: int) -> Claim:
         now, number = self.clock(), self.log.take(feed, operations)
         ours = Claim(key, fingerprint, self.new_id(), number, now + limits.CLAIM_MS)
-        standing = self.claims.claim(feed, ours, now_ms=now)
-        self._give_back(feed, ours.page, standing)
-        return standing
+        current = self.claims.claim(feed, ours, now_ms=now)
+        self._give_back(feed, ours.page, current)
+        return current
 
     def _aim(
         self,

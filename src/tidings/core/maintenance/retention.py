@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.followers.follower import standing
+from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.model.feeds import one_lane
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _nothing(feed: str) -> Retention | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trimmer:
+class RetentionService:
     """
     The retention service.
 
@@ -145,7 +145,9 @@ class Trimmer:
         """Raise the floor of *feed* as far as possible; return the new floor."""
         look = look or self._look(feed)
         lanes = self.lanes(feed)
-        handled = min(standing(look.handled, archives=self.archives, lanes=lanes).values())
+        handled = min(
+            effective_checkpoints(look.handled, archives=self.archives, lanes=lanes).values()
+        )
         now, floor = self.reader.clock(), self.reader.log.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
         start = self._behind_what_is_lost(feed, floor, handled)

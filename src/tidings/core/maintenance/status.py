@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.followers.follower import ARCHIVE, STATE, standing
+from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoints
 from tidings.core.log.reader import Gap
 from tidings.core.model.feeds import check_known, one_lane
 from tidings.core.model.timestamps import from_ms
@@ -47,7 +47,7 @@ COUNTERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FollowerStatus:
     """
     The progress of a follower. *lag_ms* is the age of the oldest page it has not handled.
 
@@ -162,19 +162,19 @@ class Reporter:
 
     def _followers(
         self, feed: str, leases: Sequence[Lease], head: int, now_ms: int
-    ) -> list[Standing]:
+    ) -> list[FollowerStatus]:
         """Return the progress of the followers, including those that have not run yet."""
         known = {lease.name: lease for lease in leases}
         handled = {lease.name: lease.checkpoint for lease in leases}
-        names = standing(handled, archives=self.archives, lanes=self.lanes(feed))
+        names = effective_checkpoints(handled, archives=self.archives, lanes=self.lanes(feed))
         return [self._standing(feed, name, known.get(name), head, now_ms) for name in sorted(names)]
 
     def _standing(
         self, feed: str, name: str, lease: Lease | None, head: int, now_ms: int
-    ) -> Standing:
+    ) -> FollowerStatus:
         checkpoint = lease.checkpoint if lease else 0
         waiting = self.reader.log.read(feed, checkpoint, 1) if checkpoint < head else []
-        return Standing(
+        return FollowerStatus(
             name,
             checkpoint,
             lag_pages=head - checkpoint,
@@ -206,20 +206,20 @@ class Reporter:
         return frontier
 
 
-def _status(followers: Sequence[Standing]) -> str:
+def _status(followers: Sequence[FollowerStatus]) -> str:
     if any(each.missing for each in followers):
         return STALLED
     return LAGGING if any(each.is_late for each in followers) else OK
 
 
-def _problems(feed: str, head: int, followers: Sequence[Standing]) -> Report:
+def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Report:
     """Return the field that names each problem once, if there are problems."""
     problems = dict.fromkeys(each.problem(feed, head) for each in followers)
     problems.pop("", None)
     return {"problems": list(problems)} if problems else {}
 
 
-def _counters(taken: Taken, totals: Totals, followers: Sequence[Standing]) -> Report:
+def _counters(taken: Taken, totals: Totals, followers: Sequence[FollowerStatus]) -> Report:
     """
     Return the counters. The fields of queues and discarded events are 0, because the service has no
     queue.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.effects import is_ahead
-from tidings.core.followers.follower import ARCHIVE, STATE, standing
+from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoints
 from tidings.core.followers.invocation import in_turn
 from tidings.core.maintenance.retention import Look
 from tidings.core.model.feeds import lane_of, pushers
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import FollowerStore, Lease, Waker
     from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.reader import Reader
-    from tidings.core.maintenance.retention import Trimmer
+    from tidings.core.maintenance.retention import RetentionService
     from tidings.core.replication.admin import ReplicaMonitor
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.websocket.connections import (
@@ -87,7 +87,7 @@ class Sweeper:
 
     reader: Reader
     checkpoints: FollowerStore
-    trimmer: Trimmer
+    retention_service: RetentionService
     connections: ConnectionStore
     watches: SubscriptionStore
     lanes: Lanes
@@ -131,7 +131,7 @@ class Sweeper:
         with failures.kept(f"the followers of the feed {feed}"):
             look = self._wake_late(feed)
         with failures.kept(f"the retention of the feed {feed}"):
-            self.trimmer.run(feed, look)
+            self.retention_service.run(feed, look)
         for name, step in self._others(look):
             with failures.kept(f"{name} of the feed {feed}"):
                 step(feed)
@@ -150,14 +150,14 @@ class Sweeper:
 
         The progress is stored after the work, so that work of a killed sweep is repeated.
         """
-        standing = round_ = self.connections.round()
+        stored = round_ = self.connections.round()
         for _ in range(limits.SWEEP_PORTIONS_MAX):
             portion = self.connections.portion(round_.place, limits.SWEEP_PORTION)
             self._look_after(portion.connections, failures)
             round_ = round_.behind(portion)
             if not round_.place or self.reader.clock() >= until_ms:
                 break
-        if (kept := round_.next(standing)) != standing:
+        if (kept := round_.next(stored)) != stored:
             self.connections.keep(kept)
         self._tell(round_.clients())
 
@@ -186,7 +186,7 @@ class Sweeper:
             {name: lease.checkpoint for name, lease in leases.items()},
         )
         lanes = self.lanes.count(feed)
-        positions = standing(look.handled, archives=False, lanes=lanes)
+        positions = effective_checkpoints(look.handled, archives=False, lanes=lanes)
         for follower in (STATE, *pushers(lanes)):
             self._wake(feed, follower, leases.get(follower), look.head, positions[follower])
         self._drain(feed, leases, lanes)

@@ -98,15 +98,15 @@ class Bootstrapper:
             LeaseLost: another process writes the state.
         """
         rows = self._rows(copy, url, selection)
-        standing = rows.standing if rows else None
-        after = _behind(relay, copy, standing)
+        status = rows.status if rows else None
+        after = _behind(relay, copy, status)
         copied = rows.rows if rows and not copy.empty else ()
         end = rows.after if rows and not copy.empty else None
         note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.runtime.clock())
         self._write(relay.feed, self._changes(relay.feed, after, copied, end))
         if end is None:
-            return replace(after, bucket=copy.bucket + 1, after=""), standing
-        return replace(after, after=end), standing
+            return replace(after, bucket=copy.bucket + 1, after=""), status
+        return replace(after, after=end), status
 
     def repair(self, relay: Relay, bucket: int, url: str) -> None:
         """
@@ -194,13 +194,13 @@ class Bootstrapper:
                 raise Unavailable(f"a late write changed the state of {feed} while it was copied")
 
 
-def _change(standing: Row | None, wanted: Row) -> Difference:
+def _change(status: Row | None, wanted: Row) -> Difference:
     return Difference(
-        Kind.ALTERED if standing else Kind.MISSING, wanted.bucket, wanted.key, standing, wanted
+        Kind.ALTERED if status else Kind.MISSING, wanted.bucket, wanted.key, status, wanted
     )
 
 
-def _behind(relay: Relay, copy: Copy, standing: UpstreamStatus | None) -> Copy:
+def _behind(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
     """
     Return *copy* with the page after which the log continues; every row read so far contains it.
 
@@ -210,9 +210,9 @@ def _behind(relay: Relay, copy: Copy, standing: UpstreamStatus | None) -> Copy:
     Raises:
         Unavailable: the upstream has not reached that page yet.
     """
-    if standing is None:
+    if status is None:
         return copy
-    reached = standing.head if copy.empty else standing.state
+    reached = status.head if copy.empty else status.state
     page = min(copy.page, reached) if copy.begun else reached
     if relay.checkpoint and page <= relay.checkpoint:
         raise Unavailable(

@@ -284,18 +284,18 @@ class RelayLock:
         free = replace(self._with_progress(self.relay), owner="", lease_until_ms=0)
         self.store.write(self.relay, free)
 
-    def observe(self, standing: UpstreamStatus, url: str) -> None:
+    def observe(self, status: UpstreamStatus, url: str) -> None:
         """Note the status of the feed at *url*, which is the master if it names no other one."""
         now, known = self.clock(), self._seen or self.relay
-        read_ms = min(now, standing.master_read_ms) if standing.master else now
+        read_ms = min(now, status.master_read_ms) if status.master else now
         self._seen = _ObservedStatus(
             upstream_read_ms=now,
             master_read_ms=max(known.master_read_ms, read_ms),
-            upstream_head=standing.head,
-            upstream_ended=standing.ended,
-            master=standing.master or url,
-            via=(*standing.via, self.relay.id),
-            lost=bounded({*self.relay.lost, *standing.lost}),
+            upstream_head=status.head,
+            upstream_ended=status.ended,
+            master=status.master or url,
+            via=(*status.via, self.relay.id),
+            lost=bounded({*self.relay.lost, *status.lost}),
         )
 
     @property

@@ -349,19 +349,19 @@ class _Run:
     def _received(
         self, batch: ReplicationBatch, groups: Sequence[Sequence[Page]], url: str
     ) -> None:
-        standing = batch.standing
-        if self._is_cycle(standing, url):
+        status = batch.status
+        if self._is_cycle(status, url):
             return
-        self.lock.observe(standing, url)
+        self.lock.observe(status, url)
         if not self._is_ours():
             return
-        if self.relay.checkpoint == 0 and standing.floor > 1:
-            self._begin_copy(Copy(), f"the log of {url} begins with page {standing.floor}")
+        if self.relay.checkpoint == 0 and status.floor > 1:
+            self._begin_copy(Copy(), f"the log of {url} begins with page {status.floor}")
         elif groups:
             self._append_all(groups, batch.filtered)
         else:
             self._idle()
-            if standing.ended:  # the upstream does not wait then
+            if status.ended:  # the upstream does not wait then
                 self._wait()
         if self.source.selection == ALL and not batch.is_full:
             self.comparison.begin(self.relay)
@@ -418,14 +418,14 @@ class _Run:
             self.lock.renew()
         self.lock.mark_stale()
 
-    def _is_cycle(self, standing: UpstreamStatus, url: str) -> bool:
+    def _is_cycle(self, status: UpstreamStatus, url: str) -> bool:
         """
         Return True, and store an error, if the upstream is fed by this feed.
 
         Members of a cluster may read each other, but only until the next election.
         """
-        feeds = len(standing.via)
-        if self.relay.id in standing.via:
+        feeds = len(status.via)
+        if self.relay.id in status.via:
             error = f"{url} comes through {feeds} feeds, this one among them"
         elif feeds >= limits.VIA_MAX:
             error = f"{url} comes through {feeds} feeds, which is too many"
@@ -476,16 +476,16 @@ class _Run:
         relay = self.relay
         try:
             selection = self.source.selection
-            after, standing = self.parts.bootstrapper.step(relay, copy, url, selection)
+            after, status = self.parts.bootstrapper.step(relay, copy, url, selection)
         except UpstreamRefused as error:
             self._failed(Condition.REFUSED, str(error))
         except (Unavailable, BrokenPortion) as error:
             self._failed(Condition.RETRYING, str(error))
         else:
-            if standing is not None:
-                if self._is_cycle(standing, url):
+            if status is not None:
+                if self._is_cycle(status, url):
                     return
-                self.lock.observe(standing, url)
+                self.lock.observe(status, url)
             going = replace(relay, failures=0, attempt_ms=0, condition=Condition.COPYING)
             self.lock.save(replace(going, copy=after))
 

@@ -140,44 +140,44 @@ class ReplicationReader:
             LogFellOff: the log does not go back to *after*.
             OtherLog: the page of *after* was lost, never written, or committed at another second.
         """
-        standing = self.standing(feed)
-        if hit(after, standing.lost):
+        status = self.status(feed)
+        if hit(after, status.lost):
             raise OtherLog("is a page that was lost", field="after", value=after.encode())
-        if after.page + 1 < standing.floor:
-            raise LogFellOff(after.page, standing.floor)
-        valid = after.page < standing.floor or after.seconds == 0 or self._valid.get(feed) == after
+        if after.page + 1 < status.floor:
+            raise LogFellOff(after.page, status.floor)
+        valid = after.page < status.floor or after.seconds == 0 or self._valid.get(feed) == after
         first = after.page if valid else after.page - 1
-        count = _count(standing, selection, first, limits.PORTION_PAGES_MAX + after.page - first)
+        count = _count(status, selection, first, limits.PORTION_PAGES_MAX + after.page - first)
         try:
             run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
         except PagesLost as lost:
             raise LogFellOff(after.page, lost.beyond) from lost
         if run is not None and run.trimmed:  # since the status was read
             return self.pages(feed, after, selection, size)
-        pages = _settled(standing, selection, run.pages) if run is not None else []
+        pages = _settled(status, selection, run.pages) if run is not None else []
         if pages and not valid:
             self._check(feed, after, pages.pop(0))
             if run is not None and run.more and not pages:  # the checked page filled the read
                 return self.pages(feed, after, selection, size)
         if not pages:
-            standing = replace(standing, ended=self._has_ended(feed, standing, after))
-        return self._fill(feed, _reached(standing, pages), pages, selection, size)
+            status = replace(status, ended=self._has_ended(feed, status, after))
+        return self._fill(feed, _reached(status, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Return rows of *bucket* after the key *after*, as many as a reply holds."""
-        standing = self.standing(feed)  # read first, so that the rows contain at least its pages
+        status = self.status(feed)  # read first, so that the rows contain at least its pages
         wanted: list[Row] = []
         size = 0
         while size < limits.PORTION_BYTES:
             rows = self.catch_up.states.read(feed, bucket, after)
             if not rows:
-                return Rows(standing, tuple(wanted), None)
+                return Rows(status, tuple(wanted), None)
             after = rows[-1].key
             wanted += [row for row in rows if wants(selection, row)]
             size += sum(len(row.key) + len(row.line) for row in rows)
-        return Rows(standing, tuple(wanted), after)
+        return Rows(status, tuple(wanted), after)
 
-    def standing(self, feed: str) -> UpstreamStatus:
+    def status(self, feed: str) -> UpstreamStatus:
         """Return the status of *feed*. Its head is the page that the followers have reached."""
         floor = self.catch_up.reader.log.floor(feed)
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
@@ -201,20 +201,20 @@ class ReplicationReader:
             lost=lost,
         )
 
-    def _has_ended(self, feed: str, standing: UpstreamStatus, after: Place) -> bool:
+    def _has_ended(self, feed: str, status: UpstreamStatus, after: Place) -> bool:
         """
         Return True if *feed* has yielded and no page follows *after*, not even one in flight.
 
         Raises:
             OtherLog: the log of a master has never reached *after*.
         """
-        if self.log is None or standing.master:
+        if self.log is None or status.master:
             return False
         taken = self.log.taken(feed)
         if after.page > taken.page:
             rule = f"is beyond the end of this log, which is page {taken.page}"
             raise OtherLog(rule, field="after", value=after.encode())
-        return taken.successor != "" and standing.head >= taken.page
+        return taken.successor != "" and status.head >= taken.page
 
     def _check(self, feed: str, after: Place, page: Page) -> None:
         if (page.number, page.seconds) != (after.page, after.seconds):
@@ -225,23 +225,23 @@ class ReplicationReader:
     def _fill(
         self,
         feed: str,
-        standing: UpstreamStatus,
+        status: UpstreamStatus,
         pages: Sequence[Page],
         selection: Selection,
         size: int,
     ) -> ReplicationBatch:
         removed = self.catch_up.departures.left(feed, pages) if selection.filter.leave else {}
         fitting: list[Page] = []
-        room, filtered = size - _head_bytes(standing), 0
+        room, filtered = size - _head_bytes(status), 0
         for page in pages:
             chosen, out = _chosen(page, selection, removed.get(page.number))
             weight = len(segments.text_of([chosen]).encode())
             if weight > room:
-                pending = 0 if fitting else weight + _head_bytes(standing)
-                return ReplicationBatch(standing, tuple(fitting), pending, filtered)
+                pending = 0 if fitting else weight + _head_bytes(status)
+                return ReplicationBatch(status, tuple(fitting), pending, filtered)
             fitting.append(chosen)
             room, filtered = room - weight, filtered + out
-        return ReplicationBatch(standing, tuple(fitting), 0, filtered)
+        return ReplicationBatch(status, tuple(fitting), 0, filtered)
 
 
 def wants(selection: Selection, row: Row) -> bool:
@@ -256,21 +256,21 @@ def wants(selection: Selection, row: Row) -> bool:
     return wanted.is_everything or wanted.matches(parse_line(row.line))
 
 
-def _settled(standing: UpstreamStatus, selection: Selection, pages: list[Page]) -> list[Page]:
+def _settled(status: UpstreamStatus, selection: Selection, pages: list[Page]) -> list[Page]:
     """Return the pages with known removed parents if *selection* includes leaves, else all."""
     if not selection.filter.leave:
         return pages
-    return [page for page in pages if page.number <= standing.state]
+    return [page for page in pages if page.number <= status.state]
 
 
-def _count(standing: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
+def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
     """Return how many pages after *first* may be sent; leaves need the state of the page."""
-    return min(most, standing.state - first) if selection.filter.leave else most
+    return min(most, status.state - first) if selection.filter.leave else most
 
 
-def _reached(standing: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStatus:
+def _reached(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStatus:
     last = pages[-1].number if pages else 0
-    return replace(standing, head=last) if last > standing.head else standing
+    return replace(status, head=last) if last > status.head else status
 
 
 def _chosen(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
@@ -281,10 +281,10 @@ def _chosen(page: Page, selection: Selection, left: Left | None) -> tuple[Page, 
     return chosen, len(page.lines) - len(chosen.lines)
 
 
-def _head_bytes(standing: UpstreamStatus) -> int:
+def _head_bytes(status: UpstreamStatus) -> int:
     """Return the maximum size of the first line."""
     largest = limits.PORTION_PAGES_MAX * limits.REQUEST_OPERATIONS_MAX
     line = encode_batch(
-        ReplicationBatch(standing, pending=2 * limits.PORTION_BYTES_MAX, filtered=largest)
+        ReplicationBatch(status, pending=2 * limits.PORTION_BYTES_MAX, filtered=largest)
     )
     return len(line.encode()) + len(str(limits.PORTION_PAGES_MAX))

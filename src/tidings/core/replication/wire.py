@@ -86,7 +86,7 @@ class ReplicationBatch:
     bytes of the reply that the page needs. *filtered* entries of the pages were left out.
     """
 
-    standing: UpstreamStatus
+    status: UpstreamStatus
     pages: tuple[Page, ...] = ()
     pending: int = 0
     filtered: int = 0
@@ -94,21 +94,21 @@ class ReplicationBatch:
     @property
     def is_full(self) -> bool:
         """Return True if more pages follow."""
-        return bool(self.pages) and self.pages[-1].number < self.standing.head
+        return bool(self.pages) and self.pages[-1].number < self.status.head
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of one bucket of the state, in key order; *after* is None at the end of the bucket."""
 
-    standing: UpstreamStatus
+    status: UpstreamStatus
     rows: tuple[Row, ...] = ()
     after: str | None = None
 
 
 def encode_batch(batch: ReplicationBatch) -> str:
     counts = {"pending": batch.pending, "filtered": batch.filtered}
-    head = {**asdict(batch.standing), **counts, "pages": len(batch.pages)}
+    head = {**asdict(batch.status), **counts, "pages": len(batch.pages)}
     return _line(head) + segments.text_of(batch.pages)
 
 
@@ -129,7 +129,7 @@ def decode_batch(text: str) -> ReplicationBatch:
 
 
 def encode_rows(rows: Rows) -> str:
-    head = {**asdict(rows.standing), "after": rows.after, "rows": len(rows.rows)}
+    head = {**asdict(rows.status), "after": rows.after, "rows": len(rows.rows)}
     return _line(head) + "".join(map(_row_told, rows.rows))
 
 

@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class RowLookup:
     """
     The *rows*, including deleted objects, of the first *count* requested keys.
 
@@ -81,7 +81,7 @@ class Corrector:
     def reader(self) -> Reader:
         return self.filler.reader
 
-    def look(self, feed: str, keys: Sequence[str]) -> Looked:
+    def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
         """
         Return the rows of the objects *keys*, as many as fit a reply of `limits.PORTION_BYTES`.
 
@@ -97,7 +97,7 @@ class Corrector:
             rows += some
             size += sum(len(row.key) + len(row.line) for row in some)
             count += limits.LOOKUP_KEYS
-        return Looked(state, rows, min(count, len(keys)))
+        return RowLookup(state, rows, min(count, len(keys)))
 
     def apply(
         self,

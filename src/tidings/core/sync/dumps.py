@@ -39,7 +39,7 @@ YEAR_ONE_MS = -62_135_596_800_000  # the earliest possible timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredObject:
     """The state's row of an object; *later*: it changed after the watermark of the dump."""
 
     ms: int
@@ -47,26 +47,26 @@ class Standing:
     later: bool = False
 
 
-def event_for(dumped: int | None, standing: Standing | None) -> str | None:
+def event_for(dumped: int | None, stored: StoredObject | None) -> str | None:
     """
     Return the event that corrects one object, None if nothing has to change.
 
-    *dumped* is its time in the dump (None: not in the dump), *standing* its row in the state (None:
+    *dumped* is its time in the dump (None: not in the dump), *stored* its row in the state (None:
     no row).
     """
-    if standing is not None and standing.later:
+    if stored is not None and stored.later:
         return None
     if dumped is not None:
-        return _upsert_for(dumped, standing)
-    return None if standing is None or standing.deleted else "delete"
+        return _upsert_for(dumped, stored)
+    return None if stored is None or stored.deleted else "delete"
 
 
-def _upsert_for(dumped: int, standing: Standing | None) -> str | None:
-    if standing is None:
+def _upsert_for(dumped: int, stored: StoredObject | None) -> str | None:
+    if stored is None:
         return "insert"
-    if dumped <= standing.ms:
+    if dumped <= stored.ms:
         return None
-    return "insert" if standing.deleted else "update"
+    return "insert" if stored.deleted else "update"
 
 
 def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:

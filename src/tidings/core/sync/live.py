@@ -29,7 +29,7 @@ from tidings.core import limits
 from tidings.core.model import timestamps
 from tidings.core.model.operations import as_event, line_from, parse_number, spelled
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-from tidings.core.sync.dumps import YEAR_ONE_MS, Standing, event_for, moment_of, timestamp_of
+from tidings.core.sync.dumps import YEAR_ONE_MS, StoredObject, event_for, moment_of, timestamp_of
 
 if TYPE_CHECKING:
     from tidings.core.state.rows import Row
@@ -78,8 +78,8 @@ def difference(line: str | None, row: Row | None, compare: Compare) -> Differenc
     its row in the state.
     """
     at = NOWHERE if row is None else Position(row.page, row.slot)
-    standing = None if row is None or row.deleted else Standing(_ms(row.line), deleted=False)
-    event = event_for(_source_ms(line, row, compare), standing)
+    stored = None if row is None or row.deleted else StoredObject(_ms(row.line), deleted=False)
+    event = event_for(_source_ms(line, row, compare), stored)
     if event is None:
         return None
     known = line if line is not None else row.line if row is not None else ""

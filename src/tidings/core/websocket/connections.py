@@ -180,11 +180,11 @@ class Round:
         """
         return Counter(self.counted) | Counter(self.previous) if self.place else self.counted
 
-    def next(self, standing: Round) -> Round:
-        """Return the round to store for the next sweep, if this one began with *standing*."""
+    def next(self, stored: Round) -> Round:
+        """Return the round to store for the next sweep, if this one began with *stored*."""
         if self.place:
             return self
-        return Round(previous=self.counted) if standing.place else Round()
+        return Round(previous=self.counted) if stored.place else Round()
 
 
 class Inbox(Protocol):

@@ -79,9 +79,9 @@ class Replayer:
         The other replay may repeat events that were sent and not saved.
         """
         with suppress(Exception):  # report the error that ended the replay
-            standing = self.delivery.connections.get(connection_id)
-            if standing is not None and standing.runner == runner and serves(standing):
-                self._save(standing, standing.changed(runner="", runner_expires_ms=0))
+            current = self.delivery.connections.get(connection_id)
+            if current is not None and current.runner == runner and serves(current):
+                self._save(current, current.changed(runner="", runner_expires_ms=0))
 
     def _replay(self, connection: Connection) -> None:
         until = self.runtime.clock() + limits.REPLAY_RUN_MS
@@ -177,9 +177,9 @@ class Replayer:
         """
         if self.delivery.connections.update(old, new):
             return new
-        standing = self.delivery.connections.get(old.id)
-        ours = standing is not None and standing.runner == old.runner != ""
-        return standing if ours and standing is not None and serves(standing) else None
+        current = self.delivery.connections.get(old.id)
+        ours = current is not None and current.runner == old.runner != ""
+        return current if ours and current is not None and serves(current) else None
 
 
 def serves(connection: Connection) -> bool:

@@ -33,7 +33,7 @@ Reply = tuple[int, Document]
 _BELOW = "/feeds/{feed}/consumers"
 
 
-class Asked:
+class ConsumerRequest:
     """A request of a worker or operator."""
 
     def __init__(self, request: Request) -> None:
@@ -181,7 +181,7 @@ class ConsumerRouter:
 
     def __init__(self, consumers: Consumers, guard: Guard, feeds: frozenset[str]) -> None:
         self._consumers, self._guard, self._feeds = consumers, guard, feeds
-        self._routes: dict[str, Callable[[Asked], Reply]] = {
+        self._routes: dict[str, Callable[[ConsumerRequest], Reply]] = {
             "GET /feeds/{feed}/log": self._log,
             f"GET {_BELOW}": self._list,
             f"GET {_BELOW}/{{name}}": self._show,
@@ -190,7 +190,7 @@ class ConsumerRouter:
             f"PUT {_BELOW}/{{name}}": self._register,
             f"DELETE {_BELOW}/{{name}}": self._delete,
         }
-        self._actions: dict[str, Callable[[Asked], Reply]] = {
+        self._actions: dict[str, Callable[[ConsumerRequest], Reply]] = {
             "lease": self._lease,
             "ack": self._ack,
             "fail": self._fail,
@@ -205,13 +205,15 @@ class ConsumerRouter:
         }
 
     def __call__(self, request: Request) -> Answer:
-        consumer_request = Asked(request)
+        consumer_request = ConsumerRequest(request)
         check_known(consumer_request.feed, self._feeds)
         need, reply = self._chosen(request.route, consumer_request)
         need.admit(self._guard, consumer_request.feed, consumer_request.credential)
         return json_answer(*reply(consumer_request))
 
-    def _chosen(self, route: str, request: Asked) -> tuple[Need, Callable[[Asked], Reply]]:
+    def _chosen(
+        self, route: str, request: ConsumerRequest
+    ) -> tuple[Need, Callable[[ConsumerRequest], Reply]]:
         if route in self._routes:
             return NEEDS[route], self._routes[route]
         action = request.parameters.get("action", "")
@@ -220,7 +222,7 @@ class ConsumerRouter:
             raise UnknownAction(rule, field="action", value=action)
         return CONSUMER_ACTIONS[action], self._actions[action]
 
-    def _log(self, request: Asked) -> Reply:
+    def _log(self, request: ConsumerRequest) -> Reply:
         """Return the ends of the log, or the entries of a range if one is requested."""
         view = self._consumers.view
         request.check_query("from", "to", "limit")
@@ -237,19 +239,19 @@ class ConsumerRouter:
         entries = view.entries(request.feed, first, last, request.limit())
         return 200, {"entries": [entry_document(each) for each in entries]}
 
-    def _list(self, request: Asked) -> Reply:
+    def _list(self, request: ConsumerRequest) -> Reply:
         found = self._consumers.all(request.feed)
         return 200, {"consumers": [self._described(each, lag) for each, lag in found]}
 
-    def _show(self, request: Asked) -> Reply:
+    def _show(self, request: ConsumerRequest) -> Reply:
         consumer, lag = self._consumers.one(request.feed, request.name)
         return 200, self._described(consumer, lag)
 
-    def _parked(self, request: Asked) -> Reply:
+    def _parked(self, request: ConsumerRequest) -> Reply:
         parked = self._consumers.parked(request.feed, request.name)
         return 200, {"parked": [parked_document(each) for each in parked]}
 
-    def _notes(self, request: Asked) -> Reply:
+    def _notes(self, request: ConsumerRequest) -> Reply:
         """Return the notes of a consumer, also of a deleted one."""
         notes = self._consumers.store.notes(request.feed, request.name)
         documents = [
@@ -259,7 +261,7 @@ class ConsumerRouter:
         ]
         return 200, {"notes": documents}
 
-    def _register(self, request: Asked) -> Reply:
+    def _register(self, request: ConsumerRequest) -> Reply:
         body = request.fields("from", *filters.FIELDS)
         wanted = Consumer(request.feed, request.name, filters.from_lists(body, InvalidConsumer))
         start = body.get("from", position.OLDEST)
@@ -267,62 +269,62 @@ class ConsumerRouter:
         lag = self._consumers.one(request.feed, request.name)[1]
         return (201 if new else 200), self._described(consumer, lag)
 
-    def _delete(self, request: Asked) -> Reply:
+    def _delete(self, request: ConsumerRequest) -> Reply:
         request.check_query("why", "by")
         why = reason_from(request.who(request.query), request.query.get("why"))
         self._consumers.remove(request.feed, request.name, why)
         return 200, {"deleted": request.name}
 
-    def _lease(self, request: Asked) -> Reply:
+    def _lease(self, request: ConsumerRequest) -> Reply:
         body = request.fields("worker")
         worker = text(body, "worker")
         return self._session_reply(self._consumers.lease(request.feed, request.name, worker))
 
-    def _ack(self, request: Asked) -> Reply:
+    def _ack(self, request: ConsumerRequest) -> Reply:
         body = request.fields("fence", "through", "ids", "sending", "retried")
         acknowledged = acknowledgement(body)
         session = self._consumers.acknowledge(request.feed, request.name, fence(body), acknowledged)
         return self._session_reply(session)
 
-    def _fail(self, request: Asked) -> Reply:
+    def _fail(self, request: ConsumerRequest) -> Reply:
         body = request.fields("fence", "id", "error")
         entry = position.entry(body["id"], "id").encode() if "id" in body else ""
         error = text(body, "error")
         session = self._consumers.fail(request.feed, request.name, fence(body), entry, error)
         return self._session_reply(session)
 
-    def _release(self, request: Asked) -> Reply:
+    def _release(self, request: ConsumerRequest) -> Reply:
         body = request.fields("fence")
         return self._session_reply(self._consumers.release(request.feed, request.name, fence(body)))
 
-    def _pause(self, request: Asked) -> Reply:
+    def _pause(self, request: ConsumerRequest) -> Reply:
         self._consumers.pause(request.feed, request.name, request.reason(), paused=True)
         return self._show(request)
 
-    def _resume(self, request: Asked) -> Reply:
+    def _resume(self, request: ConsumerRequest) -> Reply:
         self._consumers.pause(request.feed, request.name, request.reason(), paused=False)
         return self._show(request)
 
-    def _mark(self, request: Asked) -> Reply:
+    def _mark(self, request: ConsumerRequest) -> Reply:
         body = request.fields("why", "by", "position")
         target = text(body, "position")
         self._consumers.mark(request.feed, request.name, target, request.reason(*body))
         return self._show(request)
 
-    def _step(self, request: Asked) -> Reply:
+    def _step(self, request: ConsumerRequest) -> Reply:
         entry = self._consumers.step(request.feed, request.name, request.reason())
         return 200, {"stepped": entry_document(entry)}
 
-    def _park(self, request: Asked) -> Reply:
+    def _park(self, request: ConsumerRequest) -> Reply:
         entry = self._consumers.park(request.feed, request.name, request.reason())
         return 200, {"parked": entry_document(entry)}
 
-    def _retry(self, request: Asked) -> Reply:
+    def _retry(self, request: ConsumerRequest) -> Reply:
         which = text(request.fields("why", "by", "id"), "id")
         self._consumers.retry(request.feed, request.name, which, request.reason("id"))
         return self._show(request)
 
-    def _drop(self, request: Asked) -> Reply:
+    def _drop(self, request: ConsumerRequest) -> Reply:
         which = text(request.fields("why", "by", "id"), "id")
         self._consumers.drop(request.feed, request.name, which, request.reason("id"))
         return self._show(request)

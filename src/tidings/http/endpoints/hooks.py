@@ -13,7 +13,7 @@ from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
 from tidings.core.model.timestamps import from_ms
 from tidings.http.answers import json_answer
-from tidings.http.endpoints.consumers import Asked, Document, consumer_document
+from tidings.http.endpoints.consumers import ConsumerRequest, Document, consumer_document
 from tidings.http.routes import NEEDS
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ class WebhookRouter:
                 "are called by `tidings serve` alone; here, run `tidings consume` behind a program"
             )
             raise NoWebhooks(rule, field="hooks")
-        return json_answer(*self._reply(self.admin, request.method, Asked(request)))
+        return json_answer(*self._reply(self.admin, request.method, ConsumerRequest(request)))
 
-    def _reply(self, admin: WebhookAdmin, method: str, asked: Asked) -> tuple[int, Document]:
+    def _reply(
+        self, admin: WebhookAdmin, method: str, asked: ConsumerRequest
+    ) -> tuple[int, Document]:
         if method == "PUT":
             return self._put(admin, asked)
         if method == "POST":
@@ -65,14 +67,14 @@ class WebhookRouter:
         named = admin.registry.all(asked.feed)
         return 200, {"hooks": [self._shown(each, asked) for _, each in sorted(named.items())]}
 
-    def _put(self, admin: WebhookAdmin, asked: Asked) -> tuple[int, Document]:
+    def _put(self, admin: WebhookAdmin, asked: ConsumerRequest) -> tuple[int, Document]:
         body = asked.fields(*_FIELDS, *filters.FIELDS)
         wanted = filters.from_lists(body, InvalidWebhook)
         hook, secret = admin.put(asked.feed, asked.name, body, wanted)
         shown = self._shown(hook, asked)
         return (201, {**shown, "secret": secret}) if secret else (200, shown)
 
-    def _shown(self, hook: Webhook, asked: Asked) -> Document:
+    def _shown(self, hook: Webhook, asked: ConsumerRequest) -> Document:
         """Return the hook with the data of its consumer; secrets are returned only on creation."""
         now_ms = self.consumers.clock()
         own: Document = {

@@ -72,7 +72,7 @@ def posted(request: Request) -> ingest.Request:
         content_type=request.headers.get("content-type", ""),
         key=request.headers.get("idempotency-key"),
         credential=request.credential,
-        trace=tracing.asked(request.headers),
+        trace=tracing.parse_trace_headers(request.headers),
     )
 
 

@@ -23,7 +23,7 @@ from tidings.http.router import feed_of
 _BLOCK, _LINE = b"\nevent: ", b"}\n"
 
 
-class Attendance:
+class ClientCounter:
     """The app *app* with its streams counted; *place* identifies this process in the counts."""
 
     def __init__(self, app: App, tallies: Callable[[], Counters], clock: Clock, place: str) -> None:
@@ -77,9 +77,13 @@ class TrackedRequest:
     """One request; it is counted from its status 200 until its end."""
 
     def __init__(
-        self, attendance: Attendance, feed: str, send: Send, write_now: WriteNow | None = None
+        self,
+        client_counter: ClientCounter,
+        feed: str,
+        send: Send,
+        write_now: WriteNow | None = None,
     ) -> None:
-        self._attendance, self._feed, self._send = attendance, feed, send
+        self._client_counter, self._feed, self._send = client_counter, feed, send
         self._write_now = write_now
         self._counter: StreamCounter | None = None  # while it counts; None for an unknown feed
         self._mark = _BLOCK
@@ -94,9 +98,9 @@ class TrackedRequest:
         if message.get("status") == 200:
             kind = dict(message["headers"]).get(b"content-type", b"")
             self._mark = _LINE if kind.startswith(NDJSON_TYPE.encode()) else _BLOCK
-            self._counter = self._attendance.counter(self._feed)
+            self._counter = self._client_counter.counter(self._feed)
             self._counter.open()
-            self._attendance.wake()
+            self._client_counter.wake()
 
     def write_now(self, frame: bytes, events: int) -> bool:
         """Wrap the server's `WRITE_NOW`."""
@@ -112,4 +116,4 @@ class TrackedRequest:
         if counter is not None:
             counter.close()
             if counter.has_left:
-                await self._attendance.write(self._feed)
+                await self._client_counter.write(self._feed)

@@ -319,7 +319,7 @@ class ReplicationApp(WaitingList):
             leave = requested.selection.filter.leave
             read = partial(self.replication_reader().catch_up.read, feed, leave=leave)
             poller = self.pollers.of(feed, read, leave=leave)
-            end = min(requested.after.page, batch.standing.head)  # the caller may be ahead of us
+            end = min(requested.after.page, batch.status.head)  # the caller may be ahead of us
             await poller.wait(end, request.gone, request.left_s(until_s))
             batch = await in_thread(self._pages, feed, requested)
             if _is_empty(batch):  # the news is not after its position, or not readable yet
@@ -337,7 +337,7 @@ def narrowed(requested: Requested, allowed: Allowed) -> Requested:
 
 
 def _is_empty(batch: ReplicationBatch) -> bool:
-    return not (batch.pages or batch.pending or batch.standing.ended)
+    return not (batch.pages or batch.pending or batch.status.ended)
 
 
 def _number(text: str) -> int:

@@ -289,8 +289,8 @@ class SqliteConsumers:
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         with self._database.transaction():
-            standing = self.consumer(feed, name)
-            if (standing.version if standing else 0) != version:
+            current = self.consumer(feed, name)
+            if (current.version if current else 0) != version:
                 return False
             if change.consumer is None:
                 self._consumers.remove(feed, name)

@@ -223,14 +223,14 @@ class SqliteClaims:
 
     def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
         with self._database.transaction():
-            standing = self.find(feed, claim.key, now_ms=now_ms)
-            return standing or self._put(feed, claim)
+            current = self.find(feed, claim.key, now_ms=now_ms)
+            return current or self._put(feed, claim)
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
         with self._database.transaction() as sql:
-            standing = _claim(sql, feed, claim.key) or claim
-            if (standing.append_id, standing.page) != (claim.append_id, claim.page):
-                return standing
+            current = _claim(sql, feed, claim.key) or claim
+            if (current.append_id, current.page) != (claim.append_id, claim.page):
+                return current
             return self._put(feed, replace(claim, page=page))
 
     def _put(self, feed: str, claim: Claim) -> Claim:

@@ -93,7 +93,9 @@ def test_page(written: Page) -> None:
 def test_a_trace_takes_no_unit_more() -> None:
     """A plain page of the largest size fits into one write unit with it, whatever its feed."""
     body = "x" * limits.PAGE_PLAIN_BYTES_MAX
-    largest = Page(10**10, body, "a" * 32, 2 * 10**12, 2 * 10**12, trace=tracing.made("a" * 32))
+    largest = Page(
+        10**10, body, "a" * 32, 2 * 10**12, 2 * 10**12, trace=tracing.new_traceparent("a" * 32)
+    )
     item = log.encode_page("f" * 12, largest)
 
     assert item["trace"] == {"B": bytes.fromhex("a" * 48)}

@@ -25,18 +25,20 @@ def aged(pages: int, cap_ms: int = CAP) -> ConsumerScene:
         scene.post("a")
         scene.scene.now_ms += HOUR
     followed(scene.scene, "state", "push")
-    scene.scene.trimmer = replace(scene.scene.trimmer, holds=scene.holds(cap_ms))
+    scene.scene.retention_service = replace(
+        scene.scene.retention_service, holds=scene.holds(cap_ms)
+    )
     return scene
 
 
 def test_T18_retention_waits_for_a_consumer() -> None:
     """This includes a consumer that has acknowledged nothing yet."""
     scene = aged(10)
-    assert scene.scene.trimmer.run(FEED) == 1
+    assert scene.scene.retention_service.run(FEED) == 1
     scene.ack(scene.lease(), through=4)
-    assert scene.scene.trimmer.run(FEED) == 5
+    assert scene.scene.retention_service.run(FEED) == 5
     scene.ack(scene.lease(), 5)
-    assert scene.scene.trimmer.run(FEED) == 6
+    assert scene.scene.retention_service.run(FEED) == 6
 
 
 def test_the_slowest_counts() -> None:
@@ -45,7 +47,7 @@ def test_the_slowest_counts() -> None:
     scene.register("quick", start="now")
     scene.register("copying", start="copy")
     assert scene.holds(CAP).pages(FEED) == {0, 10}
-    assert scene.scene.trimmer.run(FEED) == 1
+    assert scene.scene.retention_service.run(FEED) == 1
     assert not ConsumerRetention(scene.store, Retention(CAP, 0)).pages("other")
 
 
@@ -55,7 +57,7 @@ def test_but_not_for_ever() -> None:
     """
     scene = aged(30)
     scene.ack(scene.lease(), through=1)
-    assert scene.scene.trimmer.run(FEED) == 8
+    assert scene.scene.retention_service.run(FEED) == 8
     assert scene.consumers.one(FEED, "c0")[1].fell_off
 
 
@@ -68,11 +70,11 @@ def test_who_stood_while_nothing_came_goes_on_in_the_log(idle_ms: int) -> None:
     scene.register("late", start="now")
     scene.ack(scene.lease(), through=2)
     scene.scene.now_ms += idle_ms
-    scene.scene.trimmer.run(FEED)
+    scene.scene.retention_service.run(FEED)
     scene.post("b")
     scene.scene.project()
     scene.scene.now_ms += HOUR
-    scene.scene.trimmer.run(FEED)
+    scene.scene.retention_service.run(FEED)
     for name in ("c0", "late"):
         consumer, lag = scene.consumers.one(FEED, name)
         assert (lag.pages, lag.fell_off) == (1, False)
@@ -91,7 +93,7 @@ def test_alarms_know() -> None:
     counted = scene.scene.counted
     assert (counted["ConsumerLag"], counted["ConsumersLate"]) == (28, 1)
     assert counted["ConsumersFellOff"] == 0
-    scene.scene.trimmer.run(FEED)
+    scene.scene.retention_service.run(FEED)
     scene.watch(2 * HOUR).run(FEED)
     assert counted["ConsumersFellOff"] == 1
 
@@ -100,7 +102,7 @@ def test_a_feed_without_consumers_counts_nothing() -> None:
     """Its log is trimmed as if there were no consumers."""
     scene = aged(10)
     scene.store = type(scene.store)()
-    scene.scene.trimmer = replace(scene.scene.trimmer, holds=scene.holds(CAP))
-    assert scene.scene.trimmer.run(FEED) == 10
+    scene.scene.retention_service = replace(scene.scene.retention_service, holds=scene.holds(CAP))
+    assert scene.scene.retention_service.run(FEED) == 10
     ConsumerScene(Scene(now_ms=NOW)).watch(HOUR).run(FEED)
     assert "ConsumerLag" not in scene.scene.counted

@@ -12,7 +12,7 @@ from tests.unit.core.followers.test_follower import Diary, take
 from tests.unit.core.scene import FEED, Scene, op, unavailable
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import Habits
+from tidings.core.followers.follower import FollowerConfig
 from tidings.core.followers.leases import Lease, Observation
 from tidings.core.state.rows import Overwritten, Row
 
@@ -182,7 +182,9 @@ def test_a_checkpoint_that_may_be_stored_is_not_taken_back(
         raise Unavailable("no answer")
 
     monkeypatch.setattr(scene.followers, "save", lose_the_answer)
-    small = replace(scene.follower, habits=Habits(operations_first=1, operations_max=1))
+    small = replace(
+        scene.follower, follower_config=FollowerConfig(operations_first=1, operations_max=1)
+    )
     with pytest.raises(Unavailable):
         small.run(FEED, Diary())
     (left,) = scene.followers.standings(FEED)

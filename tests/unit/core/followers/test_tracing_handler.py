@@ -7,21 +7,23 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.core.scene import FEED, Scene, op
-from tidings.core.effects import Passage
+from tidings.core.effects import TraceRecord
 from tidings.core.followers.follower import Handler, TracingHandler
 from tidings.core.ingest.ingest import Request
-from tidings.core.tracing import ASKED, Tracer, made, trace_id
+from tidings.core.tracing import ASKED, Tracer, new_traceparent, trace_id
 
-TRACE = made("4bf92f3577b34da6a3ce929d0e0e4736")
+TRACE = new_traceparent("4bf92f3577b34da6a3ce929d0e0e4736")
 ID = trace_id(TRACE)
 
 
 @pytest.fixture
-def lines() -> list[Passage]:
+def lines() -> list[TraceRecord]:
     return []
 
 
-def told(scene: Scene, handler: Handler, lines: list[Passage], late_ms: int = 0) -> TracingHandler:
+def told(
+    scene: Scene, handler: Handler, lines: list[TraceRecord], late_ms: int = 0
+) -> TracingHandler:
     return TracingHandler(
         handler=handler, runtime=replace(scene.runtime, trace=lines.append), late_ms=late_ms
     )
@@ -35,7 +37,9 @@ def post_traced(scene: Scene, name: str = "a") -> None:
     scene.appender.append(FEED, [scene.post(op(name)).lines[0]], trace=TRACE)
 
 
-def test_a_traced_page_is_told_by_each_that_handled_it(scene: Scene, lines: list[Passage]) -> None:
+def test_a_traced_page_is_told_by_each_that_handled_it(
+    scene: Scene, lines: list[TraceRecord]
+) -> None:
     """By its name, with how long ago it was committed; the page before it is not traced."""
     post_traced(scene)
     scene.now_ms += 40
@@ -43,10 +47,10 @@ def test_a_traced_page_is_told_by_each_that_handled_it(scene: Scene, lines: list
         run(scene, told(scene, handler, lines))
 
     names = ["state", "push", "archive", "push-1"]
-    assert lines[:3] == [Passage(name, FEED, 2, 40, ID) for name in names[:3]]
+    assert lines[:3] == [TraceRecord(name, FEED, 2, 40, ID) for name in names[:3]]
 
 
-def test_nothing_is_asked_where_nothing_is_traced(scene: Scene, lines: list[Passage]) -> None:
+def test_nothing_is_asked_where_nothing_is_traced(scene: Scene, lines: list[TraceRecord]) -> None:
     """The clock is not read either."""
 
     def never() -> int:
@@ -66,7 +70,7 @@ def test_nothing_is_asked_where_nothing_is_traced(scene: Scene, lines: list[Pass
     assert lines == []
 
 
-def test_of_a_late_turn_the_oldest_page_is_told(scene: Scene, lines: list[Passage]) -> None:
+def test_of_a_late_turn_the_oldest_page_is_told(scene: Scene, lines: list[TraceRecord]) -> None:
     """It is reported once a batch, only above the limit, traced or not."""
     pages = scene.post_each("a", "b", "c")
     scene.now_ms += 10_000
@@ -75,10 +79,10 @@ def test_of_a_late_turn_the_oldest_page_is_told(scene: Scene, lines: list[Passag
 
     scene.now_ms += 1
     run(scene, told(scene, scene.pusher, lines, late_ms=10_000))
-    assert lines == [Passage("push", FEED, pages[0].number, 10_001, pages=3)]
+    assert lines == [TraceRecord("push", FEED, pages[0].number, 10_001, pages=3)]
 
 
-def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[Passage]) -> None:
+def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[TraceRecord]) -> None:
     """A page that a follower leaves to its next turn."""
     post_traced(scene)
     page = scene.log.read(FEED, 1)[0]
@@ -96,7 +100,7 @@ def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[Passage]) ->
     assert lines == []
 
 
-def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Passage]) -> None:
+def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[TraceRecord]) -> None:
     """
     It is reported with its page's number; a repeated request has the trace of the existing page.
     """
@@ -104,17 +108,17 @@ def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Passa
     ingester = replace(scene.ingester, tracer=tracer)
     request = Request(FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key")
     first = replace(request, trace=TRACE)
-    again = replace(request, trace=made("0" * 31 + "1"))
+    again = replace(request, trace=new_traceparent("0" * 31 + "1"))
     other = replace(request, key="other")
 
     ids = [ingester.accept(each) for each in (first, again, other)]
 
     assert ids[0] == ids[1] != ids[2]
-    assert lines == [Passage("ingest", FEED, 1, 0, ID)] * 2
+    assert lines == [TraceRecord("ingest", FEED, 1, 0, ID)] * 2
     assert [page.trace for page in scene.log.read(FEED, 0)] == [TRACE, ""]
 
 
-def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[Passage]) -> None:
+def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[TraceRecord]) -> None:
     """It has no page."""
     ingester = replace(
         scene.ingester,

@@ -13,7 +13,7 @@ from tests.unit.core.scene import FEED
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.consumers.consumer import Parked
 from tidings.core.hooks.registry import Registry, WebhookAdmin
-from tidings.core.hooks.webhook import Courier, Webhook
+from tidings.core.hooks.webhook import Webhook, WebhookDelivery
 from tidings.core.model import filters
 
 URL = "https://a.example/told"
@@ -64,7 +64,7 @@ class HookScene(ConsumerScene):
         super().__post_init__()
         self.registry = Registry(self.documents)
         self.admin = WebhookAdmin(self.registry, self.consumers, self.scene.clock, bytes)
-        self.courier = Courier(
+        self.delivery = WebhookDelivery(
             consumers=self.consumers,
             profiles=self.scene.profiles,
             post=self.endpoint,
@@ -78,7 +78,7 @@ class HookScene(ConsumerScene):
 
     def run(self, *, look: bool = True) -> int | None:
         """Run once; return in how many ms it must run again, None: with the next page."""
-        again = self.courier.run(FEED, self.registry.webhook(FEED, NAME), look=look)
+        again = self.delivery.run(FEED, self.registry.webhook(FEED, NAME), look=look)
         return None if again is None else max(0, again - self.scene.now_ms)
 
     def run_on(self) -> None:

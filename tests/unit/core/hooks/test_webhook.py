@@ -260,8 +260,8 @@ def test_other_formats(name: str) -> None:
         kinds.extend(each.headers["content-type"] for each in requests)
         return [OK] * len(requests)
 
-    courier = replace(scene.courier, post=post)
-    courier.run(FEED, scene.registry.webhook(FEED, NAME), look=True)
+    delivery = replace(scene.delivery, post=post)
+    delivery.run(FEED, scene.registry.webhook(FEED, NAME), look=True)
 
     assert kinds == ["application/json"]
     assert {"tidings": "event", "debezium": "op"}[name] in json.loads(bodies[0])
@@ -466,13 +466,13 @@ def test_nothing_is_lost_or_out_of_order_whatever_happens(
     scene = HookScene()
     scene.make()
     moody = Moody(moods)
-    courier = replace(scene.courier, post=moody)
+    delivery = replace(scene.delivery, post=moody)
     for name in objects:
         scene.scene.post(op(name))
     hook = scene.registry.webhook(FEED, NAME)
     for _ in range(500):
         try:
-            again = courier.run(FEED, hook, look=True)
+            again = delivery.run(FEED, hook, look=True)
         except Killed:
             continue
         if again is None:

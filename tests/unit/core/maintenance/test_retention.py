@@ -48,10 +48,10 @@ def test_pages_are_given_up_by_age() -> None:
     """With two hours of retention and a page each hour, only the last is younger."""
     scene = aged(10)
 
-    assert scene.trimmer.run(FEED) == 10
+    assert scene.retention_service.run(FEED) == 10
     assert scene.log.floor(FEED) == 10
     assert scene.counted["FloorRaised"] == 9
-    assert scene.trimmer.run(FEED) == 10
+    assert scene.retention_service.run(FEED) == 10
     assert scene.counted["FloorRaised"] == 9
 
 
@@ -71,7 +71,7 @@ def test_skipped_numbers_are_no_pages(records_min: int, floor: int) -> None:
     followed(scene, *FOLLOWERS)
     scene.now_ms += HOUR
 
-    assert scene.trimmer.run(FEED) == floor
+    assert scene.retention_service.run(FEED) == floor
     assert [page.number for page in scene.reader.read(FEED, floor - 1).pages][-1] == 10**9 + 1
 
 
@@ -84,9 +84,9 @@ def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
     followed(scene, *handled)
     scene.now_ms += 10 * HOUR
 
-    assert scene.trimmer.run(FEED) == 1
+    assert scene.retention_service.run(FEED) == 1
     followed(scene, *FOLLOWERS)
-    assert scene.trimmer.run(FEED) == 6
+    assert scene.retention_service.run(FEED) == 6
 
 
 def test_other_followers_hold_the_floor_too() -> None:
@@ -94,17 +94,17 @@ def test_other_followers_hold_the_floor_too() -> None:
     scene = aged(5)
     scene.stand("relay", 3)
 
-    assert scene.trimmer.run(FEED) == 4
+    assert scene.retention_service.run(FEED) == 4
 
 
 def test_nothing_is_given_up_that_is_not_archived() -> None:
     """This holds if there is an archive; one that never ran has no pages."""
     scene = aged(5)
-    trimmer = replace(scene.trimmer, archives=True)
+    retention_service = replace(scene.retention_service, archives=True)
 
-    assert trimmer.run(FEED) == 1
+    assert retention_service.run(FEED) == 1
     assert scene.archived() == 5
-    assert trimmer.run(FEED) == 5
+    assert retention_service.run(FEED) == 5
 
 
 def test_an_archive_that_was_turned_off_holds_nothing() -> None:
@@ -116,8 +116,8 @@ def test_an_archive_that_was_turned_off_holds_nothing() -> None:
         scene.now_ms += HOUR
     followed(scene, *FOLLOWERS)
 
-    assert replace(scene.trimmer, archives=True).run(FEED) == 4
-    assert scene.trimmer.run(FEED) == 5
+    assert replace(scene.retention_service, archives=True).run(FEED) == 4
+    assert scene.retention_service.run(FEED) == 5
 
 
 @given(
@@ -143,7 +143,7 @@ def test_the_floor_is_found_by_halving(
     walked = 0
     while walked < len(committed) - records_min and scene.now_ms - committed[walked] >= 4 * HOUR:
         walked += 1
-    assert scene.trimmer.run(FEED) == walked + 1
+    assert scene.retention_service.run(FEED) == walked + 1
 
 
 def vanish(scene: Scene, *numbers: int) -> None:
@@ -168,14 +168,16 @@ def test_a_missing_page_is_never_older_than_what_follows_it() -> None:
     followed(scene, *FOLLOWERS)
     vanish(scene, 21, 22)
     scene.now_ms += 30 * HOUR
-    trimmer = replace(scene.trimmer, holds=Held(MemoryConsumers(), Retention(720 * HOUR, 0)))
+    retention_service = replace(
+        scene.retention_service, holds=Held(MemoryConsumers(), Retention(720 * HOUR, 0))
+    )
 
-    assert [trimmer.run(FEED) for _ in range(3)] == [20, 20, 20]
+    assert [retention_service.run(FEED) for _ in range(3)] == [20, 20, 20]
     step = scene.catch_up.step(FEED, in_log(pages[19].end), EVERYTHING)
     assert step.progress.copying and not step.at_frontier
     assert scene.counted["PagesLost"] == 2
     scene.now_ms += 720 * HOUR
-    assert trimmer.run(FEED) == 41
+    assert retention_service.run(FEED) == 41
 
 
 def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
@@ -188,23 +190,23 @@ def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
     scene.stand("archive", 3)
     vanish(scene, 4, 5)
     scene.now_ms += 100 * HOUR
-    trimmer = replace(scene.trimmer, archives=True)
+    retention_service = replace(scene.retention_service, archives=True)
 
-    assert trimmer.run(FEED) == 4
+    assert retention_service.run(FEED) == 4
     assert scene.archived() == 7
     assert scene.followers.checkpoints(FEED)["archive"] == 10
     assert scene.counted["FollowerFellOff"] == 1 and scene.counted["PagesLost"] > 0
-    assert trimmer.run(FEED) == 11
+    assert retention_service.run(FEED) == 11
 
 
 def test_a_log_that_vanished_whole_is_not_silent() -> None:
     """The floor rises above it, however many pages had to stay: readers before it get an error."""
     scene = aged(5, records_min=1000)
     vanish(scene, 1, 2, 3, 4, 5)
-    assert scene.trimmer.run(FEED) == 6
+    assert scene.retention_service.run(FEED) == 6
     assert scene.counted["PagesLost"] == 5
     assert scene.reader.read(FEED, 2).trimmed
-    assert scene.trimmer.run(FEED) == 6
+    assert scene.retention_service.run(FEED) == 6
     assert scene.counted["PagesLost"] == 5
 
 
@@ -218,7 +220,7 @@ def test_no_sweep_renews_what_a_consumer_or_an_archive_holds_for_days() -> None:
     retention = Retention(age_ms=24 * HOUR, records_min=0)
     scene = Scene(now_ms=NOW - NOW % HOUR, retention=retention)
     cap = Retention(720 * HOUR, 0)
-    trimmer = replace(scene.trimmer, holds=Held(MemoryConsumers(), cap))
+    retention_service = replace(scene.retention_service, holds=Held(MemoryConsumers(), cap))
     for _ in range(60):
         for _ in range(36):
             page_ms = max(retention.age_ms, cap.age_ms) + limits.TTL_SLACK_MS
@@ -227,7 +229,7 @@ def test_no_sweep_renews_what_a_consumer_or_an_archive_holds_for_days() -> None:
             scene.log.put(FEED, Page(number, line(), f"a{number}", at, at + page_ms))
             scene.now_ms += HOUR // 36
         followed(scene, *FOLLOWERS)
-        trimmer.run(FEED)
+        retention_service.run(FEED)
         scene.log.expire(scene.now_ms)
 
     assert [page.number for page in scene.log.read(FEED, 20, 2)] == [21, 22]
@@ -240,7 +242,7 @@ def test_for_ever() -> None:
     scene = aged(3, records_min=2)
     days = 120
     for _ in range(days * 24):
-        scene.trimmer.run(FEED)
+        scene.retention_service.run(FEED)
         scene.log.expire(scene.now_ms)
         scene.now_ms += HOUR
 

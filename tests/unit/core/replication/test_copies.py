@@ -187,7 +187,7 @@ def test_an_upstream_ends_when_every_number_was_told() -> None:
     chain.master.act("yield", to=chain.node.url)
     chain.master.scene.project()
     behind = chain.node.relay.place, ALL, 10_000
-    assert not chain.master.replication_reader.pages(FEED, *behind).standing.ended
+    assert not chain.master.replication_reader.pages(FEED, *behind).status.ended
     chain.time.ms += 60_000  # the writer is dead: its hole is filled
     chain.master.scene.project()
     chain.run()

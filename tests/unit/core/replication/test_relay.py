@@ -167,13 +167,13 @@ def test_D37_the_master_is_read_when_it_is_the_upstream(holding: Holding) -> Non
     Otherwise the master's own time counts; the time never decreases, and is never in the future.
     """
     lock = holding.lock
-    for standing, expected in [
+    for status, expected in [
         (replace(STANDING, master="m"), NOW - 5),
         (STANDING, NOW),
         (replace(STANDING, master="m"), NOW),
         (replace(STANDING, master="m", master_read_ms=NOW + 99), NOW),
     ]:
-        lock.observe(standing, URL)
+        lock.observe(status, URL)
         lock.save(lock.relay)
         assert (holding.stored.master_read_ms, holding.stored.upstream_read_ms) == (expected, NOW)
 

@@ -121,7 +121,7 @@ def test_D21_an_upstream_that_is_behind_has_no_news(
     scene.post(op("a"))
     ahead = Place(3, PAGE_END, NOW // 1000)
 
-    assert teller.pages(FEED, ahead, ALL, SIZE).standing.head < 3
+    assert teller.pages(FEED, ahead, ALL, SIZE).status.head < 3
     assert copied(teller, ahead) == []
     scene.post_each(*"bcd")
     assert [page.number for page in copied(teller, ahead)] == [4]
@@ -153,7 +153,7 @@ def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: ReplicationReader) 
     batch = teller.pages(FEED, START, ALL, SIZE)
 
     assert [page.number for page in batch.pages] == [1]
-    assert batch.standing.head == 1
+    assert batch.status.head == 1
 
 
 @given(st.integers(1, 6000), st.lists(st.integers(0, 900), min_size=1, max_size=6))
@@ -246,8 +246,8 @@ def test_D34_where_a_feed_stands(scene: Scene, teller: ReplicationReader) -> Non
     scene.project()
     scene.post(op("c"))
 
-    assert teller.standing(FEED) == UpstreamStatus(1, 2, 2, master_read_ms=NOW)
-    assert teller.pages(FEED, START, ALL, SIZE).standing == UpstreamStatus(
+    assert teller.status(FEED) == UpstreamStatus(1, 2, 2, master_read_ms=NOW)
+    assert teller.pages(FEED, START, ALL, SIZE).status == UpstreamStatus(
         1, 3, 2, master_read_ms=NOW
     )
 
@@ -257,8 +257,8 @@ def test_D34_where_a_copy_stands(scene: Scene) -> None:
     scene.post(op())
     known: dict[str, Any] = {"master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
 
-    assert chained(scene, checkpoint=1, **known).standing(FEED) == UpstreamStatus(1, 1, 0, **known)
-    assert chained(scene, id="ours").standing(FEED) == UpstreamStatus(1, 0, 0, UPSTREAM, ("ours",))
+    assert chained(scene, checkpoint=1, **known).status(FEED) == UpstreamStatus(1, 1, 0, **known)
+    assert chained(scene, id="ours").status(FEED) == UpstreamStatus(1, 0, 0, UPSTREAM, ("ours",))
 
 
 def rows_of(teller: ReplicationReader, key: str, selection: Selection = ALL) -> list[str]:

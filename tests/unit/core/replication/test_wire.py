@@ -48,11 +48,11 @@ def page(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page
 
 @given(STANDINGS, st.lists(st.lists(TEXTS, max_size=3), max_size=4), st.integers(0, 9))
 def test_D2_pages_are_heard_as_they_were_told(
-    standing: UpstreamStatus, bodies: list[list[str]], filtered: int
+    status: UpstreamStatus, bodies: list[list[str]], filtered: int
 ) -> None:
     """This holds for any entries and for fillers; entries pass as text, so their bytes are kept."""
     pages = tuple(page(number, *lines) for number, lines in enumerate(bodies, 1))
-    batch = ReplicationBatch(standing, pages, 0, filtered)
+    batch = ReplicationBatch(status, pages, 0, filtered)
 
     assert decode_batch(encode_batch(batch)) == batch
 
@@ -72,10 +72,10 @@ def test_slots_are_told() -> None:
     STANDINGS, st.lists(st.builds(Row, TEXTS, *[st.integers(0, NOW)] * 3, TEXTS)), st.none() | TEXTS
 )
 def test_rows_are_heard_as_they_were_told(
-    standing: UpstreamStatus, rows: list[Row], after: str | None
+    status: UpstreamStatus, rows: list[Row], after: str | None
 ) -> None:
     """Rows keep their positions and times; the reply has the key to continue after."""
-    reply = Rows(standing, tuple(rows), after)
+    reply = Rows(status, tuple(rows), after)
 
     assert decode_rows(encode_rows(reply)) == reply
 

@@ -43,7 +43,7 @@ def test_a_deletion_is_told_after_the_retention_grew(scene: Scene, lives: tuple[
         scene.projected(op("y"), op("z", "delete"))
         scene.now_ms += 8 * DAY // len(lives)
     scene.push()
-    scene.trimmer.run(FEED)
+    scene.retention_service.run(FEED)
     scene.log.expire(scene.now_ms)
     scene.state.expire(scene.now_ms)
 

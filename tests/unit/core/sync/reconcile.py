@@ -12,7 +12,7 @@ from tidings.core.model import timestamps
 from tidings.core.model.operations import EVENTS, as_event, event_of, object_key, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-from tidings.core.sync.dumps import Standing, event_for
+from tidings.core.sync.dumps import StoredObject, event_for
 from tidings.core.sync.watermark import Newest, Watermark
 
 _YEAR_ONE_MS = timestamps.to_ms("0001-01-01T00:00:00Z")
@@ -42,8 +42,8 @@ def reconcile(
 
 
 def _correct(line: str | None, row: Row | None, watermark: Watermark) -> Correction | None:
-    standing = None if row is None else _standing(row, watermark)
-    event = event_for(None if line is None else _ms(line), standing)
+    stored = None if row is None else _standing(row, watermark)
+    event = event_for(None if line is None else _ms(line), stored)
     source = line if line is not None else row.line if row is not None else None
     if event is None or source is None:
         return None
@@ -51,8 +51,8 @@ def _correct(line: str | None, row: Row | None, watermark: Watermark) -> Correct
     return correction(as_event(source, event), at)
 
 
-def _standing(row: Row, watermark: Watermark) -> Standing:
-    return Standing(_ms(row.line), row.deleted, later=watermark.precedes(row))
+def _standing(row: Row, watermark: Watermark) -> StoredObject:
+    return StoredObject(_ms(row.line), row.deleted, later=watermark.precedes(row))
 
 
 def _ms(line: str) -> int:

@@ -31,7 +31,7 @@ from tidings.core.sync.dumps import (
     Found,
     Objection,
     Planned,
-    Standing,
+    StoredObject,
     check_dump,
     check_plan,
     check_rebuild,
@@ -70,20 +70,20 @@ def described(made: list[Correction]) -> list[str]:
     ("in_dump", "standing", "event"),
     [
         (T, None, "insert"),
-        (T + 1, Standing(T, deleted=False), "update"),
-        (T, Standing(T, deleted=False), None),
-        (T - 1, Standing(T, deleted=False), None),
-        (T + 1, Standing(T, deleted=True), "insert"),
-        (T, Standing(T, deleted=True), None),
-        (T - 1, Standing(T, deleted=True), None),
+        (T + 1, StoredObject(T, deleted=False), "update"),
+        (T, StoredObject(T, deleted=False), None),
+        (T - 1, StoredObject(T, deleted=False), None),
+        (T + 1, StoredObject(T, deleted=True), "insert"),
+        (T, StoredObject(T, deleted=True), None),
+        (T - 1, StoredObject(T, deleted=True), None),
     ],
 )
-def test_O66_what_a_dump_has(in_dump: int, standing: Standing | None, event: str | None) -> None:
+def test_O66_what_a_dump_has(in_dump: int, stored: StoredObject | None, event: str | None) -> None:
     """
     A missing object is an insert; a strictly newer one an update, or an insert if it was deleted;
     else nothing.
     """
-    assert event_for(in_dump, standing) == event
+    assert event_for(in_dump, stored) == event
 
 
 @pytest.mark.parametrize("in_dump", [None, T - 1, T, T + 1])
@@ -92,7 +92,7 @@ def test_what_changed_behind_the_watermark_is_left_alone(
     in_dump: int | None, deleted: bool
 ) -> None:
     """This holds for any times of dump and state, and for deleted objects."""
-    assert event_for(in_dump, Standing(T, deleted=deleted, later=True)) is None
+    assert event_for(in_dump, StoredObject(T, deleted=deleted, later=True)) is None
 
 
 @pytest.mark.parametrize(

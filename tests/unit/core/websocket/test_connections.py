@@ -16,7 +16,7 @@ from tests.fakes import MemoryConnections
 from tests.unit.core.scene import FEED, FEEDS, NOW, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
-from tidings.core.followers.follower import standing
+from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.model.feeds import lane_of, pushers
 from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile, validate
@@ -478,9 +478,13 @@ def test_retention_and_status_wait_for_lanes_that_a_feed_has() -> None:
     A lane that never ran counts as being at the first lane's checkpoint; a removed lane is ignored.
     """
     stored = {"state": 9, "push": 7, "push-1": 3, "push-2": 1}
-    assert standing(stored, archives=False) == {"state": 9, "push": 7}
-    assert standing(stored, archives=False, lanes=2) == {"state": 9, "push": 7, "push-1": 3}
-    assert standing({"push": 7}, archives=True, lanes=2) == {
+    assert effective_checkpoints(stored, archives=False) == {"state": 9, "push": 7}
+    assert effective_checkpoints(stored, archives=False, lanes=2) == {
+        "state": 9,
+        "push": 7,
+        "push-1": 3,
+    }
+    assert effective_checkpoints({"push": 7}, archives=True, lanes=2) == {
         "archive": 0,
         "state": 0,
         "push": 7,

@@ -142,9 +142,9 @@ def test_F31_what_is_older_than_max_age_goes(declared: Scene) -> None:
         declared.projected(vm(name))
         if name == "old":
             declared.push()
-    assert declared.trimmer.run(FEED) == 2  # as far as the push follower is
+    assert declared.retention_service.run(FEED) == 2  # as far as the push follower is
     declared.push()
-    assert declared.trimmer.run(FEED) == 3
+    assert declared.retention_service.run(FEED) == 3
 
 
 @pytest.mark.parametrize("seconds", [0, None, "3600", float("nan"), True, 59])

@@ -25,11 +25,11 @@ from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.rows import project
-from tidings.core.sync.apply import Corrector, Looked, Outcome
+from tidings.core.sync.apply import Corrector, Outcome, RowLookup
 from tidings.core.sync.dumps import dump_line
 from tidings.core.sync.live import Compare
 from tidings.sync.postgres import Chunk, Place
-from tidings.sync.table import IN_MEMORY, Progress, TableSync, Time, Wishes
+from tidings.sync.table import IN_MEMORY, Progress, TableSync, TableSyncOptions, Time
 
 FEED, TYPE = "main", "video"
 BEGAN_MS = 1_763_000_000_000
@@ -160,7 +160,7 @@ class World:
         return TableSync(
             MemoryFeed(self),
             MemoryTable(self),
-            Wishes(**wanted | wishes),
+            TableSyncOptions(**wanted | wishes),
             progress,
             time,
             lambda name, total: None,
@@ -330,7 +330,7 @@ class Corrections:
             tombstones=MemoryTombstones(),
         )
 
-    def look(self, feed: str, keys: Sequence[str]) -> Looked:
+    def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
         return self._corrector.look(feed, keys)
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
