@@ -46,7 +46,7 @@ STREAM_S = int(_DEFAULTS["TIDINGS_STREAM_SECONDS"] or 0)
 ARCHIVE_S = int(_DEFAULTS["TIDINGS_ARCHIVE_SECONDS"] or 0)
 GB = 1e9
 # A connection has its own item and one for the only key of its filter.
-LOOKED_AT_MAX = limits.SWEEP_PORTION * limits.SWEEP_PORTIONS_MAX // 2
+LOOKED_AT_MAX = limits.SWEEP_PAGE * limits.SWEEP_PAGES_MAX // 2
 LOOKED_AT_BYTES = 400  # both items of a connection, see docs/adr/0039
 WRITES_AT_ONCE = 24  # rows that a follower writes concurrently (tidings.aws.dynamodb.puts)
 ROTATIONS = 2  # of a key, once a year: AWS bills the first two, so a key costs this more after them

@@ -158,7 +158,7 @@ def _child(engine: str, folder: Path, work: Path, answers: multiprocessing.Queue
 
     from tidings.sync import spark_session
     from tidings.sync.engine import ROWS
-    from tidings.sync.job import Job, Wishes
+    from tidings.sync.job import Job, SyncOptions
 
     dump, count = folder / "dump", _FAILED
 
@@ -170,7 +170,7 @@ def _child(engine: str, folder: Path, work: Path, answers: multiprocessing.Queue
 
     try:
         with spark_session.of_engine(engine, work, size=dump.stat().st_size) as spark:
-            job = Job(spark, str(work), Wishes(), lambda name: None)
+            job = Job(spark, str(work), SyncOptions(), lambda name: None)
             count = job.make_plan([str(dump)], Shards(), through=1).corrections
     finally:
         answers.put(count)

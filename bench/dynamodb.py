@@ -113,7 +113,10 @@ class Engine:
     def catch_up(self) -> CatchUp:
         kept = RemovedParentsReader(MemoryRemovedParents(), self.followers)
         return CatchUp(
-            reader=self.reader, states=self.state, tombstones=self.tombstones, departures=kept
+            reader=self.reader,
+            states=self.state,
+            tombstones=self.tombstones,
+            removed_parents_reader=kept,
         )
 
     def projector(self, feed: str) -> Projector:

@@ -17,8 +17,8 @@ from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_ke
 from tidings.core.websocket.connections import (
     Change,
     Connection,
+    ConnectionPage,
     ConnectionStore,
-    Portion,
     Round,
     Subscription,
     storage_key,
@@ -33,7 +33,7 @@ FILTERS = [
     Filter(parents=frozenset()),
     Filter(kinds=frozenset({("vm", "nic"), ("vm", "ä"), ("network", "name")})),
     Filter(kinds=frozenset()),
-    replace(of(dict.fromkeys(FIELDS, ("x*",))), leave=True, veiled=True),
+    replace(of(dict.fromkeys(FIELDS, ("x*",))), leave=True, redacted=True),
 ]
 
 
@@ -41,18 +41,18 @@ def connection(feed: str, name: str = "c", wanted: Filter = EVERYTHING) -> Conne
     return Connection(f"{feed}-{name}=", NOW, feed=feed, filter=wanted)
 
 
-def portions(roster: ConnectionStore, *, limit: int, place: str = "") -> Iterator[Portion]:
+def pages(roster: ConnectionStore, *, limit: int, place: str = "") -> Iterator[ConnectionPage]:
     """Yield the portions after *place*, up to the end."""
     while True:
-        portion = roster.portion(place, limit)
-        yield portion
-        if not (place := portion.place):
+        page = roster.page(place, limit)
+        yield page
+        if not (place := page.place):
             return
 
 
 def everybody(roster: ConnectionStore) -> list[Connection]:
     """All connections of all feeds."""
-    return [each for portion in portions(roster, limit=100) for each in portion.connections]
+    return [each for page in pages(roster, limit=100) for each in page.connections]
 
 
 @NOT_ON_SQLITE
@@ -150,24 +150,24 @@ class TestConnections:
         for each in mine:
             stores.connections.open(each)
             stores.subscriptions.add(feed, Subscription(each.id, EVERYTHING, 1))
-        found = list(portions(stores.connections, limit=2))
-        named = [each for portion in found for each in portion.connections if each.feed == feed]
+        found = list(pages(stores.connections, limit=2))
+        named = [each for page in found for each in page.connections if each.feed == feed]
         assert sorted(named, key=attrgetter("id")) == mine
-        assert max(len(portion.connections) for portion in found) <= 2
+        assert max(len(page.connections) for page in found) <= 2
         assert len(found) >= 3
 
     def test_the_roster_goes_on_though_the_last_one_went(self, stores: Stores, feed: str) -> None:
         """After a place of a removed connection, with every connection not yet named."""
         for name in "abcde":
             stores.connections.open(connection(feed, name))
-        first = stores.connections.portion("", 2)
+        first = stores.connections.page("", 2)
         for each in first.connections:
             stores.connections.remove(each.id)
         others = {each.id for each in everybody(stores.connections)}
         rest = {
             each.id
-            for portion in portions(stores.connections, limit=100, place=first.place)
-            for each in portion.connections
+            for page in pages(stores.connections, limit=100, place=first.place)
+            for each in page.connections
         }
         assert rest == others
 
@@ -178,7 +178,7 @@ class TestConnections:
         place = ""
         for name in "ab":
             stores.connections.open(connection(feed, name))
-            place = place or stores.connections.portion("", 1).place
+            place = place or stores.connections.page("", 1).place
         for round_ in (Round(place, {feed: 7}, {"other": 1}), Round(previous={feed: 7}), Round()):
             stores.connections.keep(round_)
             assert stores.connections.round() == round_
@@ -277,10 +277,12 @@ class TestSubscriptions:
         twice = Subscription("c1", Filter(parents=frozenset({"user/1", "user/2"})), 1)
         stores.subscriptions.add(feed, twice)
         stores.subscriptions.add(feed, Subscription("c2", EVERYTHING, 3))
-        assert stores.subscriptions.few(feed, 2) is None
+        assert stores.subscriptions.all_if_at_most(feed, 2) is None
         for at_most in (3, 100):
-            assert stores.subscriptions.few(feed, at_most) == stores.subscriptions.all(feed)
-        assert stores.subscriptions.few(f"{feed}-other", 0) == []
+            assert stores.subscriptions.all_if_at_most(feed, at_most) == stores.subscriptions.all(
+                feed
+            )
+        assert stores.subscriptions.all_if_at_most(f"{feed}-other", 0) == []
 
     def test_strings_no_store_takes_are_survived(self, stores: Stores, feed: str) -> None:
         """A client may filter on a lone surrogate, which no operation ever holds."""

@@ -66,7 +66,7 @@ class TestFollowers:
         assert stores.followers.mark(feed, "state", look="1.1.8") == "1.1.8"
         found = stores.followers.take(feed, "state", owner="b", now_ms=NOW)
         assert (found.owner, found.look) == (held.owner, "1.1.8")
-        assert stores.followers.save(held, 0, now_ms=NOW).bell == held.bell + 4
+        assert stores.followers.save(held, 0, now_ms=NOW).marks == held.marks + 4
 
     def test_save_moves_the_checkpoint_and_renews(self, stores: Stores, feed: str) -> None:
         """Every process sees the checkpoint; the lease lasts from now on."""
@@ -103,7 +103,7 @@ class TestFollowers:
         assert not stores.followers.release(replace(lease, checkpoint=4))
         assert stores.followers.checkpoints(feed) == {"state": 0}
         saved = stores.followers.save(lease, 4, now_ms=NOW)
-        assert saved.bell == lease.bell + 1
+        assert saved.marks == lease.marks + 1
         assert stores.followers.release(saved)
 
     def test_force_lets_go_in_spite_of_a_mark(self, stores: Stores, feed: str) -> None:
@@ -161,15 +161,15 @@ class TestFollowers:
         assert stores.followers.release(replace(saved, note=note[1:]), force=force)
         taken = take(stores, feed, "b")
         assert (taken.checkpoint, taken.note) == (3, note[1:])
-        assert [each.note for each in stores.followers.standings(feed)] == [note[1:]]
+        assert [each.note for each in stores.followers.leases(feed)] == [note[1:]]
         assert stores.followers.save(replace(taken, note=b""), 3, now_ms=NOW).note == b""
 
     def test_standings_tell_who_is_at_work(self, stores: Stores, feed: str) -> None:
         """The lease of each follower, by name; a released one has no owner."""
-        assert list(stores.followers.standings(feed)) == []
+        assert list(stores.followers.leases(feed)) == []
         working = stores.followers.take(feed, "push", owner="a", now_ms=NOW)
         stores.followers.release(replace(take(stores, feed), checkpoint=4, operations=9))
-        push, state = stores.followers.standings(feed)
+        push, state = stores.followers.leases(feed)
         assert push == working and push.held(NOW) and not push.held(NOW + limits.LEASE_MS)
         assert (state.name, state.checkpoint, state.operations) == ("state", 4, 9)
         assert not state.held(NOW)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.stores import Stores
 from tidings.core import limits
-from tidings.core.counters import Taken
+from tidings.core.counters import LogCounter
 from tidings.core.errors import Yielded
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, encode, filler, jump
@@ -36,11 +36,11 @@ class TestLog:
 
     def test_operations_are_counted_with_the_number(self, stores: Stores, feed: str) -> None:
         """In the same write; a number that is taken for a retry counts nothing."""
-        assert stores.log.taken(feed) == Taken(0, 0)
+        assert stores.log.log_counter(feed) == LogCounter(0, 0)
         for operations in (1, 100, 0):
             stores.log.take(feed, operations)
-        assert stores.log.taken(feed) == Taken(3, 101)
-        assert stores.log.taken(f"{feed}-other") == Taken(0, 0)
+        assert stores.log.log_counter(feed) == LogCounter(3, 101)
+        assert stores.log.log_counter(f"{feed}-other") == LogCounter(0, 0)
 
     def test_a_log_that_was_yielded_gives_no_number(self, stores: Stores, feed: str) -> None:
         """A writer that has a number writes its page; nothing is counted; it can be revoked."""
@@ -51,7 +51,7 @@ class TestLog:
                 stores.log.take(feed, 1)
             assert refused.value.master == "https://b.example/feeds/main"
         assert stores.log.put(feed, page(number, "ours")) == "ours"
-        assert stores.log.taken(feed) == Taken(1, 2, "https://b.example/feeds/main")
+        assert stores.log.log_counter(feed) == LogCounter(1, 2, "https://b.example/feeds/main")
         stores.log.take(f"{feed}-other")
 
         stores.log.yield_to(feed, "")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.stores import Stores, unset
 from tidings.core import limits
-from tidings.core.counters import Taken
+from tidings.core.counters import LogCounter
 from tidings.core.model.pages import Page, encode
 from tidings.core.replication.election import LeaderLease, Member
 from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
@@ -94,7 +94,7 @@ class TestRelays:
             (each.number, each.text, each.at_ms) for each in pages
         ]
         assert stores.log.head(feed) == 2
-        assert stores.log.taken(feed) == Taken(2, 3)
+        assert stores.log.log_counter(feed) == LogCounter(2, 3)
 
     def test_D31_without_the_checkpoint_no_page_is_written(self, stores: Stores, feed: str) -> None:
         """An overtaken writer has written nothing."""

@@ -10,7 +10,7 @@ LEFT: Left = {0: ("user/ann",), 17: ("channel/ä€𝄞", "user/bob")}
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
 
 
-def departures(page: int, left: Left = LEFT) -> RemovedParents:
+def removed_parents(page: int, left: Left = LEFT) -> RemovedParents:
     body = encode(left)
     assert body is not None
     return RemovedParents(page, body)
@@ -20,41 +20,46 @@ class TestRemovedParents:
     def test_departures_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """Small ones as text, large ones deflated; and none is not the same as unknown."""
         many: Left = {slot: (f"user/{slot}",) for slot in range(1000)}
-        written = [departures(1), departures(2, {}), departures(4, many)]
-        stores.departures.write(feed, written)
-        assert stores.departures.read(feed, 1, 4) == written
-        assert [each.left for each in stores.departures.read(feed, 1, 4)] == [LEFT, {}, many]
+        written = [removed_parents(1), removed_parents(2, {}), removed_parents(4, many)]
+        stores.removed_parents.write(feed, written)
+        assert stores.removed_parents.read(feed, 1, 4) == written
+        assert [each.left for each in stores.removed_parents.read(feed, 1, 4)] == [LEFT, {}, many]
 
     def test_only_the_pages_asked_for_are_read(self, stores: Stores, feed: str) -> None:
         """Both ends included, in the order of the pages whatever the digits of their numbers."""
-        stores.departures.write(feed, [departures(page) for page in (100, 9, 10, 99)])
-        assert [each.page for each in stores.departures.read(feed, 10, 99)] == [10, 99]
-        assert [each.page for each in stores.departures.read(feed, 0, 2**40 - 1)] == [
+        stores.removed_parents.write(feed, [removed_parents(page) for page in (100, 9, 10, 99)])
+        assert [each.page for each in stores.removed_parents.read(feed, 10, 99)] == [10, 99]
+        assert [each.page for each in stores.removed_parents.read(feed, 0, 2**40 - 1)] == [
             9,
             10,
             99,
             100,
         ]
-        assert stores.departures.read(feed, 11, 98) == []
+        assert stores.removed_parents.read(feed, 11, 98) == []
 
     def test_many_are_all_written(self, stores: Stores, feed: str) -> None:
         """More than a batch, and more than one answer holds."""
         large: Left = {slot: (f"{slot:0640}",) for slot in range(60)}
-        written = [RemovedParents(page, str(departures(page, large).left)) for page in range(1, 61)]
-        stores.departures.write(feed, written)
-        assert stores.departures.read(feed, 1, 60) == written
+        written = [
+            RemovedParents(page, str(removed_parents(page, large).left)) for page in range(1, 61)
+        ]
+        stores.removed_parents.write(feed, written)
+        assert stores.removed_parents.read(feed, 1, 60) == written
 
     def test_the_first_ones_of_a_page_stand(self, stores: Stores, feed: str) -> None:
         """A late write changes nothing, but its other pages are written."""
-        stores.departures.write(feed, [departures(1)])
-        stores.departures.write(feed, [departures(1, {}), departures(2, {})])
-        stores.departures.write(feed, [RemovedParents(2, departures(2).body, EXPIRES)])
-        assert stores.departures.read(feed, 1, 2) == [departures(1), departures(2, {})]
+        stores.removed_parents.write(feed, [removed_parents(1)])
+        stores.removed_parents.write(feed, [removed_parents(1, {}), removed_parents(2, {})])
+        stores.removed_parents.write(feed, [RemovedParents(2, removed_parents(2).body, EXPIRES)])
+        assert stores.removed_parents.read(feed, 1, 2) == [
+            removed_parents(1),
+            removed_parents(2, {}),
+        ]
 
     def test_they_stay_apart_from_rows_and_other_feeds(self, stores: Stores, feed: str) -> None:
         """A copy of the state never meets them, nor does another feed."""
-        stores.departures.write(feed, [departures(1)])
-        stores.departures.write(feed, [])
+        stores.removed_parents.write(feed, [removed_parents(1)])
+        stores.removed_parents.write(feed, [])
         stores.state.write(feed, [row("video/x")])
         assert stores.state.read(feed, row("video/x").bucket) == [row("video/x")]
-        assert stores.departures.read(f"{feed}-other", 1, 1) == []
+        assert stores.removed_parents.read(f"{feed}-other", 1, 1) == []

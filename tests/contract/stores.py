@@ -155,11 +155,11 @@ class OwnersOutbox(DynamoDBOutbox):
 class Stores:
     log: LogStore
     state: StateStore
-    departures: RemovedParentsStore
+    removed_parents: RemovedParentsStore
     followers: FollowerStore
     claims: ClaimStore
     profiles: ProfileStore
-    tallies: Counters
+    counters: Counters
     connections: ConnectionStore
     inbox: Inbox
     subscriptions: SubscriptionStore
@@ -181,7 +181,7 @@ class Stores:
 
 def in_memory() -> Stores:
     consumers = MemoryConsumers()
-    inbox, watches, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
+    inbox, subscriptions, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
     log = MemoryLog()
     return Stores(
         log,
@@ -191,9 +191,9 @@ def in_memory() -> Stores:
         MemoryClaims(),
         MemoryProfiles(),
         MemoryCounters(),
-        MemoryConnections(inbox, watches, registry),
+        MemoryConnections(inbox, subscriptions, registry),
         inbox,
-        watches,
+        subscriptions,
         MemoryTags(),
         MemoryOperatorDocuments(),
         registry,
@@ -250,11 +250,11 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         in_memory(),
         log=log,
         state=SqliteState(database),
-        departures=SqliteRemovedParents(database),
+        removed_parents=SqliteRemovedParents(database),
         followers=SqliteFollowers(database),
         claims=SqliteClaims(database),
         profiles=SqliteProfiles(partial(Documents, database)),
-        tallies=SqliteCounters(database),
+        counters=SqliteCounters(database),
         tags=SqliteTags(database),
         operator_documents=SqliteOperatorDocuments(partial(Documents, database)),
         consumers=consumers,

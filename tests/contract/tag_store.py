@@ -47,5 +47,5 @@ class TestTags:
         stores.tags.write(feed, [])
         stores.state.write(feed, [row("video/x")])
         assert stores.state.read(feed, row("video/x").bucket) == [row("video/x")]
-        assert stores.departures.read(feed, 0, 2**40 - 1) == []
+        assert stores.removed_parents.read(feed, 0, 2**40 - 1) == []
         assert stores.tags.read(f"{feed}-other", 0, 10) == []

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from tests.contract.removed_parents_store import departures
+from tests.contract.removed_parents_store import removed_parents
 from tests.contract.state_store import row
 from tests.contract.stores import Stores, environment, on_dynamodb
 from tidings.aws.config.deployment import TABLES
@@ -94,10 +94,10 @@ class TestCosts:
         assert spent == {"state": 100}
         spent.clear()
         left = {slot: (f"user/x{slot:06}",) for slot in range(50)}
-        stores.departures.write(feed, [departures(page, left) for page in (1, 2)])
+        stores.removed_parents.write(feed, [removed_parents(page, left) for page in (1, 2)])
         assert spent == {"state": 2}
         spent.clear()
-        assert len(stores.departures.read(feed, 1, 2)) == 2
+        assert len(stores.removed_parents.read(feed, 1, 2)) == 2
         assert spent == {"state": 1}
 
     def test_reading_is_billed_by_size(

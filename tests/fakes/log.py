@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from tidings.core import limits
-from tidings.core.counters import Taken
+from tidings.core.counters import LogCounter
 from tidings.core.errors import Yielded
 from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round
@@ -123,10 +123,10 @@ class MemoryLog:
         with self._lock:
             return self._feeds[feed].head
 
-    def taken(self, feed: str) -> Taken:
+    def log_counter(self, feed: str) -> LogCounter:
         with self._lock:
             log = self._feeds[feed]
-            return Taken(log.head, log.operations, log.successor)
+            return LogCounter(log.head, log.operations, log.successor)
 
     def floor(self, feed: str) -> int:
         with self._lock:

@@ -59,7 +59,7 @@ class MemoryWaker:
         self.observations: list[tuple[str, str, Observation]] = []
         self.replays: list[str] = []
 
-    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+    def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         if observation is None:
             self.woken.append((feed, follower))
         else:

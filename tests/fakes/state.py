@@ -112,9 +112,9 @@ class MemoryRemovedParents:
         self._feeds: defaultdict[str, dict[int, RemovedParents]] = defaultdict(dict)
         self._lock = Lock()
 
-    def write(self, feed: str, departures: Sequence[RemovedParents]) -> None:
+    def write(self, feed: str, removed_parents: Sequence[RemovedParents]) -> None:
         with self._lock:
-            for each in departures:
+            for each in removed_parents:
                 self._feeds[feed].setdefault(each.page, each)
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:

@@ -68,7 +68,7 @@ def come(**subscription: Any) -> None:
     receive(message({"action": "subscribe", **subscription}), None)
 
 
-def ring(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def wake(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
     become(follower, monkeypatch)
     follow({"ring": "main"}, None)
 
@@ -126,7 +126,7 @@ def following_push(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     keep_departures()
     come(parents=["user/ann"], leave=True)
     post()
-    ring("state", monkeypatch)
+    wake("state", monkeypatch)
     become("push", monkeypatch)
     watch()
     follow({"ring": "main"}, None)
@@ -147,7 +147,7 @@ def connecting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 def disconnecting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     come(parents=["user/ann"])
-    ring("push", monkeypatch)
+    wake("push", monkeypatch)
     watch()
     disconnect(event("socket_disconnect"), None)
 
@@ -166,7 +166,7 @@ def receiving(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 def replaying(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     post()
-    ring("state", monkeypatch)
+    wake("state", monkeypatch)
     come(**{"from": "0"})
     watch()
     replay({"replay": CONNECTION}, None)
@@ -175,7 +175,7 @@ def replaying(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 def streaming(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     keep_departures()
     post()
-    ring("state", monkeypatch)
+    wake("state", monkeypatch)
     watch()
     for cursor in ("0", "now", "545b55c7f095528dd0f3863c"):
         assert parse(cursor)
@@ -215,7 +215,7 @@ def amending(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 def steering(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     post()
-    ring("state", monkeypatch)
+    wake("state", monkeypatch)
     watch()
     assert steer({"step": "base", "feed": "main"}, None) == {"through": 1}
 
@@ -260,7 +260,7 @@ def browsing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 def reporting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     post()
-    ring("state", monkeypatch)
+    wake("state", monkeypatch)
     post()
     watch()
     assert report(event("http_get_status"), None)["statusCode"] == 200

@@ -48,10 +48,10 @@ def copied(upstream: Upstream, *numbers: int) -> None:
         "bucket=7": Reply(encode_rows(Rows(standing, (row,))).encode()),
         "/rows": Reply(encode_rows(Rows(standing)).encode()),
     }
-    ring()
+    wake()
 
 
-def ring() -> None:
+def wake() -> None:
     relay({"ring": "main"}, None)
 
 
@@ -73,7 +73,7 @@ def relaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> Non
         assert act("reset", {"to": "everything", "why": "a test"})[0] == 200
         copied(upstream, 5)
         while ask("GET", RELAY)[1]["copy"]:
-            ring()
+            wake()
     assert "dynamodb:PutItem" in {action for table, action in asked if table == "state"}
 
 

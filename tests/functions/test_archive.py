@@ -38,7 +38,7 @@ def archive(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     archive_on_s3(monkeypatch)
 
 
-def ring(follower: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def wake(follower: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     become(follower, monkeypatch)
     return follow({"ring": "main"}, None)
 
@@ -48,7 +48,7 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
     for follower in ("state", "push", "archive"):
-        ring(follower, monkeypatch)
+        wake(follower, monkeypatch)
     table = stage().settings.log_table
     for page in ("1", "2"):
         key: Any = {"feed": {"S": "main"}, "page": {"N": page}}
@@ -84,7 +84,7 @@ def test_a_ring_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) ->
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
 
-    assert ring("archive", monkeypatch) == {"batchItemFailures": []}
+    assert wake("archive", monkeypatch) == {"batchItemFailures": []}
     assert keys() == ["dev/archive/main/0000000000002-0000000000001.ndjson.gz"]
     assert stage().stores.followers.checkpoints("main") == {"archive": 2}
 
@@ -158,7 +158,7 @@ def test_a_bucket_that_is_not_there_stops_the_follower(monkeypatch: pytest.Monke
     monkeypatch.setenv("TIDINGS_ARCHIVE", "s3://none")
 
     with pytest.raises(ClientError, match="NoSuchBucket"):
-        ring("archive", monkeypatch)
+        wake("archive", monkeypatch)
     assert stage().stores.followers.checkpoints("main") == {"archive": 0}
 
 
@@ -185,7 +185,7 @@ def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.Monke
     """An invocation fails with the reason; readers have no archive."""
     monkeypatch.setenv("TIDINGS_ARCHIVE", "")
     with pytest.raises(WrongSetting, match="TIDINGS_ARCHIVE"):
-        ring("archive", monkeypatch)
+        wake("archive", monkeypatch)
 
     assert stage().stores.archive is None and stage().archive_reader is None
     assert stage().catch_up.archive is None

@@ -6,7 +6,7 @@ import pytest
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key
-from tests.functions.grant_scenes import ring
+from tests.functions.grant_scenes import wake
 from tests.functions.streaming import SSE, read
 from tests.functions.test_propose import post
 from tidings.aws.stage import stage
@@ -51,7 +51,7 @@ def test_a_stream_waits_and_goes_on(
     monkeypatch.setattr(Stream, "next", kept)
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
-    ring("state", monkeypatch)
+    wake("state", monkeypatch)
     status, _, text = read("/", headers=shown, query="lastEventId=0", until="event: live")
     assert status == 200 and "event: live" in text
     waits = [chunk.wait_ms for chunk in chunks if chunk.wait_ms]

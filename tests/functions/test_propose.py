@@ -29,7 +29,7 @@ def test_a_change_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
     assert (answer["statusCode"], answer["body"]) == (200, f'{{"_id":{page.number << 10}}}')
     assert (found["event"], found["type"], found["parents"]) == ("insert", "change", ["t"])
     assert (found["data"], found["change"]) == ({"a": 1}, True)
-    assert stage().stores.log.taken("main").operations == 1
+    assert stage().stores.log.log_counter("main").operations == 1
 
 
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functions.cloud import Cloud
-from tests.functions.relaying import RELAY, act, ask, chained, copied, ring
+from tests.functions.relaying import RELAY, act, ask, chained, copied, wake
 from tests.functions.upstream import Upstream, serving
 from tidings.aws import clients
 from tidings.aws.stage import stage
@@ -33,7 +33,7 @@ def test_D2_pages_are_copied_as_they_are(upstream: Upstream) -> None:
     assert status == 200
     assert (found["status"], found["page"], found["pages"]) == ("running", 2, 2)
     assert "after=" not in upstream.asked[0]
-    ring()
+    wake()
     assert f"after={found['cursor']}" in upstream.asked[-1]
 
 
@@ -45,7 +45,7 @@ def test_D22_pause_stops_reading_and_resume_goes_on(upstream: Upstream) -> None:
     copied(upstream, 1, 2)
     assert len(upstream.asked) == asked
     assert act("resume")[0] == 200
-    ring()
+    wake()
     assert ask("GET", RELAY)[1]["page"] == 2
 
 

@@ -47,9 +47,9 @@ def _in_two_writes(
     return _enter(self, feed, kept, head=head, operations=operations)
 
 
-def _any_lease(seats: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None:
+def _any_lease(leases: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None:
     """Takes a leader's lease before it has expired."""
-    return next(iter(seats), None)
+    return next(iter(leases), None)
 
 
 _enter = MemoryLog.enter

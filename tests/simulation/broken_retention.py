@@ -25,13 +25,13 @@ def _not_renewed(self: Renewer, feed: str, round_: Round, first: int, last: int)
 
 def _never_lost(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
     """A removed page is regarded as one that a writer is about to write."""
-    found = _judge(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
+    found = _classify_gap(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
     return Gap.OVERDUE if found is Gap.LOST else found
 
 
-_judge = reader.judge
+_classify_gap = reader.classify_gap
 not_renewed = instead(Renewer, "run", _not_renewed)
-never_lost = instead(reader, "judge", _never_lost)
+never_lost = instead(reader, "classify_gap", _never_lost)
 
 
 def _by_the_last(store: TombstoneStore, feed: str, now_ms: int) -> int:

@@ -112,7 +112,7 @@ class LeapingPusher(Pusher):
 class CarelessPusher(Pusher):
     """A connection receives everything after it was accepted once."""
 
-    def _let_go_ended(self, *_: object) -> None:
+    def _disconnect_ended(self, *_: object) -> None:
         pass
 
 
@@ -148,11 +148,11 @@ class ClingingPusher(Pusher):
     """A lane releases a connection and continues to send to it."""
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
-        kept, self.watches = self.watches, _Clinging()  # type: ignore[assignment]
+        kept, self.subscriptions = self.subscriptions, _Clinging()  # type: ignore[assignment]
         try:
             super()._move(feed, change, checkpoint)
         finally:
-            self.watches = kept
+            self.subscriptions = kept
 
 
 class _Clinging:

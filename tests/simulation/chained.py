@@ -169,14 +169,14 @@ class Deployment:
     """One chained feed: its stores, its functions, and their wakers."""
 
     def __init__(
-        self, world: World, name: str, source: Source, network: Network, seats: WatchedLeases
+        self, world: World, name: str, source: Source, network: Network, leases: WatchedLeases
     ) -> None:
         self.world, self.name, self.source = world, name, source
-        self.network, self.seats = network, seats
+        self.network, self.leases = network, leases
         self.log = CopiedLog(world, name)
         self.relays = MemoryRelays(self.log)
         self.state, self.followers = MemoryState(), MemoryFollowers()
-        self.departures, self.profiles = MemoryRemovedParents(), MemoryProfiles()
+        self.removed_parents_reader, self.profiles = MemoryRemovedParents(), MemoryProfiles()
         self.tombstones = MemoryTombstones()
         self.sums = MemorySums()
         self.off = False
@@ -204,7 +204,9 @@ class Deployment:
             reader=reader,
             states=self.state,
             tombstones=self.tombstones,
-            departures=RemovedParentsReader(self.departures, self.followers),
+            removed_parents_reader=RemovedParentsReader(
+                self.removed_parents_reader, self.followers
+            ),
             copied_until=CopiedUntil({FEED}, self.relays),
         )
 
@@ -277,7 +279,7 @@ class Deployment:
             sums=SumReader(
                 process.through("sums", self.sums), process.through("followers", self.followers)
             ),
-            coordinator=process.through("clusters", Seats(self.network, self.seats)),
+            coordinator=process.through("clusters", Seats(self.network, self.leases)),
         )
         relayer.run(FEED)
         if (FEED, RELAY) in waker.woken:
@@ -304,7 +306,7 @@ class Deployment:
         followers = process.through("followers", self.followers)
         projector = Projector(
             states=process.through("state", self.state),
-            removed_parents=self.departures,
+            removed_parents=self.removed_parents_reader,
             profiles=self.profiles,
             waker=MemoryWaker(),
             clock=process.clock,

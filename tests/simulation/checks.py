@@ -39,12 +39,12 @@ def check_followers(world: World, feed: str) -> None:
         if checkpoints.get(name, 0) != frontier:
             stands = checkpoints.get(name)
             raise Broken(f"{name} of {feed} stands at {stands}, frontier is {frontier}")
-    for lease in world.stores.followers.standings(feed):
+    for lease in world.stores.followers.leases(feed):
         if lane_of(lease.name):
             continue  # one that was given up stays, and a new one begins at the others' place
         if lease.operations != operations:
             raise Broken(f"{lease.name} counts {lease.operations} of {operations}")
-    received = world.stores.log.taken(feed).operations
+    received = world.stores.log.log_counter(feed).operations
     if received < operations:
         raise Broken(f"{received} were received, and {operations} are in the log")
 
@@ -91,9 +91,9 @@ def check_departures(world: World, feed: str) -> None:
     """Check the known removed parents; without a stale setting, all must be known."""
     found = world.stores.removed_parents.read(feed, 0, world.models[feed].frontier)
     expected = world.models[feed].lefts()
-    for departures in found:
-        if departures.left != expected.pop(departures.page, None):
-            raise Broken(f"page {departures.page} did not leave {departures.left}")
+    for removed in found:
+        if removed.left != expected.pop(removed.page, None):
+            raise Broken(f"page {removed.page} did not leave {removed.left}")
     doubts = world.faults.fired["stale_profile"] or world.faults.fired["lull"]
     if world.functions.leaves(feed) and expected and not doubts:
         raise Broken(f"what the pages {sorted(expected)} left is unknown")

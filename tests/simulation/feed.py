@@ -27,7 +27,7 @@ class Feed:
             reader=scene.reader,
             states=scene.state,
             tombstones=scene.tombstones,
-            departures=scene.departure_reader,
+            removed_parents_reader=scene.departure_reader,
         )
         self._posts = 0
 

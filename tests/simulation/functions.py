@@ -315,7 +315,7 @@ def _remembered(known: dict[str, Any]) -> dict[str, Any]:
     """Return a process's memory of each feed: a copy, because others may begin with it too."""
     copies = {feed: copy(each) for feed, each in known.items()}
     for each in copies.values():
-        each.strangers, each.idle = list(each.strangers), dict(each.idle)
+        each.misplaced, each.idle = list(each.misplaced), dict(each.idle)
     return copies
 
 

@@ -139,13 +139,15 @@ class TrustingPusher(Pusher):
         asked = replace(connection, filter=change.filter, since=change.since)
         if self._send_missed(asked, checkpoint):
             watch = Subscription(connection.id, change.filter, max(change.since, checkpoint))
-            self.watches.add(feed, watch)
+            self.subscriptions.add(feed, watch)
             live = connection.changed(state=State.LIVE)
             if not self.delivery.connections.update(connection, live):
-                self.watches.remove(feed, watch)
+                self.subscriptions.remove(feed, watch)
 
     def _leave(self, feed: str, change: Change) -> None:
-        self.watches.remove(feed, Subscription(change.connection_id, change.filter, change.since))
+        self.subscriptions.remove(
+            feed, Subscription(change.connection_id, change.filter, change.since)
+        )
         super()._leave(feed, change)
 
 

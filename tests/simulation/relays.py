@@ -72,10 +72,10 @@ class Relays:
         master = (ReplicationReader(world.catch_up(), {}), FEED)
         sums = SumReader(world.stores.sums, world.stores.followers)
         self.network = Network(world, {MASTER: master}, {}, {MASTER: sums})
-        self.seats = WatchedLeases(world)
+        self.leases = WatchedLeases(world)
         self.deployments = [self._member("a"), self._member("b")]
         behind = Source(world.random.choice(self.deployments).address)
-        self.deployments.append(Deployment(world, "c", behind, self.network, self.seats))
+        self.deployments.append(Deployment(world, "c", behind, self.network, self.leases))
         reads = [each.catch_up() for each in self.deployments]
         self.reader = SwitchingReader(world, [world.catch_up(), *reads])
         world.scheduler.spawn("relay-operator", self._operate)
@@ -84,7 +84,7 @@ class Relays:
     def _member(self, name: str) -> Deployment:
         address = f"https://{name}.example/feeds/main"
         source = Source(MASTER, role=Role.ELECTED, address=address, cluster="c")
-        return Deployment(self.world, name, source, self.network, self.seats)
+        return Deployment(self.world, name, source, self.network, self.leases)
 
     def _operate(self) -> None:
         world = self.world
@@ -156,14 +156,14 @@ class Relays:
             Broken: it does not.
         """
         scheduler = self.world.scheduler
-        seat = self.seats.leases("c")[0]
-        lost = next((each for each in self.deployments if each.address == seat.address), None)
-        if lost is None or not seat.held(scheduler.now_ms):
+        lease = self.leases.leases("c")[0]
+        lost = next((each for each in self.deployments if each.address == lease.address), None)
+        if lost is None or not lease.held(scheduler.now_ms):
             raise Broken("no member leads although nothing fails")
         lost.die()
         self.network.down_until_ms[lost.address] = scheduler.now_ms + 60_000
         scheduler.run(PROMOTED_MS)
-        if self.seats.leases("c")[0].address == lost.address:
+        if self.leases.leases("c")[0].address == lost.address:
             raise Broken("no member leads after the leader was lost")
         lost.off = False
         self.network.down_until_ms.clear()

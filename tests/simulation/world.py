@@ -124,7 +124,7 @@ class World:
 
     # --- wake-ups: `Waker`, and the stream of the log table ---------------------------------------
 
-    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+    def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         self._network(lambda: self._follow(follower, (feed,), observation))
 
     def replay(self, connection_id: str) -> None:

@@ -74,7 +74,7 @@ def waiting_app(
 def _lists(here: Callable[[], Assembly], listen: Listen | None) -> tuple[App, App]:
     """Return the app of change lists, and that of pages and rows."""
     from tidings.http.streams.lists import ChangeLists, ReplicationApp
-    from tidings.http.streams.tail_poller import at_a_pace
+    from tidings.http.streams.tail_poller import at_fixed_interval
 
     host = here()
     changes = ChangeLists(
@@ -82,7 +82,7 @@ def _lists(here: Callable[[], Assembly], listen: Listen | None) -> tuple[App, Ap
         clock=host.runtime.clock,
         feeds=host.settings.feeds,
         origins=host.settings.cors_origins,
-        listen=listen or at_a_pace,
+        listen=listen or at_fixed_interval,
         lister=lambda: here().lister,
         gate=lambda: here().gate,
         prefix=host.settings.url_prefix,

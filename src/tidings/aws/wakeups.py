@@ -29,7 +29,7 @@ class LambdaWaker:
     def __init__(self, client: LambdaClient, prefix: str) -> None:
         self._client, self._prefix = client, prefix
 
-    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+    def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """Invoke the function of *follower*; all lanes of push are runs of one function."""
         lane = lane_of(follower)
         function = follower if lane is None else PUSH

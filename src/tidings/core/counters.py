@@ -14,7 +14,7 @@ from tidings.core import limits
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LogCounter:
     """
     The counter of a feed: the last page number, and the operations that numbers were taken for.
 
@@ -43,7 +43,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CounterDelta:
     """
     The figures that one process has to write: the increments since the last write, and its clients.
     """
@@ -93,17 +93,17 @@ class StreamCounter:
         wait_ms = limits.COUNT_SOON_MS if self._changed else limits.COUNT_EVERY_MS
         return not self.is_empty and now_ms - self._written_ms >= wait_ms
 
-    def share(self, now_ms: int) -> Share:
+    def take_delta(self, now_ms: int) -> CounterDelta:
         """Return the figures to write and mark them as written."""
-        share = Share(self._connections, self._sent, self._clients)
+        delta = CounterDelta(self._connections, self._sent, self._clients)
         self._connections = self._sent = 0
         self._changed, self._written_ms = False, now_ms
-        return share
+        return delta
 
-    def give_back(self, share: Share) -> None:
-        """Take back *share* after a failed write, so that the next write includes it."""
-        self._connections += share.connections
-        self._sent += share.sent
+    def give_back(self, delta: CounterDelta) -> None:
+        """Take back *delta* after a failed write, so that the next write includes it."""
+        self._connections += delta.connections
+        self._sent += delta.sent
         self._changed = True
 
 

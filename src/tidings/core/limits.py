@@ -67,9 +67,9 @@ NOTE_BYTES_MAX = 570  # stored with a checkpoint: its whole item stays below one
 
 SWEEP_EVERY_MS = 60_000  # the interval of the schedule
 SWEEP_ERRORS_MAX = 20  # raised together: their tracebacks become one log line
-SWEEP_PORTION = 2_000  # items of the connection table per read, some 0.4 MB; then due work is done
-SWEEP_PORTIONS_MAX = 100  # per sweep: 100,000 connections with one filter key each, 40 MB
-SWEEP_LOOK_MS = 35_000  # a sweep starts no portion later than this: Lambda kills it after 55 s
+SWEEP_PAGE = 2_000  # items of the connection table per read, some 0.4 MB; then due work is done
+SWEEP_PAGES_MAX = 100  # per sweep: 100,000 connections with one filter key each, 40 MB
+SWEEP_LOOK_MS = 35_000  # a sweep starts no page later than this: Lambda kills it after 55 s
 
 # --- alarms ----------------------------------------------------------------------------------
 LAG_PAGES_MAX = 1_000  # 1 s of the fastest feed, a day of a slow one: an alarm if it persists
@@ -91,8 +91,10 @@ ARCHIVE_LISTED = 1_000  # spans at once, as S3 lists them; 17 hours at a part pe
 ARCHIVE_LISTS_MAX = 20  # searched for holes before a replay: two seconds; the rest during it
 
 # --- push ------------------------------------------------------------------------------------
-FEW_WATCHES = 100  # read all at once: 8 units, as two operations' lookups; none at all: 1 unit
-CROWDED_MS = 60_000  # of page time, until a feed that exceeded FEW_WATCHES is checked again
+FEW_SUBSCRIPTIONS = (
+    100  # read all at once: 8 units, as two operations' lookups; none at all: 1 unit
+)
+INDEX_MS = 60_000  # of page time, until a feed that exceeded FEW_WATCHES is checked again
 LOOK_UPS_MAX = 400  # per batch, sequential: two seconds; above it all are read, 8,000 a query
 JOIN_READS_MAX = 10  # per subscription, some 10 MB: one that lags more reconnects and replays
 PUSH_LANES_MAX = 32  # 2,000 messages a second each: far above what API Gateway gives an account

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed, Guard, Need
     from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota
-    from tidings.core.durable_streams.service import Portion, StreamReader, StreamWriter
+    from tidings.core.durable_streams.service import StreamPart, StreamReader, StreamWriter
     from tidings.core.durable_streams.stream import Stream
     from tidings.core.effects import Clock
     from tidings.http.asgi import Receive, Send
@@ -335,18 +335,18 @@ class StreamReads:
                 return None
             if live == LONG_POLL:
                 return await self._polled(reader)
-            portion = await self._read(reader, offset)
-            return _caught_up(portion, offset, request.headers.get("if-none-match", ""))
+            part = await self._read(reader, offset)
+            return _caught_up(part, offset, request.headers.get("if-none-match", ""))
 
     async def _polled(self, reader: _Reader) -> _Content:
         until_s = _now_s() + limits.STREAM_WAIT_S
-        portion = await self._awaited(reader, reader.offset, until_s)
-        headers = _where(portion)
-        if not portion.is_last:
+        part = await self._awaited(reader, reader.offset, until_s)
+        headers = _where(part)
+        if not part.is_last:
             headers["stream-cursor"] = self._cursor(reader)
-        if not portion.data:
+        if not part.data:
             return 204, headers, b""
-        return 200, {**headers, **_about(portion)}, _body(portion)
+        return 200, {**headers, **_about(part)}, _body(part)
 
     def _cursor(self, reader: _Reader) -> str:
         return str(messages.live_cursor(reader.cursor, self._clock()))
@@ -357,62 +357,62 @@ class StreamReads:
         """Send the stream until its time is over; disconnect a stalled client soon after that."""
         hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
         try:
-            portion = await self._read(reader, reader.offset)
+            part = await self._read(reader, reader.offset)
             with suppress(TimeoutError):
                 async with asyncio.timeout(limits.STREAM_LIVE_S + LAST_MS / 1000):
-                    await self._tell_from(request, reader, portion, send)
+                    await self._tell_from(request, reader, part, send)
         finally:
             if hold:
                 await in_thread(hold.release)
 
     async def _tell_from(
-        self, request: Request, reader: _Reader, portion: Portion, send: Send
+        self, request: Request, reader: _Reader, part: StreamPart, send: Send
     ) -> None:
-        kind = portion.stream.media_type
+        kind = part.stream.media_type
         headers = {CONTENT_TYPE: EVENT_STREAM}
         if not messages.is_told_as_text(kind):
             headers["stream-sse-data-encoding"] = "base64"
         always = headers_for(request.origin, self._origins)
         await send_head(send, 200, {**always, **ALWAYS, **headers})
         with suppress(TidingsError):  # the reader resumes and then receives the error
-            async for each in self._portions(reader, portion):
+            async for each in self._parts(reader, part):
                 told = messages.data_event(kind, each.data) if each.data else ""
                 await send_body(send, told + self._control(reader, each), more=True)
         if not reader.gone.done():
             await send_body(send, "", more=False)
 
-    async def _portions(self, reader: _Reader, portion: Portion) -> AsyncIterator[Portion]:
+    async def _parts(self, reader: _Reader, part: StreamPart) -> AsyncIterator[StreamPart]:
         """
-        Yield *portion* and each following portion as it arrives, or an empty one after a timeout.
+        Yield *part* and each following part as it arrives, or an empty one after a timeout.
         """
         end_s = _now_s() + limits.STREAM_LIVE_S
-        yield portion
-        while not portion.is_last and not reader.gone.done() and _now_s() < end_s:
+        yield part
+        while not part.is_last and not reader.gone.done() and _now_s() < end_s:
             until_s = min(end_s, _now_s() + limits.STREAM_SAID_S)
-            portion = await self._awaited(reader, messages.encode_offset(portion.end), until_s)
-            yield portion
+            part = await self._awaited(reader, messages.encode_offset(part.end), until_s)
+            yield part
 
-    def _control(self, reader: _Reader, portion: Portion) -> str:
-        said: dict[str, object] = {"streamNextOffset": messages.encode_offset(portion.end)}
-        if not portion.is_last:
+    def _control(self, reader: _Reader, part: StreamPart) -> str:
+        said: dict[str, object] = {"streamNextOffset": messages.encode_offset(part.end)}
+        if not part.is_last:
             said["streamCursor"] = self._cursor(reader)
-        if portion.at_tail:
+        if part.at_tail:
             said["upToDate"] = True
-        if portion.is_last:
+        if part.is_last:
             said["streamClosed"] = True
         return messages.event("control", json.dumps(said, separators=(",", ":")))
 
     # Reading and waiting.
 
-    async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> Portion:
-        """Return the portion after *offset*; an empty one if nothing arrives before *until_s*."""
+    async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> StreamPart:
+        """Return the part after *offset*; an empty one if nothing arrives before *until_s*."""
         while True:
             reader.news.clear()
-            portion = await self._read(reader, offset)
+            part = await self._read(reader, offset)
             left_s = until_s - _now_s()
-            if portion.data or portion.is_last or reader.gone.done() or left_s <= 0:
-                return portion
-            offset = messages.encode_offset(portion.end)
+            if part.data or part.is_last or reader.gone.done() or left_s <= 0:
+                return part
+            offset = messages.encode_offset(part.end)
             if reader.visit.allowed.admission.may_end:
                 left_s = min(left_s, CHECK_S)
             news: Future[Any] = asyncio.ensure_future(reader.news.wait())
@@ -420,18 +420,18 @@ class StreamReads:
             await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
 
-    async def _read(self, reader: _Reader, offset: str | None) -> Portion:
+    async def _read(self, reader: _Reader, offset: str | None) -> StreamPart:
         """Read after *offset*, delayed while the key exceeds its rate."""
         while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
             await asyncio.sleep(wait_ms / 1000)
         return await in_thread(partial(self._read_now, reader, offset))
 
-    def _read_now(self, reader: _Reader, offset: str | None) -> Portion:
+    def _read_now(self, reader: _Reader, offset: str | None) -> StreamPart:
         feed, admission = reader.visit.feed, reader.visit.allowed.admission
-        portion = self._reader.read(feed, reader.visit.name, offset)
-        reader.charge.add(portion.size)
+        part = self._reader.read(feed, reader.visit.name, offset)
+        reader.charge.add(part.size)
         self._guard.check_held(feed, admission, reader.since_ms, self._clock())
-        return portion
+        return part
 
     async def _send(self, request: Request, content: _Content, send: Send) -> None:
         status, headers, body = content
@@ -451,39 +451,39 @@ def _check_live(live: str | None, offset: str | None) -> None:
         raise InvalidStream("is required with live", field="offset")
 
 
-def _caught_up(portion: Portion, offset: str | None, known: str) -> _Content:
+def _caught_up(part: StreamPart, offset: str | None, known: str) -> _Content:
     """Return the response of a plain read; *known* are the entity tags that the reader has."""
-    headers = _where(portion)
+    headers = _where(part)
     if offset == messages.NOW:
-        about = _about(portion)
-        return 200, {**headers, CONTENT_TYPE: about[CONTENT_TYPE]}, _body(portion)
-    final = portion.is_last or not portion.at_tail
+        about = _about(part)
+        return 200, {**headers, CONTENT_TYPE: about[CONTENT_TYPE]}, _body(part)
+    final = part.is_last or not part.at_tail
     headers |= {
-        **_about(portion),
+        **_about(part),
         "cache-control": _KEPT if final else _ASKED_AGAIN,
         "vary": "Authorization, Origin",
     }
-    if portion.etag in (each.strip().removeprefix("W/") for each in known.split(",")):
+    if part.etag in (each.strip().removeprefix("W/") for each in known.split(",")):
         del headers[CONTENT_TYPE]
         return 304, headers, b""
-    return 200, headers, _body(portion)
+    return 200, headers, _body(part)
 
 
-def _where(portion: Portion) -> dict[str, str]:
-    headers = {"stream-next-offset": messages.encode_offset(portion.end)}
-    if portion.at_tail:
+def _where(part: StreamPart) -> dict[str, str]:
+    headers = {"stream-next-offset": messages.encode_offset(part.end)}
+    if part.at_tail:
         headers["stream-up-to-date"] = "true"
-    if portion.is_last:
+    if part.is_last:
         headers["stream-closed"] = "true"
     return headers
 
 
-def _about(portion: Portion) -> dict[str, str]:
-    return {CONTENT_TYPE: portion.stream.content_type, "etag": portion.etag}
+def _about(part: StreamPart) -> dict[str, str]:
+    return {CONTENT_TYPE: part.stream.content_type, "etag": part.etag}
 
 
-def _body(portion: Portion) -> bytes:
-    return messages.body_of(portion.stream.media_type, portion.data)
+def _body(part: StreamPart) -> bytes:
+    return messages.body_of(part.stream.media_type, part.data)
 
 
 def _now_s() -> float:

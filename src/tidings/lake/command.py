@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tidings.lake.columns import Schemas
-    from tidings.lake.compaction import Report, Wishes
+    from tidings.lake.compaction import CompactionOptions, Report
     from tidings.lake.feed_tables import FeedTables
     from tidings.lake.follow import Batch, Source
     from tidings.lake.status import TableStatus
@@ -253,8 +253,8 @@ def compact(
     _check_bound(options)
     with working(silent=as_json) as work:
         place = place_of(feed, options["stage"], options["endpoint_url"])
-        wishes = _wishes(options, _bound(place, feed, options))
-        report = _compacted(work, feed, _archive_url(archive, place), table, wishes)
+        compaction_options = _compaction_options(options, _bound(place, feed, options))
+        report = _compacted(work, feed, _archive_url(archive, place), table, compaction_options)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:
@@ -292,26 +292,28 @@ def _archive_url(archive: str | None, place: Place | None) -> str:
     return address(found)
 
 
-def _compacted(work: Work, feed: str, archive: str, table: str, wishes: Wishes) -> Report:
+def _compacted(
+    work: Work, feed: str, archive: str, table: str, compaction_options: CompactionOptions
+) -> Report:
     from tidings.lake.compaction import Archive, Job, opener
     from tidings.lake.warehouse import in_folder
 
     parts, warehouse = Archive(feed, opener(archive)), in_folder(table)
     few = len(parts.spans()) <= _FEW_PARTS
     with work.spark(few=few) as spark:
-        return Job(spark, parts, warehouse, wishes, work.phases.begin).run()
+        return Job(spark, parts, warehouse, compaction_options, work.phases.begin).run()
 
 
-def _wishes(options: dict[str, Any], bound: int | None) -> Wishes:
+def _compaction_options(options: dict[str, Any], bound: int | None) -> CompactionOptions:
     from tidings.aws.effects import now_ms
-    from tidings.lake.compaction import Wishes
+    from tidings.lake.compaction import CompactionOptions
 
     until = options["until"] or ""
     age = _AGE.fullmatch(until)
     pages = [
         page for page in (bound, int(until) if until and not age else None) if page is not None
     ]
-    return Wishes(
+    return CompactionOptions(
         min(pages, default=None),
         now_ms() - int(age[1]) * _UNIT_MS[age[2]] if age else None,
         not options["drop_changes"],

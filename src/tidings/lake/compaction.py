@@ -339,7 +339,7 @@ PARTITIONS_MIN = 2  # the number of cores of a small machine
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class CompactionOptions:
     """
     The options of a run, which compacts parts up to *page*, committed by *before_ms*.
 
@@ -375,7 +375,7 @@ class Job:
     spark: SparkSession
     archive: Archive
     warehouse: Warehouse
-    wishes: Wishes
+    options: CompactionOptions
     begin: Callable[[str], None]
 
     def run(self) -> Report:
@@ -395,8 +395,8 @@ class Job:
         place = history.through()
         through = place.page if place is not None else 0
         chosen = self._chosen(done, through)
-        wishes = self.wishes
-        compaction = Compaction(session, self.archive, wishes.changes, wishes.dry_run, self.begin)
+        options = self.options
+        compaction = Compaction(session, self.archive, options.changes, options.dry_run, self.begin)
         compacted = compaction.run(chosen)
         return Report(
             self.archive.feed,
@@ -407,7 +407,7 @@ class Job:
         )
 
     def _chosen(self, done: Sequence[Span], through: int) -> list[Span]:
-        page, before_ms = self.wishes.page, self.wishes.before_ms
+        page, before_ms = self.options.page, self.options.before_ms
         spans = below(done, through if page is None else min(page, through))
         return (
             spans

@@ -31,7 +31,7 @@ from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.http.settings import WrongArchive
 from tidings.lake import columns
 from tidings.lake.columns import Schemas
-from tidings.lake.compaction import Archive, Job, Opens, Wishes, opener
+from tidings.lake.compaction import Archive, CompactionOptions, Job, Opens, opener
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Batch, Follower, Source
 from tidings.lake.status import bound_in_tables
@@ -83,9 +83,9 @@ class Request:
         Raises:
             LakeError, TidingsError: see `Job`.
         """
-        wishes = Wishes(page=bound_in_tables(self.place))
+        options = CompactionOptions(page=bound_in_tables(self.place))
         archive = Archive(self.place.feed, self.opens)
-        report = Job(spark, archive, self.warehouse, wishes, _say).run()
+        report = Job(spark, archive, self.warehouse, options, _say).run()
         _say(json.dumps(asdict(report)))
 
 

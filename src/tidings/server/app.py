@@ -68,7 +68,7 @@ class ServerApp:
         self._origins = host.settings.cors_origins
         self._prefix = host.settings.url_prefix
         self._routes = RouteTable(_ROUTES, answers_head=True)
-        listen = host.news.listen
+        listen = host.notifications.listen
         # A server does not limit the duration of event streams.
         self._events = event_streams(lambda: host, longest_ms=None, listen=listen)
         self._waiting = waiting_app(

@@ -37,7 +37,7 @@ from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
 from tidings.server.stores import FileStores
-from tidings.server.wakeups import News, Runs, Wakeups, Webhooks
+from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks
 from tidings.server.writer import StateProjection, Writer
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Host(Assembly):
         self._counters = ThreadCounters()
         self.count = self._counters.add  # implements `Count`
         self.issuer_keys: IssuerKeys | None = None  # created with `guard`
-        self.news = News(loop)
+        self.notifications = FeedNotifications(loop)
         self.sockets = Sockets(loop, self._replay_soon)
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
         self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="replay")
@@ -220,10 +220,10 @@ class Host(Assembly):
         self.waker.start()
         self.webhooks.start()
         for feed in self.settings.feeds:
-            self.waker.ring(feed, STATE)
+            self.waker.wake(feed, STATE)
         for feed in self.settings.sources:
             self._free(feed)
-            self.waker.ring(feed, RELAY)
+            self.waker.wake(feed, RELAY)
 
     def _close_if_used(self, feed: str) -> None:
         """
@@ -351,9 +351,9 @@ class Host(Assembly):
 
     def _committed(self, feeds: Set[str]) -> None:
         for feed in feeds:
-            self.waker.ring(feed, PUSH)
+            self.waker.wake(feed, PUSH)
             self.webhooks.wake(feed)
-        self.news.tell(feeds)
+        self.notifications.tell(feeds)
 
     def _replay_soon(self, connection_id: str) -> None:
         self._replays.submit(self._replay, connection_id)
@@ -367,13 +367,15 @@ class Host(Assembly):
     def _follow(self) -> None:
         follower, pusher = self.follower, self.pusher()
         self.state = StateProjection(
-            loop=self.news.loop,
+            loop=self.notifications.loop,
             writer=self.writer,
             database=self.database,
             followers=self.stores.followers,
             follower=follower,
             handler=self.projector(),
-            told=lambda feed: self.news.tell([feed]),  # readers with leaves wait for the state
+            told=lambda feed: self.notifications.tell(
+                [feed]
+            ),  # readers with leaves wait for the state
         )
         self.waker.wake_state = self.state.wake
         self.waker.runs = {

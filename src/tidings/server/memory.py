@@ -20,7 +20,7 @@ from tidings.core.triton.registration import Listener, Registered
 from tidings.core.websocket.connections import (
     Change,
     Connection,
-    Portion,
+    ConnectionPage,
     Round,
     Subscription,
     storage_key,
@@ -67,40 +67,49 @@ class MemorySubscriptions:
     """
 
     def __init__(self) -> None:
-        self._watches: dict[tuple[str, str], dict[str, Subscription]] = {}
+        self._subscriptions: dict[tuple[str, str], dict[str, Subscription]] = {}
         self._lock = Lock()
 
-    def add(self, lane: str, watch: Subscription) -> None:
+    def add(self, lane: str, subscription: Subscription) -> None:
         with self._lock:
-            for key in sorted(watch.filter.keys()):
-                self._watches.setdefault((lane, key), {})[watch.connection_id] = watch
+            for key in sorted(subscription.filter.keys()):
+                self._subscriptions.setdefault((lane, key), {})[subscription.connection_id] = (
+                    subscription
+                )
 
-    def remove(self, lane: str, watch: Subscription) -> None:
+    def remove(self, lane: str, subscription: Subscription) -> None:
         with self._lock:
-            for key in sorted(watch.filter.keys()):
-                filed = self._watches.get((lane, key), {})
-                filed.pop(watch.connection_id, None)
+            for key in sorted(subscription.filter.keys()):
+                filed = self._subscriptions.get((lane, key), {})
+                filed.pop(subscription.connection_id, None)
                 if not filed:
-                    self._watches.pop((lane, key), None)
+                    self._subscriptions.pop((lane, key), None)
 
     def find(self, lane: str, key: str) -> Sequence[Subscription]:
         with self._lock:
-            return [watch for _, watch in sorted(self._watches.get((lane, key), {}).items())]
+            return [
+                subscription
+                for _, subscription in sorted(self._subscriptions.get((lane, key), {}).items())
+            ]
 
-    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
+    def all_if_at_most(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         with self._lock:
-            filed = [len(watches) for (of, _), watches in self._watches.items() if of == lane]
+            filed = [
+                len(subscriptions)
+                for (of, _), subscriptions in self._subscriptions.items()
+                if of == lane
+            ]
         return self.all(lane) if sum(filed) <= at_most else None
 
     def all(self, lane: str) -> Sequence[Subscription]:
         with self._lock:
             by_connection = {
-                watch.connection_id: watch
-                for (of, _), watches in sorted(self._watches.items())
+                subscription.connection_id: subscription
+                for (of, _), subscriptions in sorted(self._subscriptions.items())
                 if of == lane
-                for watch in watches.values()
+                for subscription in subscriptions.values()
             }
-            return [watch for _, watch in sorted(by_connection.items())]
+            return [subscription for _, subscription in sorted(by_connection.items())]
 
 
 class MemoryRegistry:
@@ -138,19 +147,19 @@ class MemoryConnections:
     """
     Implements `ConnectionStore`.
 
-    Removing a connection also removes its subscriptions and pending changes from *watches* and
-    *inbox*: those under its feed and filter, and under the filter of a pending change. It finds no
-    others, like the DynamoDB store, which has no index by connection. It also removes the entries
-    of *registry*.
+    Removing a connection also removes its subscriptions and pending changes from *subscriptions*
+    and *inbox*: those under its feed and filter, and under the filter of a pending change. It finds
+    no others, like the DynamoDB store, which has no index by connection. It also removes the
+    entries of *registry*.
     """
 
     def __init__(
         self,
         inbox: MemoryInbox,
-        watches: MemorySubscriptions,
+        subscriptions: MemorySubscriptions,
         registry: MemoryRegistry | None = None,
     ) -> None:
-        self._inbox, self._watches = inbox, watches
+        self._inbox, self._subscriptions = inbox, subscriptions
         self._registry = registry or MemoryRegistry()
         self._connections: dict[str, Connection] = {}
         self._round = Round()
@@ -186,15 +195,15 @@ class MemoryConnections:
         lane = storage_key(connection.feed, connection.lane)
         change = self._inbox.forget(lane, connection_id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
-            self._watches.remove(lane, Subscription(connection_id, wanted, since=0))
+            self._subscriptions.remove(lane, Subscription(connection_id, wanted, since=0))
 
-    def portion(self, place: str, limit: int) -> Portion:
+    def page(self, place: str, limit: int) -> ConnectionPage:
         """Return the next connections by id; the place is the id of the last one."""
         with self._lock:
             ids = sorted(self._connections)
             first = bisect_right(ids, place)
             connections = [self._connections[each] for each in ids[first : first + limit]]
-        return Portion(connections, connections[-1].id if first + limit < len(ids) else "")
+        return ConnectionPage(connections, connections[-1].id if first + limit < len(ids) else "")
 
     def round(self) -> Round:
         return self._round
@@ -212,7 +221,7 @@ class StoredFollower:
     expires_ms: int = 0
     fence: int = 0
     beat: int = 0
-    bell: int = 0
+    marks: int = 0
     look: str = ""
     saved: Saved = (0, 0, b"")  # replaced as a whole, so that readers need no lock
 
@@ -246,7 +255,7 @@ class MemoryFollowers:
         follower = self._followers.get((feed, name))
         if follower is None or not follower.owner:
             return None
-        follower.bell += 1
+        follower.marks += 1
         before, follower.look = follower.look, look or follower.look
         return before
 
@@ -262,7 +271,7 @@ class MemoryFollowers:
         follower = self._of(lease)
         if follower is None:
             return True
-        if follower.bell != lease.bell and not force:
+        if follower.marks != lease.marks and not force:
             return False
         self._move(follower, (lease.checkpoint, lease.operations, lease.note))
         follower.owner, follower.expires_ms = "", 0
@@ -275,7 +284,7 @@ class MemoryFollowers:
             if of == feed
         }
 
-    def standings(self, feed: str) -> Sequence[Lease]:
+    def leases(self, feed: str) -> Sequence[Lease]:
         return [
             self._lease(feed, name, follower)
             for (of, name), follower in sorted([*self._followers.items()])
@@ -312,7 +321,7 @@ class MemoryFollowers:
             name,
             owner=follower.owner,
             fence=follower.fence,
-            bell=follower.bell,
+            marks=follower.marks,
             checkpoint=checkpoint,
             expires_ms=follower.expires_ms,
             operations=operations,

@@ -122,7 +122,7 @@ class Wakeups:
         self.runs: dict[str, Runs] = {}
         self.relays: dict[str, Runs] = {}
 
-    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+    def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """
         Schedule a run of *follower*; *observation* is unused, because leases end with the process.
         """
@@ -153,7 +153,7 @@ def _ignore(feed: str) -> None:
 
 
 class _Listening:
-    """Implements `tail_poller.News`."""
+    """Implements `tail_poller.Notifications`."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -166,7 +166,7 @@ class _Listening:
         self._event.set()
 
 
-class News:
+class FeedNotifications:
     """A notifier of new pages, for the readers at the end of a feed in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

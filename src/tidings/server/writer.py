@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.followers.follower import STATE, FollowerConfig, moved, portion
+from tidings.core.followers.follower import STATE, FollowerConfig, moved, take_batch
 from tidings.server.wakeups import AGAIN_S
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class StateProjection:
         lease = self._followers.take(feed, STATE, owner=_OWNER, now_ms=now_ms)
         if lease.owner != _OWNER:
             return False
-        some = portion(_following(lease.checkpoint, pages), COMMIT_OPERATIONS_MAX)
+        some = take_batch(_following(lease.checkpoint, pages), COMMIT_OPERATIONS_MAX)
         after = lease
         try:
             if some:

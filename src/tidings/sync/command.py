@@ -37,7 +37,7 @@ from tidings.sync.cli import (
 
 if TYPE_CHECKING:
     from tidings.sync.feed import Applied, Feed
-    from tidings.sync.job import Summary, Wishes
+    from tidings.sync.job import Summary, SyncOptions
     from tidings.sync.stage import Machine
 
 
@@ -158,7 +158,7 @@ class Sync:
 
     place: Feed
     dump: str
-    wishes: Wishes
+    options: SyncOptions
     dry_run: bool
     plan: Path | None
     engine: str
@@ -169,14 +169,14 @@ class Sync:
         from tidings.sync.job import SUMMARY
 
         phases.begin("finding the dump")
-        taken = files.taken(self.dump, sys.stdin.buffer, folder)
+        copied = files.copy_dump(self.dump, sys.stdin.buffer, folder)
         phases.begin("starting")
-        with spark_session.of_engine(self.engine, folder, size=taken.size) as spark:
+        with spark_session.of_engine(self.engine, folder, size=copied.size) as spark:
             phases.watch(spark)
             phases.begin("waiting for the state")
             through = wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
-            work = job.Job(spark, str(folder), self.wishes, phases.begin, names=taken.names)
-            summary = work.make_plan(taken.paths, self.place.source(), through=through)
+            work = job.Job(spark, str(folder), self.options, phases.begin, names=copied.names)
+            summary = work.make_plan(copied.paths, self.place.source(), through=through)
         (folder / "plan").mkdir(exist_ok=True)  # Spark creates it only if there are corrections
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
@@ -253,7 +253,7 @@ def sync(
     plan: Path | None,
     lineage: bool,
     as_json: bool,
-    **wishes: Any,
+    **options: Any,
 ) -> None:
     """
     Make a feed agree with DUMP: newline JSON, an object a line; a file, a folder, a pattern in
@@ -280,19 +280,19 @@ def sync(
         raise click.UsageError("--engine sail needs pip install 'tidings[sail]'")
     wanted: Sync | CloudSync
     if cloud:
-        wanted = _cloud_sync(dump, named.feed, named.stage, wishes)
+        wanted = _cloud_sync(dump, named.feed, named.stage, options)
     else:
         place = opened(named)
         engine = engine or (SAIL if find_spec("pysail") else SPARK)
         wanted = Sync(
             place=place,
             dump=dump,
-            wishes=_wishes(wishes, place),
-            dry_run=wishes["dry_run"],
+            options=_sync_options(options, place),
+            dry_run=options["dry_run"],
             plan=plan,
             engine=engine,
         )
-    tells = _lineage(named, dump, wishes["dry_run"]) if lineage else None
+    tells = _lineage(named, dump, options["dry_run"]) if lineage else None
     _report(ctx, wanted, as_json, tells)
 
 
@@ -301,30 +301,30 @@ def _lineage(named: NamedFeed, dump: str, dry_run: bool) -> Lineage:
     return Lineage.of(named, source, dry_run)
 
 
-def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
-    from tidings.sync.job import Wishes, types_named
+def _sync_options(options: dict[str, Any], place: Feed) -> SyncOptions:
+    from tidings.sync.job import SyncOptions, types_named
 
-    as_of = wishes["as_of"]
+    as_of = options["as_of"]
     with refusals():
         watermark = None if as_of is None else place.watermark(as_of)
-    return Wishes(
-        types=types_named(wishes["types"]),
-        deletes=not wishes["no_deletes"],
-        skip_bad=wishes["skip_bad"],
-        expected=wishes["expect"],
-        delete_share_max=wishes["max_delete_share"],
+    return SyncOptions(
+        types=types_named(options["types"]),
+        deletes=not options["no_deletes"],
+        skip_bad=options["skip_bad"],
+        expected=options["expect"],
+        delete_share_max=options["max_delete_share"],
         as_of=watermark,
     )
 
 
-def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> CloudSync:
+def _cloud_sync(dump: str, feed: str, stage: str, options: dict[str, Any]) -> CloudSync:
     from tidings.sync.stage import on_stage
 
-    same = {name: wishes[name] for name in ("dry_run", "skip_bad", "expect", "max_delete_share")}
-    if wishes["as_of"] is not None:
-        same["as_of"] = wishes["as_of"]
-    types = [name.strip() for name in wishes["types"].split(",") if name.strip()]
-    request = same | {"feed": feed, "types": types, "deletes": not wishes["no_deletes"]}
+    same = {name: options[name] for name in ("dry_run", "skip_bad", "expect", "max_delete_share")}
+    if options["as_of"] is not None:
+        same["as_of"] = options["as_of"]
+    types = [name.strip() for name in options["types"].split(",") if name.strip()]
+    request = same | {"feed": feed, "types": types, "deletes": not options["no_deletes"]}
     with refusals():
         return CloudSync(on_stage(stage), dump, request)
 

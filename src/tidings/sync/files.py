@@ -165,7 +165,7 @@ class NoDump(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class DumpCopy:
     """
     The input for Spark, of *size* bytes.
 
@@ -178,7 +178,7 @@ class Taken:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
+def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
     """
     Return *dump* for a Spark on this machine.
 
@@ -190,11 +190,11 @@ def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
     """
     if dump == STDIN:
         path = _spooled(stdin, folder)
-        return Taken([_exactly(str(path))], path.stat().st_size, {str(path): "stdin"})
+        return DumpCopy([_exactly(str(path))], path.stat().st_size, {str(path): "stdin"})
     if is_on_s3(dump):
         return _fetched(dump, folder)
     listed = _matching(dump)
-    return Taken(_paths(dump, listed), sum(each.size for each in listed))
+    return DumpCopy(_paths(dump, listed), sum(each.size for each in listed))
 
 
 def in_place(dump: str) -> list[str]:
@@ -202,7 +202,7 @@ def in_place(dump: str) -> list[str]:
     Return the addresses in *dump* for a Spark that reads S3 itself: a file or a folder.
 
     Raises:
-        NoDump, BotoCoreError, ClientError: see `taken`.
+        NoDump, BotoCoreError, ClientError: see `copy_dump`.
     """
     return _paths(dump, named(dump))
 
@@ -212,7 +212,7 @@ def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
     Copy *dump* to the folder *to* on S3, with the same order of names; return its address.
 
     Raises:
-        NoDump, BotoCoreError, ClientError: see `taken`.
+        NoDump, BotoCoreError, ClientError: see `copy_dump`.
     """
     if dump == STDIN:
         listed = named(str(_spooled(stdin, folder)))
@@ -237,7 +237,7 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
     return [_exactly(at if is_on_s3(at) else str(Path(at).resolve())) for at in addresses]
 
 
-def _fetched(dump: str, folder: Path) -> Taken:
+def _fetched(dump: str, folder: Path) -> DumpCopy:
     """Copy the objects to numbered files in the order of their keys, which may be invalid names."""
     listed = named(dump)
     names = {
@@ -247,7 +247,7 @@ def _fetched(dump: str, folder: Path) -> Taken:
     for path, address in names.items():
         fetch(address, Path(path))
     paths = _paths(dump, [File(path, 0) for path in names])
-    return Taken(paths, sum(each.size for each in listed), names)
+    return DumpCopy(paths, sum(each.size for each in listed), names)
 
 
 def _numbered(number: int, address: str) -> str:

@@ -183,7 +183,7 @@ _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enable
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SyncOptions:
     """
     The options of a sync. *types* are encoded as in a key; empty means all.
 
@@ -266,7 +266,7 @@ class Job:
 
     spark: SparkSession
     folder: str
-    wishes: Wishes
+    options: SyncOptions
     phase: Callable[[str], None]
     plan: str | None = None
     for_approval: bool = False
@@ -291,7 +291,7 @@ class Job:
         compared = self._compare(lines, state)
         summary = compared.summed(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
-        objection = dumps.check_plan(planned, share_max=self.wishes.delete_share_max)
+        objection = dumps.check_plan(planned, share_max=self.options.delete_share_max)
         if objection is None or self.for_approval:
             self.phase("writing the plan")
             write_parts(compared.changes, self.plan or f"{self.folder}/plan", summary.events)
@@ -304,12 +304,12 @@ class Job:
         read, counts = None, _Told()
         if known.lines > known.objects:
             read, counts = self._read_core(lines)
-        if read is not None and counts.bad > self.wishes.skip_bad:
+        if read is not None and counts.bad > self.options.skip_bad:
             raise BadDump(counts.bad, self._first(read.where("error IS NOT NULL"), lines))
-        summary = _summed(known, counts, expected=self.wishes.expected)
+        summary = _summed(known, counts, expected=self.options.expected)
         self._check(summary, counts.declared)
         described = lines if read is None else dump.described(lines, read)
-        described = dump.of_types(described, self.wishes.types)
+        described = dump.of_types(described, self.options.types)
         return described, summary, self._watermark(described, lines, summary)
 
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
@@ -332,7 +332,7 @@ class Job:
 
     def _objects(self) -> list[Column]:
         """Return the columns that count all objects, and the time span of the selected types."""
-        of_types = F.when(dump.is_of(self.wishes.types), F.col("moment"))
+        of_types = F.when(dump.is_of(self.options.types), F.col("moment"))
         span = [F.min(of_types).alias("oldest"), F.max(of_types).alias("newest")]
         return [F.count("key").alias("objects"), *span]
 
@@ -342,10 +342,10 @@ class Job:
 
         Without deletes, the time of the newest line has no effect.
         """
-        if self.wishes.as_of is not None:
-            return self.wishes.as_of
+        if self.options.as_of is not None:
+            return self.options.as_of
         newest_ms, now = timestamps.to_ms(summary.newest), now_ms()
-        if not self.wishes.deletes:
+        if not self.options.deletes:
             return Newest(newest_ms)
         try:
             return watermarks.newest(newest_ms, now_ms=now)
@@ -360,17 +360,17 @@ class Job:
         return dump.first_bad(bad, lines, self.names)
 
     def _read_state(self, source: StateSource, watermark: Watermark) -> _State:
-        wanted = dump.is_of(self.wishes.types)
+        wanted = dump.is_of(self.options.types)
         count = F.count_if(wanted).alias("count")
         objects = F.count_if(~F.col("deleted") & wanted).alias("objects")
         rows = judged(source.table(self.spark), watermark)
         rows, counts = self._observed(rows, "rows", count, objects)
         source.check()
-        return _State(dump.of_types(rows, self.wishes.types), **counts)
+        return _State(dump.of_types(rows, self.options.types), **counts)
 
     def _check(self, summary: Summary, declared: int | None) -> None:
         counted = Found(summary.lines + summary.bad_lines, declared)
-        self._guard(dumps.check_dump(counted, expected=self.wishes.expected), summary)
+        self._guard(dumps.check_dump(counted, expected=self.options.expected), summary)
         if not summary.newest:  # no valid line of the selected types is left
             self._guard(dumps.check_dump(Found(0)), summary)
 
@@ -386,7 +386,7 @@ class Job:
         return compared if compared.once else self._joined(dump.latest(lines), state)
 
     def _joined(self, lines: DataFrame, state: _State) -> _Compared:
-        compared = compared_tables(lines, state.rows, deletes=self.wishes.deletes)
+        compared = compared_tables(lines, state.rows, deletes=self.options.deletes)
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
         met = F.count_if(F.col("at") != "").alias("met")  # a row once for each line of its object

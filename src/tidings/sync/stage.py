@@ -55,7 +55,7 @@ from tidings.sync import feed as feeds
 from tidings.sync import files, spark_session
 from tidings.sync.dump import BadDump, BadFile
 from tidings.sync.feed import Applied
-from tidings.sync.job import SUMMARY, Job, Stopped, Summary, Wishes, subfolder, types_named
+from tidings.sync.job import SUMMARY, Job, Stopped, Summary, SyncOptions, subfolder, types_named
 from tidings.sync.state import BadExport, Exported
 
 WAITING = "Wait for an answer"  # the machine's state while a plan waits for approval
@@ -204,7 +204,7 @@ class Request:
     state: str
     through: int
     plan: str
-    wishes: Wishes
+    options: SyncOptions
     as_of: str = ""
 
     def run(self, spark: SparkSession) -> None:
@@ -228,10 +228,10 @@ class Request:
 
     def _planned(self, spark: SparkSession, paths: list[str]) -> Summary:
         plan = self.plan.rstrip("/")
-        wishes = self.wishes
+        options = self.options
         if self.as_of:
-            wishes = replace(wishes, as_of=self.place.watermark(self.as_of))
-        job = Job(spark, self._below(_WORK), wishes, _say, plan, for_approval=True)
+            options = replace(options, as_of=self.place.watermark(self.as_of))
+        job = Job(spark, self._below(_WORK), options, _say, plan, for_approval=True)
         if self.state == SCAN:
             through = feeds.wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
             return job.make_plan(paths, self.place.source(), through=through)
@@ -313,7 +313,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
 
 def _request(named: argparse.Namespace) -> Request:
     where = feeds.named_tables(named.feed, named)
-    wishes = Wishes(
+    options = SyncOptions(
         types=types_named(named.types),
         deletes=not named.no_deletes,
         skip_bad=named.skip_bad,
@@ -327,7 +327,7 @@ def _request(named: argparse.Namespace) -> Request:
         state=named.state,
         through=through,
         plan=named.plan,
-        wishes=wishes,
+        options=options,
         as_of=named.as_of,
     )
 

@@ -93,7 +93,7 @@ class Progress:
 
     path: Path
     what: dict[str, Any]
-    standing: TableSyncState = field(default_factory=TableSyncState)
+    state: TableSyncState = field(default_factory=TableSyncState)
     _file: sqlite3.Connection = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -115,11 +115,11 @@ class Progress:
         kept = json.loads(found[0])
         if kept["what"] != self.what:
             raise WrongProgress(f"{self.path} is of another sync: {json.dumps(kept['what'])}")
-        self.standing = TableSyncState(**kept["standing"])
+        self.state = TableSyncState(**kept["standing"])
 
     def save(self, missing: Iterable[str] = ()) -> None:
         """Save the progress, and *missing*: keys of objects without a row."""
-        text = json.dumps({"what": self.what, "standing": asdict(self.standing)})
+        text = json.dumps({"what": self.what, "standing": asdict(self.state)})
         with self._file, closing(self._file.cursor()) as cursor:
             cursor.execute("BEGIN")
             cursor.executemany("INSERT OR IGNORE INTO missing VALUES (?)", ((m,) for m in missing))
@@ -133,7 +133,7 @@ class Progress:
 
     def counts(self) -> Counts:
         """Return the counts of the whole sync, including work before a restart."""
-        return Counts(self.standing.rows, self.standing.objects, self.standing.applied)
+        return Counts(self.state.rows, self.state.objects, self.state.applied)
 
     def clear(self) -> None:
         """Delete the progress after the sync: the next one starts from the beginning."""
@@ -232,18 +232,18 @@ class TableSync:
         self,
         feed: Feed,
         table: LiveTable,
-        wishes: TableSyncOptions,
+        options: TableSyncOptions,
         progress: Progress,
         time: Time,
         begin: Callable[[str, int | None], None],
         advance: Callable[[int], None],
     ) -> None:
-        self._feed, self._table, self._wishes, self._time = feed, table, wishes, time
-        self._progress, self._standing = progress, progress.standing
+        self._feed, self._table, self._wishes, self._time = feed, table, options, time
+        self._progress, self._state = progress, progress.state
         self._begin, self._advance = begin, advance
         self._prefix = type_prefix(lower_case(table.type))
         self._corrector = feed.corrector()
-        self._suspects, self._window = Suspects(wishes.grace_ms), _Window()
+        self._suspects, self._window = Suspects(options.grace_ms), _Window()
         self._free_ms: float = time.passed_ms()
 
     def run(self) -> None:
@@ -258,39 +258,39 @@ class TableSync:
         if self._wishes.deletes:
             steps |= {OBJECTS: self._compare_objects, DELETES: self._delete}
         names = list(steps)
-        for step in names[names.index(self._standing.step or ROWS) :]:
-            if self._standing.step != step:
-                self._standing.step, self._standing.place = step, None
+        for step in names[names.index(self._state.step or ROWS) :]:
+            if self._state.step != step:
+                self._state.step, self._state.place = step, None
                 self._progress.save()
             steps[step]()
         self._progress.clear()
 
     def _compare_rows(self) -> None:
         self._begin("comparing rows", self._table.estimate or None)
-        place = self._standing.place
-        self._advance(self._standing.rows)
+        place = self._state.place
+        self._advance(self._state.rows)
         while (chunk := self._table.chunk(place, self._wishes.chunk)) is not None:
             place = chunk.place
             lines = {f"{self._prefix}{id}": line for id, line in chunk.rows.items()}
             self._look(list(lines), lines, place)
         self._settle_all()
-        if not self._standing.rows:
+        if not self._state.rows:
             raise Stopped(_EMPTY)
 
     def _compare_objects(self) -> None:
-        self._begin("comparing objects", self._standing.rows)
-        self._advance(self._standing.objects)
-        bucket, after = self._standing.place or (0, self._prefix)
+        self._begin("comparing objects", self._state.rows)
+        self._advance(self._state.objects)
+        bucket, after = self._state.place or (0, self._prefix)
         read = self._feed.rows()
         while bucket < limits.BUCKETS:
-            portion = read(self._feed.feed, bucket, after)
-            ours = list(takewhile(lambda row: row.key.startswith(self._prefix), portion))
+            page = read(self._feed.feed, bucket, after)
+            ours = list(takewhile(lambda row: row.key.startswith(self._prefix), page))
             for some in _cut(
                 [row for row in ours if not _checked(row).deleted], self._wishes.chunk
             ):
                 self._note_missing(bucket, [row.key for row in some])
-            if portion and len(ours) == len(portion):
-                after = portion[-1].key
+            if page and len(ours) == len(page):
+                after = page[-1].key
             else:
                 bucket, after = bucket + 1, self._prefix
 
@@ -298,21 +298,21 @@ class TableSync:
         """Record the objects without a row; the state was read before the table."""
         found = self._found(keys)
         missing = [key for key in keys if key not in found]
-        standing = self._standing
-        standing.objects += len(keys)
-        standing.missing += len(missing)
-        standing.place = [bucket, keys[-1]]
+        state = self._state
+        state.objects += len(keys)
+        state.missing += len(missing)
+        state.place = [bucket, keys[-1]]
         self._progress.save(missing)
         self._advance(len(keys))
         self._pace(len(keys))
 
     def _delete(self) -> None:
-        self._begin("deleting", self._standing.missing)
-        planned = Planned(self._standing.missing, self._standing.objects)
+        self._begin("deleting", self._state.missing)
+        planned = Planned(self._state.missing, self._state.objects)
         objection = dumps.check_plan(planned, share_max=self._wishes.delete_share_max)
         if objection is not None:
             raise Stopped(objection)
-        place = self._standing.place or [""]
+        place = self._state.place or [""]
         while keys := self._progress.missing(place[0], self._wishes.chunk):
             place = [keys[-1]]
             self._look(keys, None, place)
@@ -372,8 +372,8 @@ class TableSync:
             verdict = self._suspects.see(key, differs, began_ms=began_ms, ended_ms=ended_ms)
             if verdict is not Verdict.WAITS:
                 self._window.forget(key)
-            self._standing.settled += verdict is Verdict.SETTLED
-            self._standing.restless += verdict is Verdict.RESTLESS
+            self._state.settled += verdict is Verdict.SETTLED
+            self._state.restless += verdict is Verdict.RESTLESS
             if verdict is Verdict.LASTS and differs is not None:
                 lasting.append(differs)
         self._correct(lasting, through)
@@ -381,17 +381,17 @@ class TableSync:
         self._pace(len(keys))
 
     def _correct(self, lasting: Sequence[Difference], through: int) -> None:
-        standing, now_ms = self._standing, self._time.now_ms()
+        state, now_ms = self._state, self._time.now_ms()
         if lasting and not self._wishes.dry_run:
             lines = [corrections.encode(each.correction(now_ms)).encode() for each in lasting]
             total, feed = Applied(), self._feed.feed
             apply_lines(self._corrector, feed, lambda: lines, through, total, _nobody)
-            standing.applied += total.applied
-            standing.moved += total.moved
-            standing.done += total.done
+            state.applied += total.applied
+            state.moved += total.moved
+            state.done += total.done
         for each in lasting:
             name = NAMES[each.event]
-            setattr(standing, name, getattr(standing, name) + 1)
+            setattr(state, name, getattr(state, name) + 1)
 
     def _difference(self, line: str | None, row: Row | None) -> Difference | None:
         return difference(line, row, self._wishes.compare)
@@ -416,8 +416,8 @@ class TableSync:
         """Save the progress; a chunk is done if it and all before it have no suspects."""
         closed = list(self._window.closed())
         if closed:
-            self._standing.place = closed[-1][0]
-            self._standing.rows += sum(rows for _, rows in closed)
+            self._state.place = closed[-1][0]
+            self._state.rows += sum(rows for _, rows in closed)
         self._progress.save()
 
     def _pace(self, rows: int) -> None:
@@ -497,7 +497,7 @@ _APPLIED = ("applied", "moved", "done")
 @lineage_option
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @click.pass_context
-def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishes: Any) -> None:
+def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **options: Any) -> None:
     """
     Make a feed agree with TABLE of the PostgreSQL at DSN, while others write to both.
 
@@ -511,7 +511,7 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishe
       tidings sync table postgresql:///app videos --type video --changed updated_at --dry-run
       tidings sync table postgresql:///app videos --with-data --rate 2000 --progress videos.sync
     """
-    if wishes["dry_run"] and wishes["progress"]:
+    if options["dry_run"] and options["progress"]:
         raise click.UsageError("--dry-run has no progress to save: omit --progress")
     if find_spec("psycopg") is None:
         extra = "pip install 'tidings[flow]'"
@@ -519,19 +519,19 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishe
             f"`tidings sync table` needs psycopg, not installed here; install the extra: {extra}"
         )
     feed = opened(named)
-    with _failures(), closing(_table(dsn, table, wishes)) as source:
-        what = _what(named, source, wishes)
-        with closing(Progress(wishes["progress"] or IN_MEMORY, what)) as progress:
-            dry_run = wishes["dry_run"]
-            lineage = Lineage.of(named, source.dataset(), dry_run) if wishes["lineage"] else None
-            with _shown(ctx, progress, wishes["as_json"]), told(lineage, progress.counts):
-                _run(feed, source, progress, wishes)
+    with _failures(), closing(_table(dsn, table, options)) as source:
+        what = _what(named, source, options)
+        with closing(Progress(options["progress"] or IN_MEMORY, what)) as progress:
+            dry_run = options["dry_run"]
+            lineage = Lineage.of(named, source.dataset(), dry_run) if options["lineage"] else None
+            with _shown(ctx, progress, options["as_json"]), told(lineage, progress.counts):
+                _run(feed, source, progress, options)
 
 
-def _run(feed: Feed, source: PostgresTable, progress: Progress, wishes: dict[str, Any]) -> None:
-    with Phases(silent=wishes["as_json"]) as phases:
-        _made(feed, source, progress, wishes, phases).run()
-        if progress.standing.applied:
+def _run(feed: Feed, source: PostgresTable, progress: Progress, options: dict[str, Any]) -> None:
+    with Phases(silent=options["as_json"]) as phases:
+        _made(feed, source, progress, options, phases).run()
+        if progress.state.applied:
             phases.begin("waiting for the state")
             wait_for_state(feed.feed, feed.end(), feed.checkpoint)
 
@@ -543,41 +543,41 @@ def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[No
     try:
         yield
     except Stopped as stopped:
-        _show(progress.standing, as_json, stopped=stopped.objection.code)
+        _show(progress.state, as_json, stopped=stopped.objection.code)
         click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)
         ctx.exit(STOPPED)
     except NotFollowing as error:
-        _show(progress.standing, as_json, failed=str(error))
+        _show(progress.state, as_json, failed=str(error))
         click.echo(f"Error: all is done, but {error}", err=True)
         ctx.exit(LAGS)
     except BaseException as error:
-        _show(progress.standing, as_json, failed=str(error) or type(error).__name__)
+        _show(progress.state, as_json, failed=str(error) or type(error).__name__)
         raise
-    _show(progress.standing, as_json)
+    _show(progress.state, as_json)
 
 
 def _made(
     feed: Feed,
     source: PostgresTable,
     progress: Progress,
-    wishes: dict[str, Any],
+    options: dict[str, Any],
     phases: Phases,
 ) -> TableSync:
 
     wanted = TableSyncOptions(
-        compare=_compare(wishes),
-        grace_ms=round(1000 * wishes["grace"]),
-        chunk=wishes["chunk"],
-        rate=wishes["rate"] or 0,
-        deletes=not wishes["no_deletes"],
-        delete_share_max=wishes["max_delete_share"],
-        dry_run=wishes["dry_run"],
+        compare=_compare(options),
+        grace_ms=round(1000 * options["grace"]),
+        chunk=options["chunk"],
+        rate=options["rate"] or 0,
+        deletes=not options["no_deletes"],
+        delete_share_max=options["max_delete_share"],
+        dry_run=options["dry_run"],
     )
     passing = Time(now_ms, lambda: time.monotonic_ns() // 1_000_000, sleep_ms)
     return TableSync(
         feed=feed,
         table=source,
-        wishes=wanted,
+        options=wanted,
         progress=progress,
         time=passing,
         begin=phases.begin,
@@ -585,37 +585,37 @@ def _made(
     )
 
 
-def _compare(wishes: dict[str, Any]) -> Compare:
-    if wishes["changed"]:
+def _compare(options: dict[str, Any]) -> Compare:
+    if options["changed"]:
         return Compare.TIME
-    return Compare.CONTENT if wishes["with_data"] else Compare.PRESENCE
+    return Compare.CONTENT if options["with_data"] else Compare.PRESENCE
 
 
-def _table(dsn: str, table: str, wishes: dict[str, Any]) -> PostgresTable:
+def _table(dsn: str, table: str, options: dict[str, Any]) -> PostgresTable:
     from tidings.sync.postgres import PostgresTable
 
-    return PostgresTable(dsn, table, _mapping(wishes))
+    return PostgresTable(dsn, table, _mapping(options))
 
 
-def _mapping(wishes: dict[str, Any]) -> Mapping:
+def _mapping(options: dict[str, Any]) -> Mapping:
     from tidings.sync.postgres import Mapping
 
-    key = tuple(name.strip() for name in wishes["key"].split(",") if name.strip())
-    columns = wishes["changed"], wishes["parents"], wishes["with_data"]
-    return Mapping(wishes["kind"], key, *columns)
+    key = tuple(name.strip() for name in options["key"].split(",") if name.strip())
+    columns = options["changed"], options["parents"], options["with_data"]
+    return Mapping(options["kind"], key, *columns)
 
 
-def _what(named: NamedFeed, source: PostgresTable, wishes: dict[str, Any]) -> dict[str, Any]:
+def _what(named: NamedFeed, source: PostgresTable, options: dict[str, Any]) -> dict[str, Any]:
     """Return the identity of a sync; its progress cannot be used by one with other options."""
     where = named.url or named.stage or named.endpoint_url
     same = ("key", "changed", "parents", "with_data", "no_deletes")
     return {"feed": named.feed, "where": where, "table": str(source), "type": source.type} | {
-        name: wishes[name] for name in same
+        name: options[name] for name in same
     }
 
 
-def _show(standing: TableSyncState, as_json: bool, **ended: str) -> None:
-    counts = {name: getattr(standing, name) for name in (*_SHOWN, *_APPLIED)}
+def _show(state: TableSyncState, as_json: bool, **ended: str) -> None:
+    counts = {name: getattr(state, name) for name in (*_SHOWN, *_APPLIED)}
     if as_json:
         click.echo(json.dumps(counts | ended))
         return

@@ -313,7 +313,7 @@ class TestWaker:
         """Woken through the Lambda API, without waiting."""
         with answering(Answer(202)) as server:
             waker = LambdaWaker(functions(server.url), "tidings-dev-")
-            waker.ring("main", "push")
+            waker.wake("main", "push")
             waker.replay("c1=")
         assert [asked.json for asked in server.asked] == [{"ring": "main"}, {"replay": "c1="}]
         names = [asked.path.split("/")[3] for asked in server.asked]
@@ -323,13 +323,13 @@ class TestWaker:
 
     def test_a_wake_up_may_be_lost(self, nobody: str) -> None:
         """If the function is unavailable, the sweep wakes it later."""
-        LambdaWaker(functions(nobody), "tidings-dev-").ring("main", "push")
+        LambdaWaker(functions(nobody), "tidings-dev-").wake("main", "push")
 
     def test_our_mistakes_pass_through(self) -> None:
         """A missing function raises the error."""
         answer = Answer(404, error="ResourceNotFoundException")
         with answering(answer) as server, pytest.raises(ClientError, match="ResourceNotFound"):
-            LambdaWaker(functions(server.url), "tidings-dev-").ring("main", "push")
+            LambdaWaker(functions(server.url), "tidings-dev-").wake("main", "push")
 
 
 def test_every_connection_trusts_the_certificates_that_botocore_trusts(

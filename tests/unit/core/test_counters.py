@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.core import limits
-from tidings.core.counters import Share, StreamCounter
+from tidings.core.counters import CounterDelta, StreamCounter
 
 NOW = 1_795_000_000_000
 SOON, EVERY = limits.COUNT_SOON_MS, limits.COUNT_EVERY_MS
@@ -20,7 +20,7 @@ def test_who_comes_is_told_at_once() -> None:
     audience.open()
 
     assert audience.is_due(NOW)
-    assert audience.share(NOW) == Share(connections=1, sent=0, clients=1)
+    assert audience.take_delta(NOW) == CounterDelta(connections=1, sent=0, clients=1)
     assert not audience.is_due(NOW)
 
 
@@ -28,32 +28,32 @@ def test_a_thousand_who_come_together_are_told_together() -> None:
     """A share is due at most once a second, however many clients connect and disconnect."""
     audience = StreamCounter()
     audience.open()
-    audience.share(NOW)
+    audience.take_delta(NOW)
     for _ in range(999):
         audience.open()
 
     assert not audience.is_due(NOW + SOON - 1)
     assert audience.is_due(NOW + SOON)
-    assert audience.share(NOW + SOON) == Share(connections=999, sent=0, clients=1000)
+    assert audience.take_delta(NOW + SOON) == CounterDelta(connections=999, sent=0, clients=1000)
 
 
 def test_events_wait_for_the_next_time() -> None:
     """Any number of sent events alone causes no write."""
     audience = StreamCounter()
     audience.open()
-    audience.share(NOW)
+    audience.take_delta(NOW)
     audience.send(100_000)
 
     assert not audience.is_due(NOW + EVERY - 1)
     assert audience.is_due(NOW + EVERY)
-    assert audience.share(NOW + EVERY) == Share(connections=0, sent=100_000, clients=1)
+    assert audience.take_delta(NOW + EVERY) == CounterDelta(connections=0, sent=100_000, clients=1)
 
 
 def test_who_stays_is_told_again() -> None:
     """This happens even if nothing is sent: a count that is not renewed expires."""
     audience = StreamCounter()
     audience.open()
-    audience.share(NOW)
+    audience.take_delta(NOW)
 
     assert audience.is_due(NOW + EVERY)
     assert 2 * EVERY < limits.PRESENCE_MS <= 60_000
@@ -64,13 +64,13 @@ def test_the_last_who_leaves_is_told() -> None:
     audience = StreamCounter()
     audience.open()
     audience.open()
-    audience.share(NOW)
+    audience.take_delta(NOW)
     audience.close()
     assert not audience.has_left
     audience.close()
     assert audience.has_left
 
-    assert audience.share(NOW) == Share(connections=0, sent=0, clients=0)
+    assert audience.take_delta(NOW) == CounterDelta(connections=0, sent=0, clients=0)
     assert audience.is_empty and not audience.has_left
 
 
@@ -78,7 +78,7 @@ def test_the_last_who_leaves_is_told() -> None:
 def test_nothing_is_lost_and_nothing_told_twice(moves: list[str]) -> None:
     """With any failures the written shares add up to the true counts."""
     audience, there, opened, sent = StreamCounter(), 0, 0, 0
-    written = Share(0, 0, 0)
+    written = CounterDelta(0, 0, 0)
     for move in [*moves, "write"]:
         if move == "open":
             audience.open()
@@ -90,14 +90,14 @@ def test_nothing_is_lost_and_nothing_told_twice(moves: list[str]) -> None:
             audience.send(3)
             sent += 3
         elif move == "write":
-            share = audience.share(NOW)
-            written = Share(
-                written.connections + share.connections, written.sent + share.sent, share.clients
+            delta = audience.take_delta(NOW)
+            written = CounterDelta(
+                written.connections + delta.connections, written.sent + delta.sent, delta.clients
             )
         elif move == "fail":
-            audience.give_back(audience.share(NOW))
+            audience.give_back(audience.take_delta(NOW))
 
-    assert written == Share(opened, sent, there)
+    assert written == CounterDelta(opened, sent, there)
 
 
 def test_what_was_given_back_is_due_again() -> None:
@@ -105,7 +105,7 @@ def test_what_was_given_back_is_due_again() -> None:
     audience = StreamCounter()
     audience.open()
     audience.close()
-    audience.give_back(audience.share(NOW))
+    audience.give_back(audience.take_delta(NOW))
 
     assert not audience.is_empty
     assert audience.is_due(NOW + SOON)

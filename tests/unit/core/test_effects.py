@@ -38,8 +38,8 @@ def test_no_lease_outlives_a_clock_that_was_ahead() -> None:
     ahead = NOW + AHEAD_MS
     worked = consumers.taken(Consumer("main", "c", position=Place(1, 0, 0)), "a", ahead)
     relay = Relay("main", owner="a", lease_until_ms=ahead + limits.RELAY_LEASE_MS)
-    seat = LeaderLease("c", 0, "a", until_ms=ahead + limits.LEADER_LEASE_MS)
-    for held in (worked, relay, seat):
+    lease = LeaderLease("c", 0, "a", until_ms=ahead + limits.LEADER_LEASE_MS)
+    for held in (worked, relay, lease):
         assert held.held(ahead)
         assert not held.held(NOW)
     taken_over = consumers.taken(worked, "b", NOW)

@@ -35,8 +35,8 @@ class Connection:
         return not self.full
 
 
-class Bell:
-    """Implements `News`."""
+class Signal:
+    """Implements `Notifications`."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -54,8 +54,8 @@ class Poller(TailPoller):
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.error = scene, Exception()
-        self.fails, self.bell = False, Bell()
-        super().__init__(self.read_log, self.bell)
+        self.fails, self.signal = False, Signal()
+        super().__init__(self.read_log, self.signal)
 
     def read_log(self, after: int) -> Run:
         if self.fails:
@@ -66,7 +66,7 @@ class Poller(TailPoller):
     async def tell(self) -> None:
         """Return when the log was read to its end, or could not be read."""
         fails = self.fails
-        self.bell.look()
+        self.signal.look()
         async with asyncio.timeout(LONG_S):
             while self._looking if fails else self._tail.last < self.scene.log.head(FEED):
                 await asyncio.sleep(0.001)
@@ -212,7 +212,7 @@ def test_nobody_reads_for_streams_that_have_left(scene: Scene) -> None:
         live, connection = joined(poller, opened(scene))
         poller.part(live)
         scene.post(op("a"))
-        poller.bell.look()
+        poller.signal.look()
         await asyncio.sleep(0.05)
         assert poller._looking is None
         assert connection.frames == []

@@ -1,4 +1,4 @@
-"""The lookout: one reader of a feed's end for all who wait there."""
+"""The poller: one reader of a feed's end for all who wait there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.core.scene import FEED, NOW, page
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Reader, Run
 from tidings.core.model.pages import Page
-from tidings.http.streams.tail_poller import POLL_S, Pace, TailPoller
+from tidings.http.streams.tail_poller import POLL_S, FixedInterval, TailPoller
 
 LONG_S = 20.0
 
@@ -45,7 +45,7 @@ class Log:
 def run(scene: Callable[[Log, TailPoller], Awaitable[None]]) -> Log:
     async def play() -> None:
         async with asyncio.timeout(LONG_S):
-            await scene(log, TailPoller(log.read, Pace()))
+            await scene(log, TailPoller(log.read, FixedInterval()))
 
     log = Log()
     asyncio.run(play())
@@ -73,7 +73,7 @@ def test_all_are_woken_by_one_read() -> None:
 
 
 class Told:
-    """Implements `News`: says that there is news once."""
+    """Implements `Notifications`: says that there is news once."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -107,7 +107,7 @@ def test_who_leaves_during_a_read_delays_no_one() -> None:
         left.set_result(None)
         await before
         log.append(1)
-        poller._news.look()
+        poller._notifications.look()
         gone = never()
         first = asyncio.ensure_future(poller.wait(0, gone, LONG_S))
         await asyncio.to_thread(reading.wait, LONG_S)

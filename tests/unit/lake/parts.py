@@ -17,7 +17,7 @@ from tidings.core.model.operations import is_change, object_key, parse_line
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.lake.columns import Schemas, parse
-from tidings.lake.compaction import Archive, Job, Opens, Report, Wishes
+from tidings.lake.compaction import Archive, CompactionOptions, Job, Opens, Report
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Batch, Follower, Source
 from tidings.lake.tables import Table
@@ -78,10 +78,12 @@ class Scene:
         Follower(tables, source or self.source, 0, gaps, self.batches.append).run(once=True)
         return self.batches
 
-    def compact(self, opens: Opens | None = None, wishes: Wishes | None = None) -> Report:
+    def compact(
+        self, opens: Opens | None = None, options: CompactionOptions | None = None
+    ) -> Report:
         archive = Archive(self.feed, opens or self.opens)
         begin = self.phases.append
-        return Job(self.spark, archive, self.warehouse, wishes or Wishes(), begin).run()
+        return Job(self.spark, archive, self.warehouse, options or CompactionOptions(), begin).run()
 
     def spans(self) -> Sequence[Span]:
         return self.store.list(self.feed, 0, 1000)

@@ -21,7 +21,7 @@ from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.pages import Page
-from tidings.lake.compaction import Wishes
+from tidings.lake.compaction import CompactionOptions
 from tidings.lake.warehouse import PartGone
 
 
@@ -42,10 +42,10 @@ def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> Non
     before = scene.entries()
     assert scene.compact().written == 0  # no table has what it would lose
     scene.follow()
-    assert scene.compact(wishes=Wishes(page=0)).written == 0
+    assert scene.compact(options=CompactionOptions(page=0)).written == 0
     assert scene.entries() == before
 
-    some = scene.compact(wishes=Wishes(page=2))
+    some = scene.compact(options=CompactionOptions(page=2))
     assert (some.bound, some.operations, some.left) == (1, 2, 1)
     assert scene.entries() == before[1:]
     every = scene.compact()
@@ -92,7 +92,7 @@ def test_changes_may_go_if_that_is_said(scene: Scene) -> None:
     scene.put(kept(2))
 
     scene.follow()
-    scene.compact(wishes=Wishes(changes=False))
+    scene.compact(options=CompactionOptions(changes=False))
 
     assert [each[:2] for each in scene.entries()] == [(1, 1)]
     assert [each[:2] for each in scene.history()] == [(1, 0), (1, 1)]
@@ -104,7 +104,7 @@ def test_only_what_is_old_enough(scene: Scene) -> None:
         scene.put(kept(number, line("a")))
 
     scene.follow()
-    report = scene.compact(wishes=Wishes(before_ms=NOW + 3_000))
+    report = scene.compact(options=CompactionOptions(before_ms=NOW + 3_000))
 
     assert (report.bound, report.left) == (3, 1)
 
@@ -116,7 +116,7 @@ def test_a_dry_run_tells_and_changes_nothing(scene: Scene) -> None:
     before = scene.spans()
     scene.follow()
 
-    told = scene.compact(wishes=Wishes(dry_run=True))
+    told = scene.compact(options=CompactionOptions(dry_run=True))
 
     assert scene.spans() == before
     assert scene.compact() == told

@@ -42,7 +42,7 @@ def test_a_read_that_fails_once_stops_no_follower(
             monkeypatch.setattr(SqliteLog, "read", fail_once)
             async with asyncio.timeout(WITHIN_S):
                 await Producer(app, "p").post(1)
-                host.waker.ring(FEED, ARCHIVE)
+                host.waker.wake(FEED, ARCHIVE)
                 head = await asyncio.to_thread(host.stores.log.head, FEED)
                 wanted = dict.fromkeys((STATE, PUSH, ARCHIVE), head)
                 while host.stores.followers.checkpoints(FEED) != wanted:
@@ -130,7 +130,7 @@ def test_a_state_that_is_behind_does_not_delay_the_end(
                     broken.setattr(SqliteState, "write", fail)
                     for _ in range(PAGES):
                         await Producer(app, "p").post(1)
-                host.waker.ring(FEED, STATE)
+                host.waker.wake(FEED, STATE)
                 return
             head = host.stores.log.head(FEED)
             assert head == PAGES

@@ -167,9 +167,9 @@ def _check(kills: Kills, path: Path) -> None:
         path.with_name("feed.db-wal").write_bytes(wal)
         with contextlib.closing(Database(path)) as database:
             log = SqliteLog(database)
-            pages, taken = log.read(FEED, 0), log.taken(FEED)
+            pages, counter = log.read(FEED, 0), log.log_counter(FEED)
         ends = [0, *(page.number for page in pages)]
         assert [page.first for page in pages] == [end + 1 for end in ends[:-1]]
-        assert ends[-1] == taken.page
-        assert sum(len(page.lines) for page in pages) == taken.operations
+        assert ends[-1] == counter.page
+        assert sum(len(page.lines) for page in pages) == counter.operations
     assert pages

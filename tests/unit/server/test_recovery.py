@@ -114,7 +114,7 @@ def test_an_archive_that_passed_a_hole_is_written_again(tmp_path: Path) -> None:
             await Producer(app, name).post(1)
             head = await asyncio.to_thread(host.stores.log.head, FEED)
             await _until(lambda: _state(host) == head)
-            host.waker.ring(FEED, ARCHIVE)
+            host.waker.wake(FEED, ARCHIVE)
             await _until(lambda: host.stores.followers.checkpoints(FEED).get(ARCHIVE) == head)
         return head
 

@@ -23,10 +23,10 @@ from tidings.core.sync.dumps import Described, moment_of, read_line
 from tidings.core.sync.watermark import Moment, Reached, Watermark
 from tidings.sync import engine
 from tidings.sync.dump import BadDump
-from tidings.sync.job import Job, Stopped, Summary, Wishes
+from tidings.sync.job import Job, Stopped, Summary, SyncOptions
 from tidings.sync.state import columns
 
-ALL = Wishes(delete_share_max=1)
+ALL = SyncOptions(delete_share_max=1)
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ def planned(
     folder: Path,
     dump: Iterable[bytes],
     rows: Iterable[Row],
-    wishes: Wishes = ALL,
+    options: SyncOptions = ALL,
 ) -> tuple[list[Correction], Summary]:
     """Return the corrections that the job writes, in the order in which they are applied."""
     folder.mkdir(exist_ok=True)
     path = written(folder / "dump", dump)
     work = folder / "work"
-    summary = Job(session, str(work), wishes, lambda name: None).make_plan(
+    summary = Job(session, str(work), options, lambda name: None).make_plan(
         [path], Rows(rows), through=7
     )
     found: list[Correction] = []
@@ -191,31 +191,31 @@ def test_nothing_is_deleted_where_that_is_wished(session: SparkSession, tmp_path
     """Without deletes nothing stops the sync: no guard, and no line from the future."""
     dump = [line("a", 2), LINE_OF_2099]
     rows = [row(line("a", 1)), row(line("gone", 1))]
-    found, summary = planned(session, tmp_path, dump, rows, Wishes(deletes=False))
+    found, summary = planned(session, tmp_path, dump, rows, SyncOptions(deletes=False))
     assert [event_of(each.line) for each in found] == ["insert", "update"]
     assert (summary.deletes, summary.untouched) == (0, 1)
 
 
 @pytest.mark.parametrize(
-    ("dump", "wishes", "code"),
+    ("dump", "options", "code"),
     [
         ([b""], ALL, "empty_dump"),
         ([b'{"tidings":"end","lines":0}'], ALL, "empty_dump"),
         ([line("a", 2), b'{"tidings":"end","lines":2}'], ALL, "truncated_dump"),
-        ([line("a", 2)], Wishes(expected=2), "truncated_dump"),
-        ([line("a", 2)], Wishes(types=frozenset({"user"})), "empty_dump"),
-        ([line("a", 2)], Wishes(), "too_many_deletes"),
+        ([line("a", 2)], SyncOptions(expected=2), "truncated_dump"),
+        ([line("a", 2)], SyncOptions(types=frozenset({"user"})), "empty_dump"),
+        ([line("a", 2)], SyncOptions(), "too_many_deletes"),
     ],
 )
 def test_guards_stop_before_a_plan_is_written(
-    session: SparkSession, tmp_path: Path, dump: list[bytes], wishes: Wishes, code: str
+    session: SparkSession, tmp_path: Path, dump: list[bytes], options: SyncOptions, code: str
 ) -> None:
     """
     The guards are an empty dump, a dump of another length than declared, and too many deletes.
     """
     rows = [row(line("a", 1)), row(line("b", 1))]
     with pytest.raises(Stopped) as caught:
-        planned(session, tmp_path, dump, rows, wishes)
+        planned(session, tmp_path, dump, rows, options)
     assert caught.value.objection.code == code
     assert not (tmp_path / "work" / "plan").exists()
 

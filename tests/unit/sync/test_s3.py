@@ -86,7 +86,7 @@ def test_a_dump_is_as_large_as_its_files(monkeypatch: pytest.MonkeyPatch, tmp_pa
         (tmp_path / "dump" / name).write_bytes(bytes(100))
 
     def size(dump: str, stdin: bytes = b"") -> int:
-        return files.taken(dump, io.BytesIO(stdin), tmp_path).size
+        return files.copy_dump(dump, io.BytesIO(stdin), tmp_path).size
 
     with holding(monkeypatch, {"d/1": bytes(30), "d/2": bytes(4)}):
         assert size("s3://dumps/d") == 34

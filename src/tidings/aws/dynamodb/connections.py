@@ -47,7 +47,7 @@ from tidings.core.triton.registration import Kind, Listener
 from tidings.core.websocket.connections import (
     Change,
     Connection,
-    Portion,
+    ConnectionPage,
     Round,
     Subscription,
     storage_key,
@@ -168,12 +168,12 @@ def subscription_key(lane: str, filter_key: str, connection_id: str) -> Item:
 
 
 def encode_subscription(
-    lane: str, filter_key: str, watch: Subscription, *, expires_ms: int
+    lane: str, filter_key: str, subscription: Subscription, *, expires_ms: int
 ) -> Item:
     return {
-        **subscription_key(lane, filter_key, watch.connection_id),
-        **_SUBSCRIPTION.encode(watch),
-        **encode_admission(watch.admission),
+        **subscription_key(lane, filter_key, subscription.connection_id),
+        **_SUBSCRIPTION.encode(subscription),
+        **encode_admission(subscription.admission),
         **expiry(expires_ms),
     }
 
@@ -257,19 +257,19 @@ class DynamoDBSubscriptions(TableStore):
         super().__init__(client, table)
         self._threads = Threads(_WRITERS)
 
-    def add(self, lane: str, watch: Subscription) -> None:
+    def add(self, lane: str, subscription: Subscription) -> None:
         expires_ms = now_ms() + SAFETY_MS
 
         def put(key: str) -> None:
-            self._table.put(encode_subscription(lane, key, watch, expires_ms=expires_ms))
+            self._table.put(encode_subscription(lane, key, subscription, expires_ms=expires_ms))
 
-        self._threads(put, watch.filter.keys())
+        self._threads(put, subscription.filter.keys())
 
-    def remove(self, lane: str, watch: Subscription) -> None:
+    def remove(self, lane: str, subscription: Subscription) -> None:
         def delete(key: str) -> None:
-            self._table.delete(subscription_key(lane, key, watch.connection_id))
+            self._table.delete(subscription_key(lane, key, subscription.connection_id))
 
-        self._threads(delete, watch.filter.keys())
+        self._threads(delete, subscription.filter.keys())
 
     def find(self, lane: str, key: str) -> Sequence[Subscription]:
         items = self._table.of_kind(subscription_kind(lane), subscription_prefix(key))
@@ -278,7 +278,7 @@ class DynamoDBSubscriptions(TableStore):
     def all(self, lane: str) -> Sequence[Subscription]:
         return _distinct(self._table.of_kind(subscription_kind(lane)))
 
-    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
+    def all_if_at_most(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         items = self._table.few_of_kind(subscription_kind(lane), at_most)
         return _distinct(items) if items is not None else None
 
@@ -332,7 +332,7 @@ class DynamoDBConnections(TableStore):
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._subscriptions.remove(lane, Subscription(connection.id, wanted, since=0))
 
-    def portion(self, place: str, limit: int) -> Portion:
+    def page(self, place: str, limit: int) -> ConnectionPage:
         with translated():
             answer = self._table.client.scan(
                 TableName=self._table.name,
@@ -343,7 +343,7 @@ class DynamoDBConnections(TableStore):
                 **scan_start(place),
             )
         page = [decode_connection(item) for item in answer["Items"]]
-        return Portion(page, roster_place(answer.get("LastEvaluatedKey", {})))
+        return ConnectionPage(page, roster_place(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
         """Read at half the price; an older round is also correct, and only repeats some work."""

@@ -19,7 +19,7 @@ def _write(filter_: Filter) -> str:
     fields: dict[str, Any] = {**filter_.values()}
     if filter_.leave:
         fields["leave"] = True
-    if filter_.veiled:
+    if filter_.redacted:
         fields["veiled"] = True
     if filter_.kinds is not None:
         fields["kinds"] = sorted(filter_.kinds)
@@ -28,11 +28,11 @@ def _write(filter_: Filter) -> str:
 
 def _read(text: str) -> Filter:
     fields = json.loads(text)
-    leave, veiled = fields.pop("leave", False), fields.pop("veiled", False)
+    leave, redacted = fields.pop("leave", False), fields.pop("veiled", False)
     if "kinds" in fields:
         fields["kinds"] = map(tuple, fields["kinds"])
     sets = {name: frozenset(values) for name, values in fields.items()}
-    return Filter(**sets, leave=leave, veiled=veiled)
+    return Filter(**sets, leave=leave, redacted=redacted)
 
 
 FILTER = as_text(_write, _read, EVERYTHING).sparse

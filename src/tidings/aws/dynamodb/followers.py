@@ -41,7 +41,7 @@ _LAYOUT = Layout(
     owner=TEXT,
     lease_until=NUMBER.of("expires_ms"),
     fence=NUMBER,
-    bell=NUMBER,
+    bell=NUMBER.of("marks"),
     page=NUMBER.of("checkpoint"),
     operations=NUMBER,
     beat=NUMBER,
@@ -136,7 +136,7 @@ class DynamoDBFollowers(TableStore):
         values = {**_ours(lease), **_done(lease), ":free": number(0), ":nobody": text("")}
         if not force:
             condition += " AND (#bell = :bell OR attribute_not_exists(#bell))"
-            values[":bell"] = number(lease.bell)
+            values[":bell"] = number(lease.marks)
         update = f"SET {_DONE}, #lease_until = :free, #owner = :nobody"
         try:
             self._table.update(item_key(lease.feed, lease.name), update, values, condition)
@@ -150,7 +150,7 @@ class DynamoDBFollowers(TableStore):
         answer = self._table.page("#kind = :kind", kind, "#name, #page")
         return {text_of(item, "name"): number_of(item, "page") for item in answer["Items"]}
 
-    def standings(self, feed: str) -> Sequence[Lease]:
+    def leases(self, feed: str) -> Sequence[Lease]:
         answer = self._table.page("#kind = :kind", {":kind": text(item_kind(feed))})
         return [decode(item) for item in answer["Items"]]
 

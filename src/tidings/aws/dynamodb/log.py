@@ -44,7 +44,7 @@ from tidings.aws.dynamodb.attributes import (
 )
 from tidings.aws.dynamodb.table import Batches, Table, TableStore
 from tidings.core import limits, tracing
-from tidings.core.counters import Taken
+from tidings.core.counters import LogCounter
 from tidings.core.errors import Yielded
 from tidings.core.model.pages import Page, Pages
 
@@ -111,9 +111,9 @@ def decode_head(item: Item) -> int:
     return number_of(item, "page")
 
 
-def decode_taken(item: Item) -> Taken:
+def decode_log_counter(item: Item) -> LogCounter:
     """Return the whole counter, for reports."""
-    return Taken(decode_head(item), number_of(item, "operations"), text_of(item, "successor"))
+    return LogCounter(decode_head(item), number_of(item, "operations"), text_of(item, "successor"))
 
 
 def floor_key(feed: str) -> Item:
@@ -148,7 +148,7 @@ class DynamoDBLog:
         try:
             taken = self._control.update(head_key(feed), add, values, free, returns="UPDATED_NEW")
         except ConditionFailed as failed:
-            raise Yielded(feed, decode_taken(failed.item).successor) from None
+            raise Yielded(feed, decode_log_counter(failed.item).successor) from None
         return decode_head(taken)
 
     def put(self, feed: str, page_: Page) -> str:
@@ -174,8 +174,8 @@ class DynamoDBLog:
     def head(self, feed: str) -> int:
         return decode_head(self._control.get(head_key(feed)) or {})
 
-    def taken(self, feed: str) -> Taken:
-        return decode_taken(self._control.get(head_key(feed)) or {})
+    def log_counter(self, feed: str) -> LogCounter:
+        return decode_log_counter(self._control.get(head_key(feed)) or {})
 
     def yield_to(self, feed: str, successor: str) -> None:
         if successor:

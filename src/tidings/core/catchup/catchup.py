@@ -206,7 +206,7 @@ class CatchUp:
     reader: Reader
     states: StateStore
     tombstones: TombstoneStore
-    departures: RemovedParentsReader
+    removed_parents_reader: RemovedParentsReader
     archive: ArchiveReader | None = None
     lost: Callable[[str, Cursor], bool] = _nothing
     copied_until: Callable[[str, int], int | None] = _not_chained
@@ -231,7 +231,7 @@ class CatchUp:
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Return the next events after *progress* that match the filter."""
-        if wanted.veiled and progress.tombstones:  # it lacks objects that left: start again
+        if wanted.redacted and progress.tombstones:  # it lacks objects that left: start again
             progress = self._everything(feed)
         if progress.resets:
             return _reset(progress)
@@ -248,7 +248,7 @@ class CatchUp:
         """
         if not leave:
             return self.reader.read(feed, after)
-        until = max(self.departures.until(feed), begun)
+        until = max(self.removed_parents_reader.until(feed), begun)
         if until <= after:
             return Run([])
         return self.reader.read_until(feed, after, until)
@@ -308,7 +308,7 @@ class CatchUp:
         """
         Return True if the log, alone or with the archive, has every operation after *page*.
         """
-        run = self.reader.read_on(feed, page, 1)
+        run = self.reader.read_or_trimmed(feed, page, 1)
         if not run.trimmed:
             return True
         return self.archive is not None and self.archive.reaches(feed, page, run.floor - 1)
@@ -458,7 +458,7 @@ class CatchUp:
         by time was requested. Return 0 if the time is unknown.
         """
         number = progress.page
-        run = self.reader.read_on(feed, number, 1)
+        run = self.reader.read_or_trimmed(feed, number, 1)
         if number == 0:
             return 0
         if run.trimmed:
@@ -556,7 +556,7 @@ class CatchUp:
         self, feed: str, pages: Sequence[Page], progress: Progress, wanted: Filter
     ) -> list[Part]:
         """Return the parts of *pages* after *progress* that match the filter."""
-        lefts = self.departures.left(feed, pages) if wanted.leave else {}
+        lefts = self.removed_parents_reader.left(feed, pages) if wanted.leave else {}
         parts: list[Part] = []
         for page in pages:
             first = 0 if page.number != progress.page else progress.slot + 1

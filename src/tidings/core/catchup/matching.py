@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from tidings.core.model.events import LEAVE, Event, leave_of, of_line, to_sse, veiled_leave_of
+from tidings.core.model.events import LEAVE, Event, leave_of, of_line, redacted_leave_of, to_sse
 from tidings.core.model.operations import data_of, encoded, event_of, parse_line
 from tidings.core.model.pages import lines_of
 
@@ -159,7 +159,7 @@ def _events_and_leaves(
             yield of_line(page.id_prefix, slot, line, page.trace)
         elif wanted.left_by(operation, None if left is None else left.get(slot, ())):
             event = of_line(page.id_prefix, slot, line, page.trace)
-            yield veiled_leave_of(event) if wanted.veiled else leave_of(event)
+            yield redacted_leave_of(event) if wanted.redacted else leave_of(event)
 
 
 def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:

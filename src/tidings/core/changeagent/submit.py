@@ -43,7 +43,7 @@ class Proposer:
     ask: WebhookVeto
     feeds: frozenset[str]
     count: Count
-    tallies: Counters
+    counters: Counters
     tracer: Tracer = field(default_factory=untraced)
 
     def accept(self, request: Request) -> int:
@@ -60,7 +60,7 @@ class Proposer:
             self.count("RequestsRejected", 1)
             if isinstance(error, InvalidChange | TooLarge):
                 with suppress(Unavailable):  # never replace the answer
-                    self.tallies.refuse(request.feed)
+                    self.counters.refuse(request.feed)
             raise
 
     def _accept(self, request: Request) -> int:

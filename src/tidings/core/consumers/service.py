@@ -285,7 +285,7 @@ class Consumers:
             return Lag(head, 0)
         fell_off = positions.fell_off(consumer.position, floor)
         after = max(handled, floor - 1)
-        run = self.view.reader.read_on(consumer.feed, after, 1)
+        run = self.view.reader.read_or_trimmed(consumer.feed, after, 1)
         fell_off = fell_off or run.trimmed
         waits = self.clock() - run.pages[0].at_ms if run.pages else 0
         return Lag(max(0, head - after), max(0, waits), fell_off)

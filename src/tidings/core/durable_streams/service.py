@@ -43,7 +43,7 @@ _GONE = "is not in the log any more, or never was; read from -1, or from now"
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class StreamPart:
     """
     The *data* of the messages of *stream* after *start*, up to *end*.
 
@@ -95,7 +95,7 @@ class StreamReader:
         """
         return checked(self.store.stream(feed, name), name)
 
-    def read(self, feed: str, name: str, offset: str | None) -> Portion:
+    def read(self, feed: str, name: str, offset: str | None) -> StreamPart:
         """
         Return the messages after *offset*, None for the beginning: whole pages, about 1 MB.
 
@@ -106,15 +106,15 @@ class StreamReader:
         """
         stream = self.stream(feed, name)
         if offset == messages.NOW:
-            return Portion(stream, stream.tail, stream.tail, [])
+            return StreamPart(stream, stream.tail, stream.tail, [])
         begins = offset is None or offset == messages.BEGINNING
         start = stream.begins if begins else messages.parse_offset(offset or "")
         known = _order(stream.begins) <= _order(start) <= _order(stream.tail)
         if not known or self.lost(feed, start):
             raise OffsetGone(_GONE, field="offset", value=offset)
-        return self._portion(feed, stream, start)
+        return self._part(feed, stream, start)
 
-    def _portion(self, feed: str, stream: Stream, start: Place) -> Portion:
+    def _part(self, feed: str, stream: Stream, start: Place) -> StreamPart:
         end, data, size, charged = start, list[Any](), 0, 0
         for extent in self._extents(feed, stream, start):
             page = self._page(feed, extent, end)
@@ -125,7 +125,7 @@ class StreamReader:
         else:
             if _order(end) < _order(stream.tail) and not data:
                 raise OffsetGone(_GONE, field="offset", value=messages.encode_offset(start))
-        return Portion(stream, start, end, data, charged)
+        return StreamPart(stream, start, end, data, charged)
 
     def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
         """

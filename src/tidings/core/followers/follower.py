@@ -137,7 +137,7 @@ class TracingHandler:
         return self.handler.lost(feed)
 
 
-def portion(
+def take_batch(
     pages: Sequence[Page], operations_max: int = limits.FOLLOW_OPERATIONS_MAX
 ) -> Sequence[Page]:
     """Return the pages that one turn can handle within the time of the function, at least one."""
@@ -223,7 +223,7 @@ class _Work:
         handle.
         """
         rest = run.pages[count:]
-        full = count > 0 and len(portion(rest, self.operations)) < len(rest)
+        full = count > 0 and len(take_batch(rest, self.operations)) < len(rest)
         self.ahead = replace(run, pages=rest) if full else None
 
 
@@ -246,7 +246,7 @@ class Follower:
 
         served = serve(feeds, run, clock=self.reader.clock, run_ms=limits.FOLLOW_RUN_MS)
         for feed in served.left:
-            self.waker.ring(feed, handler.name)
+            self.waker.wake(feed, handler.name)
         return served
 
     def run(
@@ -290,7 +290,7 @@ class Follower:
                 break
             if self.reader.clock() >= until:
                 self.store.release(lease, force=True)
-                self.waker.ring(feed, handler.name)
+                self.waker.wake(feed, handler.name)
                 break
         self.reader.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
@@ -333,7 +333,7 @@ class Follower:
         look = lease.next_look(self.reader.clock())
         before = self.store.mark(lease.feed, lease.name, look=look)
         if look and before not in (None, look):
-            self.waker.ring(lease.feed, lease.name, Observation(lease.fence, lease.beat))
+            self.waker.wake(lease.feed, lease.name, Observation(lease.fence, lease.beat))
         return before is not None
 
     def _look_on(self, lease: Lease, seen: Observation) -> None:
@@ -344,36 +344,36 @@ class Follower:
         """
         self.runtime.sleep(limits.LEASE_LOOK_MS)
         longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
-        self.waker.ring(lease.feed, lease.name, longer)
+        self.waker.wake(lease.feed, lease.name, longer)
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """
         Read pages, unless there are enough from the last read, handle them and store the result.
         """
         lease, more = self._prepared(lease, handler)
-        run = work.ahead or self.reader.read_on(lease.feed, lease.checkpoint)
+        run = work.ahead or self.reader.read_or_trimmed(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler, work), False
         if lease.is_late(self.reader.clock()):
             lease = self._save(lease, work)  # renew it before anything is sent or written
-        pages = portion(run.pages, work.operations)
+        pages = take_batch(run.pages, work.operations)
         count = handler.handle(lease.feed, pages) if pages else 0
         work.keep(run, count)
         if count:
             lease = replace(moved(lease, pages[:count]), note=handler.note(lease.feed))
             more = more or run.more or count < len(run.pages)
         elif pages and not more:
-            return self._let_go(lease, work)
+            return self._release(lease, work)
         if run.waiting and not more and self.follower_config.waits:
             return self._wait(lease, work), False
-        return (self._save(lease, work), False) if more else self._let_go(lease, work)
+        return (self._save(lease, work), False) if more else self._release(lease, work)
 
     def _prepared(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
         """Return the lease with the note of the handler, and True if there is more to prepare."""
         more = handler.prepare(lease.feed, lease.checkpoint)
         return replace(lease, note=handler.note(lease.feed)), more
 
-    def _let_go(self, lease: Lease, work: _Work) -> tuple[Lease, bool]:
+    def _release(self, lease: Lease, work: _Work) -> tuple[Lease, bool]:
         """Release the lease at the end of a run. If there is a new mark, keep it and continue."""
         if self.store.release(lease):
             return lease, True

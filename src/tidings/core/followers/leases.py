@@ -24,7 +24,7 @@ class Lease:
     """
     The lease on the follower *name* of *feed*.
 
-    *fence* increases with each holder, *beat* with each renewal. *bell* is the number of marks by
+    *fence* increases with each holder, *beat* with each renewal. *marks* is the number of marks by
     other processes that this holder has seen. *checkpoint* is the last page handled, 0 before the
     first, and *operations* the number of operations handled up to it. Both are stored in one write,
     with the *note* of the handler for the next holder, at most `limits.NOTE_BYTES_MAX` long.
@@ -37,7 +37,7 @@ class Lease:
     name: str
     owner: str
     fence: int
-    bell: int
+    marks: int
     checkpoint: int
     expires_ms: int
     operations: int = 0
@@ -131,21 +131,21 @@ class FollowerStore(Checkpoints, Protocol):
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         """
         Store checkpoint, operations and note and release the lease, unless it was marked since
-        `lease.bell`.
+        `lease.marks`.
 
         Return True if the lease was released, or lost before. Return False if there is a new mark:
         nothing was written and the lease is still held. *force* releases the lease in spite of a
         mark.
         """
 
-    def standings(self, feed: str) -> Sequence[Lease]:
+    def leases(self, feed: str) -> Sequence[Lease]:
         """Return the stored lease of each follower, held or free, by name."""
 
 
 class Waker(Protocol):
     """A way to wake a function without waiting for it."""
 
-    def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
+    def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """
         Request a run of the follower; the request may be lost, repeated or late.
 

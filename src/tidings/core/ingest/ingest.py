@@ -81,7 +81,7 @@ class Ingester:
     appender: Appender
     runtime: Runtime
     feeds: frozenset[str]
-    tallies: Counters
+    counters: Counters
     guard: Guard
     required: Preconditions
     lines: BodyParser = _operations
@@ -111,7 +111,7 @@ class Ingester:
     def _tally(self, feed: str) -> None:
         """Count a request with refused operations, unless the store of the counters fails."""
         with suppress(Unavailable):
-            self.tallies.refuse(feed)
+            self.counters.refuse(feed)
 
     def _append(self, request: Request) -> tuple[Page, int]:
         """Return the page and the number of its operations."""

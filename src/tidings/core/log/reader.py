@@ -74,7 +74,7 @@ def contiguous(pages: Sequence[Page], after: int) -> int:
     return len(pages)
 
 
-def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
+def classify_gap(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
     """Classify the *missing* number by the next page *beyond* it and the last page *handled*."""
     if missing < floor:
         return Gap.TRIMMED
@@ -159,7 +159,7 @@ class Reader:
         ends = bool(run.pages) and (len(pages) < len(run.pages) or pages[-1].number == until)
         return replace(run, pages=pages, more=run.more and not ends)
 
-    def read_on(self, feed: str, after: int, limit: int | None = None) -> Run:
+    def read_or_trimmed(self, feed: str, after: int, limit: int | None = None) -> Run:
         """Read as `read` does, but report lost pages as trimmed, for callers that can skip them."""
         try:
             return self.read(feed, after, limit)
@@ -175,7 +175,7 @@ class Reader:
         """
         handled = max(self.checkpoints.checkpoints(feed).values(), default=0)
         now_ms, floor = self.clock(), self.log.floor(feed)
-        gap = judge(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
+        gap = classify_gap(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
         return Gap.IN_FLIGHT if gap is Gap.LOST and self.at(feed, missing) else gap
 
     def at(self, feed: str, number: int) -> Page | None:

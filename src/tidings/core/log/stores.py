@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from tidings.core.counters import Taken
+    from tidings.core.counters import LogCounter
     from tidings.core.model.pages import Page, Pages
 
 
@@ -70,7 +70,7 @@ class LogStore(Protocol):
     def head(self, feed: str) -> int:
         """Return the last number taken, 0 before the first."""
 
-    def taken(self, feed: str) -> Taken:
+    def log_counter(self, feed: str) -> LogCounter:
         """
         Return the last number taken, the operations counted with the numbers, and the successor.
         """

@@ -20,7 +20,7 @@ from tidings.core.model.timestamps import from_ms
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidings.core.counters import Counters, Taken, Totals
+    from tidings.core.counters import Counters, LogCounter, Totals
     from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import LogStore
@@ -105,7 +105,7 @@ class Reporter:
 
     log: LogStore
     checkpoints: FollowerStore
-    tallies: Counters
+    counters: Counters
     reader: Reader
     feeds: frozenset[str]
     archives: bool = False
@@ -138,18 +138,18 @@ class Reporter:
 
     def _look(self, feed: str, now_ms: int) -> Report:
         """Read the followers before the head, so that no lag is negative."""
-        leases = self.checkpoints.standings(feed)
-        totals = self.tallies.totals(feed, now_ms=now_ms)
-        taken = self.log.taken(feed)
-        followers = self._followers(feed, leases, taken.page, now_ms)
+        leases = self.checkpoints.leases(feed)
+        totals = self.counters.totals(feed, now_ms=now_ms)
+        counter = self.log.log_counter(feed)
+        followers = self._followers(feed, leases, counter.page, now_ms)
         frontier, exact = self._frontier(feed, max(each.checkpoint for each in followers))
         relayed = {"relay": self.condition(feed)} if feed in self.sources else {}
         return {
             "status": _status(followers),
-            **_counters(taken, totals, followers),
+            **_counters(counter, totals, followers),
             "feed": feed,
             "feeds": sorted(self.feeds),
-            "head": taken.page,
+            "head": counter.page,
             "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
             "floor": self.reader.log.floor(feed),
             "followers": [each.report() for each in followers],
@@ -157,7 +157,7 @@ class Reporter:
             "source": self.sources[feed].url if feed in self.sources else LOCAL,
             "generation": 1 + len(self.lost(feed)),
             **relayed,
-            **_problems(feed, taken.page, followers),
+            **_problems(feed, counter.page, followers),
         }
 
     def _followers(
@@ -219,14 +219,14 @@ def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Repo
     return {"problems": list(problems)} if problems else {}
 
 
-def _counters(taken: Taken, totals: Totals, followers: Sequence[FollowerStatus]) -> Report:
+def _counters(counter: LogCounter, totals: Totals, followers: Sequence[FollowerStatus]) -> Report:
     """
     Return the counters. The fields of queues and discarded events are 0, because the service has no
     queue.
     """
     ingested = next(each.operations for each in followers if each.name == STATE)
     values = {
-        "events_received": taken.operations,
+        "events_received": counter.operations,
         "events_sent": totals.sent,
         "events_ingested": ingested,
         "events_error": totals.refused,

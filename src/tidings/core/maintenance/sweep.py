@@ -89,11 +89,11 @@ class Sweeper:
     checkpoints: FollowerStore
     retention_service: RetentionService
     connections: ConnectionStore
-    watches: SubscriptionStore
+    subscriptions: SubscriptionStore
     lanes: Lanes
     delivery: Delivery
     waker: Waker
-    tallies: Counters
+    counters: Counters
     spread: Spread
     watch: ConsumerMonitor | None = None
     archives: bool = False
@@ -146,15 +146,15 @@ class Sweeper:
 
     def _connections(self, failures: Failures, until_ms: int) -> None:
         """
-        Continue the round for some portions, at least one.
+        Continue the round for some pages, at least one.
 
         The progress is stored after the work, so that work of a killed sweep is repeated.
         """
         stored = round_ = self.connections.round()
-        for _ in range(limits.SWEEP_PORTIONS_MAX):
-            portion = self.connections.portion(round_.place, limits.SWEEP_PORTION)
-            self._look_after(portion.connections, failures)
-            round_ = round_.behind(portion)
+        for _ in range(limits.SWEEP_PAGES_MAX):
+            page = self.connections.page(round_.place, limits.SWEEP_PAGE)
+            self._look_after(page.connections, failures)
+            round_ = round_.behind(page)
             if not round_.place or self.reader.clock() >= until_ms:
                 break
         if (kept := round_.next(stored)) != stored:
@@ -180,7 +180,7 @@ class Sweeper:
         """
         Wake followers that lag or have a dead holder, because the next wake-up may be far away.
         """
-        leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
+        leases = {lease.name: lease for lease in self.checkpoints.leases(feed)}
         look = Look(
             self.reader.log.head(feed),
             {name: lease.checkpoint for name, lease in leases.items()},
@@ -198,8 +198,11 @@ class Sweeper:
         """Wake the removed lanes that still have subscriptions, so that they hand them over."""
         for follower in leases:
             lane = lane_of(follower) or 0
-            if lane >= lanes and self.watches.few(storage_key(feed, lane), 0) is None:
-                self.waker.ring(feed, follower)
+            if (
+                lane >= lanes
+                and self.subscriptions.all_if_at_most(storage_key(feed, lane), 0) is None
+            ):
+                self.waker.wake(feed, follower)
 
     def _wake(
         self, feed: str, follower: str, lease: Lease | None, head: int, checkpoint: int
@@ -215,7 +218,7 @@ class Sweeper:
             held = lease is not None and lease.held(now_ms)
             self.reader.count("WakeupsMissed", int(waited_ms >= limits.WAKE_LATE_MS and not held))
         if lag > 0 or (lease is not None and lease.is_late(now_ms)):
-            self.waker.ring(feed, follower)
+            self.waker.wake(feed, follower)
 
     def _waited_ms(self, feed: str, checkpoint: int) -> int:
         """
@@ -235,13 +238,13 @@ class Sweeper:
         waited_ms = self._waited_ms(feed, checkpoint) if lag > 0 else 0
         self.reader.count("ArchiveLag", waited_ms // 1000)
         if lag > 0 and (waited_ms >= self.archive_wait_ms or lag >= limits.ARCHIVE_PAGES):
-            self.waker.ring(feed, ARCHIVE)
+            self.waker.wake(feed, ARCHIVE)
 
     def _tell(self, clients: Mapping[str, int]) -> None:
         """Store the number of WebSocket clients for `/status`. The sweep lists them anyway."""
         until_ms = self.reader.clock() + limits.SWEPT_PRESENCE_MS
         for feed, count in sorted(clients.items()):
-            self.tallies.attend(feed, SOCKETS, count, until_ms=until_ms)
+            self.counters.attend(feed, SOCKETS, count, until_ms=until_ms)
 
     def _has_ended(self, connection: Connection, now: int) -> bool:
         admission = connection.admission

@@ -47,7 +47,7 @@ def leave_of(event: Event) -> Event:
     return event._replace(name=LEAVE)
 
 
-def veiled_leave_of(event: Event) -> Event:
+def redacted_leave_of(event: Event) -> Event:
     """
     Return *event* as a `leave` that contains only the type and id of the object.
 

@@ -42,15 +42,16 @@ class Filter:
     *leave*: also send an operation that removes one of *parents*. Set by `wanting`.
     *kinds*, for listeners, replaces the other fields: pairs of a type and a value that must be in
     `changed`.
-    *veiled*: a leave contains only the type and id of the object, and is sent only if its previous
-    parents are known. Set by `within`, for clients that may not see objects outside their key.
+    *redacted*: a leave contains only the type and id of the object, and is sent only if its
+    previous parents are known. Set by `within`, for clients that may not see objects outside their
+    key.
     """
 
     types: frozenset[str] | None = None
     parents: frozenset[str] | None = None
     leave: bool = False
     kinds: frozenset[tuple[str, str]] | None = None
-    veiled: bool = False
+    redacted: bool = False
     ids: frozenset[str] | None = None
 
     def matches(self, operation: Operation) -> bool:
@@ -75,7 +76,7 @@ class Filter:
         if not self.leave or not self._concerns(operation):
             return False
         if left is None:
-            return not self.veiled
+            return not self.redacted
         return self.parents is not None and not self.parents.isdisjoint(left)
 
     def may_match(self, text: str) -> bool:
@@ -141,7 +142,7 @@ def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     parents = _common(wanted.parents, bound.parents)
     types = _common(wanted.types, bound.types)
     narrowed = wanting(types, parents, wanted.ids, leave=wanted.leave or leave)
-    return replace(narrowed, veiled=narrowed.leave and bound.parents is not None)
+    return replace(narrowed, redacted=narrowed.leave and bound.parents is not None)
 
 
 def _common(wanted: frozenset[str] | None, bound: frozenset[str] | None) -> frozenset[str] | None:

@@ -144,7 +144,7 @@ class RelayControl:
             after = self._after(before, source, wanted, fields)
             write = self._promote if wanted is Action.PROMOTE else self.store.write
             if write(before, replace(after, changed_ms=self.reader.clock())):
-                self.waker.ring(feed, RELAY)
+                self.waker.wake(feed, RELAY)
                 return self.document(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
 
@@ -184,7 +184,7 @@ class RelayControl:
         return reset(relay, here, source.restart_offset, fields)
 
     def _master_document(self, feed: str) -> Document:
-        successor = self.log.taken(feed).successor
+        successor = self.log.log_counter(feed).successor
         if not successor:
             return {"role": MASTER, "status": MASTER}
         return {"role": MASTER, "status": YIELDED, "successor": successor}
@@ -200,7 +200,7 @@ class RelayControl:
             NotChained, NothingDone, InvalidRelay: see `act`.
             Unavailable: the store did not answer; the action may have been done.
         """
-        successor = self.log.taken(feed).successor
+        successor = self.log.log_counter(feed).successor
         if action is Action.YIELD:
             to = _parse_address(fields.get("to"))
             if successor == to:
@@ -448,7 +448,7 @@ class ReplicaMonitor:
         """Wake the relay of *feed*; count its lag unless an operator has stopped it."""
         if feed not in self.sources:
             return
-        self.waker.ring(feed, RELAY)
+        self.waker.wake(feed, RELAY)
         try:
             relay = self.store.relay(feed)
         except BrokenRelay:  # its run reports the error; other feeds must still be swept

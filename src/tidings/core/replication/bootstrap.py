@@ -73,7 +73,7 @@ class Bootstrapper:
             lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
             if lease.owner != owner:
                 if lease.is_late(now_ms):
-                    self.waker.ring(feed, STATE)  # a follower takes the lease over and releases it
+                    self.waker.wake(feed, STATE)  # a follower takes the lease over and releases it
                 return False
             self._leases[feed] = replace(lease, note=b"")  # the note describes the old rows
         return True
@@ -83,7 +83,7 @@ class Bootstrapper:
         lease = self._leases.pop(feed, None)
         if lease is not None:
             self.followers.release(lease, force=True)
-            self.waker.ring(feed, STATE)
+            self.waker.wake(feed, STATE)
 
     def step(
         self, relay: Relay, copy: Copy, url: str, selection: Selection

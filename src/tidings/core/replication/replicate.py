@@ -250,7 +250,7 @@ class _Run:
             return False
         if self.parts.runtime.clock() >= self.until_ms:
             self.lock.release()
-            self.parts.waker.ring(self.relay.feed, RELAY)
+            self.parts.waker.wake(self.relay.feed, RELAY)
             return False
         self._work(self.elector.assignment(self.relay))
         return True

@@ -210,11 +210,11 @@ class ReplicationReader:
         """
         if self.log is None or status.master:
             return False
-        taken = self.log.taken(feed)
-        if after.page > taken.page:
-            rule = f"is beyond the end of this log, which is page {taken.page}"
+        counter = self.log.log_counter(feed)
+        if after.page > counter.page:
+            rule = f"is beyond the end of this log, which is page {counter.page}"
             raise OtherLog(rule, field="after", value=after.encode())
-        return taken.successor != "" and status.head >= taken.page
+        return counter.successor != "" and status.head >= counter.page
 
     def _check(self, feed: str, after: Place, page: Page) -> None:
         if (page.number, page.seconds) != (after.page, after.seconds):
@@ -230,7 +230,9 @@ class ReplicationReader:
         selection: Selection,
         size: int,
     ) -> ReplicationBatch:
-        removed = self.catch_up.departures.left(feed, pages) if selection.filter.leave else {}
+        removed = (
+            self.catch_up.removed_parents_reader.left(feed, pages) if selection.filter.leave else {}
+        )
         fitting: list[Page] = []
         room, filtered = size - _head_bytes(status), 0
         for page in pages:

@@ -70,7 +70,7 @@ class SumDemand:
         lacks = not self.wants(feed)
         self._until_ms[feed] = self.clock() + limits.SUMS_WANTED_MS
         if lacks:
-            self.waker.ring(feed, STATE)
+            self.waker.wake(feed, STATE)
 
     def wants(self, feed: str) -> bool:
         """Return True if a client requested them within `limits.SUMS_WANTED_MS`."""
@@ -314,7 +314,7 @@ class Projector:
     def moved(self, feed: str) -> None:
         profile = self.profiles.profile(feed)
         for pusher in pushers(profile.push_lanes) if profile.leave else ():
-            self.waker.ring(feed, pusher)
+            self.waker.wake(feed, pusher)
 
     def lost(self, feed: str) -> bool:
         """Do not continue: without the lost pages the state would be wrong; it needs a repair."""

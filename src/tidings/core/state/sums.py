@@ -253,7 +253,7 @@ class SumReader:
         It reads the checkpoint first: sums stored in the meantime are of a later page.
         """
         self.asked(feed)
-        for lease in self.followers.standings(feed):
+        for lease in self.followers.leases(feed):
             if lease.name == STATE:
                 sums = recalled(self.store.read(feed), lease.note, lease.checkpoint)
                 return sums or Sums(lease.checkpoint, unknown=ALL)

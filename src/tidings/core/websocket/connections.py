@@ -52,12 +52,12 @@ class ConnectionStore(Protocol):
     def remove(self, connection_id: str) -> None:
         """Remove the connection and everything stored for it."""
 
-    def portion(self, place: str, limit: int) -> Portion:
+    def page(self, place: str, limit: int) -> ConnectionPage:
         """
         Return connections of all feeds after *place* ("" at the start), in an order of the store.
 
-        At most *limit* items are read, connections or other items stored with them. A portion may
-        therefore be empty although more connections follow. Reading until a portion has an empty
+        At most *limit* items are read, connections or other items stored with them. A page may
+        therefore be empty although more connections follow. Reading until a page has an empty
         place returns each connection that stays open during the round exactly once. The data may be
         some seconds old.
         """
@@ -148,8 +148,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """Some *connections*; the next portion begins after *place*, which is empty at the end."""
+class ConnectionPage:
+    """Some *connections*; the next page begins after *place*, which is empty at the end."""
 
     connections: Sequence[Connection]
     place: str
@@ -169,10 +169,10 @@ class Round:
     counted: Mapping[str, int] = field(default_factory=dict)
     previous: Mapping[str, int] = field(default_factory=dict)
 
-    def behind(self, portion: Portion) -> Round:
-        """Return this round after *portion*, with an empty place at the end."""
-        subscribed = Counter(each.feed for each in portion.connections if each.feed)
-        return replace(self, place=portion.place, counted=Counter(self.counted) + subscribed)
+    def behind(self, page: ConnectionPage) -> Round:
+        """Return this round after *page*, with an empty place at the end."""
+        subscribed = Counter(each.feed for each in page.connections if each.feed)
+        return replace(self, place=page.place, counted=Counter(self.counted) + subscribed)
 
     def clients(self) -> Mapping[str, int]:
         """
@@ -218,18 +218,18 @@ class SubscriptionStore(Protocol):
     def all(self, lane: str) -> Sequence[Subscription]:
         """Return every subscription of *lane*, once each."""
 
-    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
+    def all_if_at_most(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         """
         Return all subscriptions with one read, or None if more than *at_most* are stored.
 
         A subscription counts once for each key under which it is stored.
         """
 
-    def add(self, lane: str, watch: Subscription) -> None:
-        """Store *watch* under each of its keys."""
+    def add(self, lane: str, subscription: Subscription) -> None:
+        """Store *subscription* under each of its keys."""
 
-    def remove(self, lane: str, watch: Subscription) -> None:
-        """Remove *watch* from each of its keys; do nothing if it is missing."""
+    def remove(self, lane: str, subscription: Subscription) -> None:
+        """Remove *subscription* from each of its keys; do nothing if it is missing."""
 
 
 def lane_for(connection_id: str, lanes: int) -> int:
@@ -282,7 +282,7 @@ class Lanes:
 
     def wake(self, connection: Connection) -> None:
         """Wake the lane of *connection*."""
-        self.waker.ring(connection.feed, follower_of(connection.lane))
+        self.waker.wake(connection.feed, follower_of(connection.lane))
 
     def _post(self, connection: Connection, *, joins: bool) -> None:
         since = connection.since if joins else 0

@@ -20,8 +20,8 @@ from tidings.core.model.events import (
     leave_of,
     of_line,
     pack,
+    redacted_leave_of,
     to_json,
-    veiled_leave_of,
     with_trace,
 )
 from tidings.core.model.filters import keys_of, parent_key
@@ -59,7 +59,7 @@ class Plan:
     events: list[str] = field(default_factory=list)
     items: set[int] = field(default_factory=set)
     wanted: dict[str, list[int]] = field(default_factory=dict)
-    watches: dict[str, Subscription] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
     traces: dict[int, str] = field(default_factory=dict)
 
     def add(self, event: Event, template: str) -> None:
@@ -74,8 +74,8 @@ class Plan:
         """
         alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
         for connection_id, indexes in self.wanted.items():
-            watch = self.watches[connection_id]
-            form = watch.encoding, watch.traced and self.traces != {}
+            subscription = self.subscriptions[connection_id]
+            form = subscription.encoding, subscription.traced and self.traces != {}
             alike.setdefault((*form, tuple(indexes)), []).append(connection_id)
         for (encoding, traced, chosen), connection_ids in alike.items():
             yield connection_ids, self._messages(chosen, encoding, traced=traced)
@@ -105,27 +105,28 @@ class Index:
         return Index(_Finding(find, everybody).find, everybody)
 
     @staticmethod
-    def of_few(watches: Sequence[Subscription]) -> Index:
+    def of_few(subscriptions: Sequence[Subscription]) -> Index:
         """Return an index of a feed that has only these subscriptions."""
-        filed = _filed(watches)
-        return Index(lambda key: filed.get(key, ()), lambda: watches, empty=not watches)
+        filed = _filed(subscriptions)
+        return Index(lambda key: filed.get(key, ()), lambda: subscriptions, empty=not subscriptions)
 
     def matching(self, operation: Operation) -> list[Subscription]:
-        watches = []
+        subscriptions = []
         for key in keys_of(operation):
-            for watch in self.find(key):
-                if watch.filter.matches(operation):
-                    watches.append(watch)  # a comprehension is slower
-        return watches
+            for subscription in self.find(key):
+                if subscription.filter.matches(operation):
+                    subscriptions.append(subscription)  # a comprehension is slower
+        return subscriptions
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
         """Return the subscriptions that *operation* leaves; check all if *left* is unknown."""
         places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
         return [
-            watch
-            for watches in places
-            for watch in watches
-            if watch.filter.left_by(operation, left) and not watch.filter.matches(operation)
+            subscription
+            for subscriptions in places
+            for subscription in subscriptions
+            if subscription.filter.left_by(operation, left)
+            and not subscription.filter.matches(operation)
         ]
 
 
@@ -153,12 +154,12 @@ class _Finding:
         return self.filed.get(key, ())
 
 
-def _filed(watches: Iterable[Subscription]) -> dict[str, list[Subscription]]:
+def _filed(subscriptions: Iterable[Subscription]) -> dict[str, list[Subscription]]:
     """Return the subscriptions by key, as the store has them."""
     filed: dict[str, list[Subscription]] = {}
-    for watch in watches:
-        for key in watch.filter.keys():  # noqa: SIM118 a filter is not a dictionary
-            filed.setdefault(key, []).append(watch)
+    for subscription in subscriptions:
+        for key in subscription.filter.keys():  # noqa: SIM118 a filter is not a dictionary
+            filed.setdefault(key, []).append(subscription)
     return filed
 
 
@@ -207,42 +208,46 @@ def _plan_page(
 def _tell_leave(
     planned: Plan, page: Page, event: Event, leaving: Sequence[Subscription], template: str
 ) -> None:
-    for watches, leave in _by_veil(leaving):
-        if _want(planned, page, watches):
+    for subscriptions, leave in _by_redaction(leaving):
+        if _want(planned, page, subscriptions):
             planned.add(leave(event), template)
 
 
-def _by_veil(
+def _by_redaction(
     leaving: Sequence[Subscription],
 ) -> Iterator[tuple[list[Subscription], Callable[[Event], Event]]]:
     """Yield the subscriptions that may see the object that left, and those that may not."""
-    for veiled, leave in ((False, leave_of), (True, veiled_leave_of)):
-        watches = [watch for watch in leaving if watch.filter.veiled == veiled]
-        if watches:
-            yield watches, leave
+    for redacted, leave in ((False, leave_of), (True, redacted_leave_of)):
+        subscriptions = [
+            subscription for subscription in leaving if subscription.filter.redacted == redacted
+        ]
+        if subscriptions:
+            yield subscriptions, leave
 
 
 def _without_listeners(
     planned: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Subscription]
 ) -> list[Subscription]:
     """Plan the item for the listeners among *matching*; return the other subscriptions."""
-    if _want(planned, page, (watch for watch in matching if watch.filter.listens)):
+    if _want(
+        planned, page, (subscription for subscription in matching if subscription.filter.listens)
+    ):
         planned.items.add(len(planned.events))
         planned.events.append(item_of(line, operation, page.at_ms))
-    return [watch for watch in matching if not watch.filter.listens]
+    return [subscription for subscription in matching if not subscription.filter.listens]
 
 
-def _want(planned: Plan, page: Page, watches: Iterable[Subscription]) -> bool:
+def _want(planned: Plan, page: Page, subscriptions: Iterable[Subscription]) -> bool:
     """Assign the event that is added next to subscriptions; return True if there are any."""
     index = len(planned.events)
     wanted = False
-    for watch in watches:
-        if watch.since >= page.number:
+    for subscription in subscriptions:
+        if subscription.since >= page.number:
             continue
         wanted = True
-        indexes = planned.wanted.setdefault(watch.connection_id, [])
+        indexes = planned.wanted.setdefault(subscription.connection_id, [])
         if not indexes or indexes[-1] != index:  # stored under several keys of this operation
             indexes.append(index)
             planned.deliveries += 1
-            planned.watches[watch.connection_id] = watch
+            planned.subscriptions[subscription.connection_id] = subscription
     return wanted

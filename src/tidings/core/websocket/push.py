@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tidings.core.websocket.connections import Lanes, SubscriptionStore
     from tidings.core.websocket.send import Delivery
 
-_SOMEBODY = Subscription("", LEAVERS, since=0)  # a marker: some subscription requests leaves
+LEAVE_SENTINEL = Subscription("", LEAVERS, since=0)  # a marker: some subscription requests leaves
 _MOVE_ATTEMPTS = 5  # each failed attempt means that the client changed the connection again
 
 
@@ -65,18 +65,18 @@ class _Known:
     """
     The cache of a lane for a feed.
 
-    *count* is the number of lanes for which the lane determined the *strangers*: connections of its
+    *count* is the number of lanes for which the lane determined the *misplaced*: connections of its
     own that belong to another lane. The first lane wakes *woken* lanes; removed lanes are woken
     until *until_ms*, a time of pages. *idle* are subscriptions that are still to be sent *cursor*,
     the place after *page*, which was committed in the period *period* of `TELL_EVERY_MS`. All
-    subscriptions were checked for the revocations *ended*. Until *crowded_ms*, a time of pages, the
-    subscriptions are not read at once. *fence* is that of the last lease. The strangers are
+    subscriptions were checked for the revocations *ended*. Until *index_until_ms*, a time of pages,
+    the subscriptions are not read at once. *fence* is that of the last lease. The strangers are
     *stale*, and determined again, if a connection may have joined for another number of lanes:
     here, or in another process that had the lease since.
     """
 
     count: int = 0
-    strangers: list[Subscription] = field(default_factory=list)
+    misplaced: list[Subscription] = field(default_factory=list)
     woken: int = 1
     until_ms: int = 0
     idle: dict[str, Subscription] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _Known:
     page: int = 0
     period: int = 0
     ended: frozenset[str] = frozenset()
-    crowded_ms: int = 0
+    index_until_ms: int = 0
     fence: int = 0
     stale: bool = False
 
@@ -92,11 +92,11 @@ class _Known:
 @dataclass(slots=True, kw_only=True)
 class Pusher:
     lanes: Lanes
-    watches: SubscriptionStore
+    subscriptions: SubscriptionStore
     delivery: Delivery
     reader: Reader
     spread: Spread
-    departures: RemovedParentsReader
+    removed_parents_reader: RemovedParentsReader
     profiles: ProfileStore
     followers: FollowerStore
     chained: Collection[str] = ()
@@ -120,7 +120,7 @@ class Pusher:
         feed, checkpoint, known = lease.feed, lease.checkpoint, self._of(lease.feed)
         known.stale = known.stale or lease.fence != known.fence + 1
         known.fence = lease.fence
-        if not self.lane or self.watches.few(self._place(feed), 0) is None:
+        if not self.lane or self.subscriptions.all_if_at_most(self._place(feed), 0) is None:
             return checkpoint
         return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
 
@@ -138,7 +138,7 @@ class Pusher:
         may have subscribed to something else since. Also send the cursor to some of the idle
         connections.
         """
-        strangers = self._note_strangers(feed)
+        misplaced = self._note_misplaced(feed)
         waiting: dict[str, list[Change]] = {}
         for change in self.lanes.inbox.list(self._place(feed)):
             if not (change.joins and self._is_early(feed, change, checkpoint)):
@@ -152,7 +152,7 @@ class Pusher:
         others = [each for each, changes in waiting.items() if not _any_moves(changes)]
         self.spread(apply, [*moving, *others[: limits.CHANGES_MAX]])
         idle = self._tell_idle(feed, checkpoint)
-        return strangers or idle or len(others) > limits.CHANGES_MAX
+        return misplaced or idle or len(others) > limits.CHANGES_MAX
 
     def _apply(self, feed: str, change: Change, checkpoint: int) -> None:
         if change.moves:
@@ -163,27 +163,32 @@ class Pusher:
             self._leave(feed, change)
         self.lanes.inbox.done(self._place(feed), change)
 
-    def _note_strangers(self, feed: str) -> bool:
+    def _note_misplaced(self, feed: str) -> bool:
         """Note moves of some of the strangers in the inbox; return True if some are left."""
         known, count = self._of(feed), self.lanes.count(feed)
         changed = known.stale or known.count != count
         if changed and max(self.lane, known.count - 1, count - 1) > 0:
             self._recount(feed, known)
         known.count, known.stale = known.count or count, False
-        some = known.strangers[: limits.CHANGES_MAX]
+        some = known.misplaced[: limits.CHANGES_MAX]
 
         def note(connection_id: str) -> None:
             self.lanes.inbox.post(self._place(feed), changes[connection_id])
 
         changes = {
-            watch.connection_id: Change(
-                watch.connection_id, False, watch.filter, 0, self.lanes.new_id(), moves=True
+            subscription.connection_id: Change(
+                subscription.connection_id,
+                False,
+                subscription.filter,
+                0,
+                self.lanes.new_id(),
+                moves=True,
             )
-            for watch in some
+            for subscription in some
         }
         self.spread(note, list(changes))
-        del known.strangers[: len(some)]
-        return known.strangers != []
+        del known.misplaced[: len(some)]
+        return known.misplaced != []
 
     def _recount(self, feed: str, known: _Known) -> None:
         """
@@ -192,10 +197,11 @@ class Pusher:
         Two lanes with different numbers would move a connection back and forth.
         """
         before, known.count = known.count, self.lanes.recount(feed)
-        known.strangers = [
-            watch
-            for watch in self.watches.all(self._place(feed))
-            if watch != _SOMEBODY and lane_for(watch.connection_id, known.count) != self.lane
+        known.misplaced = [
+            subscription
+            for subscription in self.subscriptions.all(self._place(feed))
+            if subscription != LEAVE_SENTINEL
+            and lane_for(subscription.connection_id, known.count) != self.lane
         ]
         if before > known.count:
             known.woken, known.until_ms = before, 0
@@ -217,7 +223,7 @@ class Pusher:
 
         def wake(follower: str) -> None:
             if self.followers.mark(feed, follower) is None:
-                self.lanes.waker.ring(feed, follower)
+                self.lanes.waker.wake(feed, follower)
 
         self.spread(wake, pushers(max(known.woken, known.count))[1:])
 
@@ -225,15 +231,15 @@ class Pusher:
         if not self.lane:
             self._wake_lanes(feed, pages[-1].at_ms)
         index = self._index(feed, pages[-1].at_ms)
-        leave = any(watch.filter.leave for watch in index.find(ALL_KEY))
+        leave = any(subscription.filter.leave for subscription in index.find(ALL_KEY))
         settled = self._settled(feed, pages) if leave else pages
         if not settled:
             return 0
-        lefts = self.departures.left(feed, settled) if leave else None
+        lefts = self.removed_parents_reader.left(feed, settled) if leave else None
         profile = self.profiles.profile(feed)
         resources = declared(profile.resources)
         plan = fanout.plan(settled, index, lefts, profile.object_url, resources)
-        self._let_go_ended(feed, index, plan, endings_of(profile), pages[-1].at_ms)
+        self._disconnect_ended(feed, index, plan, endings_of(profile), pages[-1].at_ms)
         self._send(feed, settled[: plan.pages], index, plan)
         return plan.pages
 
@@ -244,14 +250,16 @@ class Pusher:
         If there are few, as in most feeds, they are read at once, otherwise looked up by key.
         """
         lane, known = self._place(feed), self._of(feed)
-        if at_ms >= known.crowded_ms:
-            few = self.watches.few(lane, limits.FEW_WATCHES)
-            if few is not None:
-                return fanout.Index.of_few(few)
-            known.crowded_ms = at_ms + limits.CROWDED_MS
-        return fanout.Index.of(partial(self.watches.find, lane), partial(self.watches.all, lane))
+        if at_ms >= known.index_until_ms:
+            found = self.subscriptions.all_if_at_most(lane, limits.FEW_SUBSCRIPTIONS)
+            if found is not None:
+                return fanout.Index.of_few(found)
+            known.index_until_ms = at_ms + limits.INDEX_MS
+        return fanout.Index.of(
+            partial(self.subscriptions.find, lane), partial(self.subscriptions.all, lane)
+        )
 
-    def _let_go_ended(
+    def _disconnect_ended(
         self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
     ) -> None:
         """
@@ -265,13 +273,13 @@ class Pusher:
         known = self._of(feed)
         news = endings.keys() - known.ended
         known.ended = frozenset(endings)
-        watches = index.everybody() if news else list(plan.watches.values())
-        ended = [each for each in watches if each.admission.has_ended(endings, at_ms)]
-        for watch in ended:
-            plan.wanted.pop(watch.connection_id, None)
-            plan.watches.pop(watch.connection_id, None)
-            known.idle.pop(watch.connection_id, None)
-        self.spread(self.delivery.end, [watch.connection_id for watch in ended])
+        subscriptions = index.everybody() if news else list(plan.subscriptions.values())
+        ended = [each for each in subscriptions if each.admission.has_ended(endings, at_ms)]
+        for subscription in ended:
+            plan.wanted.pop(subscription.connection_id, None)
+            plan.subscriptions.pop(subscription.connection_id, None)
+            known.idle.pop(subscription.connection_id, None)
+        self.spread(self.delivery.end, [subscription.connection_id for subscription in ended])
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """
@@ -280,7 +288,7 @@ class Pusher:
         The follower `state` wakes push again once they are.
         """
         waits = change.filter.leave and self._keeps(feed)
-        return waits and self.departures.until(feed) < checkpoint
+        return waits and self.removed_parents_reader.until(feed) < checkpoint
 
     def _keeps(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
@@ -298,8 +306,14 @@ class Pusher:
         if feed not in self.chained:
             return False
         lane = self._place(feed)
-        watches = [watch for watch in self.watches.all(lane) if watch != _SOMEBODY]
-        self.spread(self.delivery.cut, [watch.connection_id for watch in watches])
+        subscriptions = [
+            subscription
+            for subscription in self.subscriptions.all(lane)
+            if subscription != LEAVE_SENTINEL
+        ]
+        self.spread(
+            self.delivery.cut, [subscription.connection_id for subscription in subscriptions]
+        )
         return True
 
     def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
@@ -311,7 +325,7 @@ class Pusher:
         """
         if not self._keeps(feed):
             return pages
-        until = self.departures.until(feed)
+        until = self.removed_parents_reader.until(feed)
         return [page for page in pages if page.number <= until]
 
     def _send(
@@ -322,14 +336,14 @@ class Pusher:
         if self._time_to_tell(feed, pages):
             self._forget_leavers(feed, index.everybody())
             known.idle = {
-                watch.connection_id: watch
-                for watch in filter(_minds_cursors, index.everybody())
-                if watch.connection_id not in messages and watch.since < last
+                subscription.connection_id: subscription
+                for subscription in filter(_minds_cursors, index.everybody())
+                if subscription.connection_id not in messages and subscription.since < last
             }
             if known.idle:
                 self.followers.mark(feed, self.name)  # this run then continues with them
         known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
-        self._deliver(feed, messages, plan.watches)
+        self._deliver(feed, messages, plan.subscriptions)
 
     def _tell_idle(self, feed: str, checkpoint: int) -> bool:
         """
@@ -348,21 +362,23 @@ class Pusher:
         return known.idle != {}
 
     def _deliver(
-        self, feed: str, messages: dict[str, list[str]], watches: dict[str, Subscription]
+        self, feed: str, messages: dict[str, list[str]], subscriptions: dict[str, Subscription]
     ) -> None:
         lane, idle = self._place(feed), self._of(feed).idle
         for connection_id in messages:
             idle.pop(connection_id, None)
         lost = self.delivery.send_each(messages, self.spread)
-        self.spread(lambda lost_id: self.watches.remove(lane, watches[lost_id]), lost)
+        self.spread(lambda lost_id: self.subscriptions.remove(lane, subscriptions[lost_id]), lost)
 
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """
         Remove the marker after the last subscription to leaves has ended, so that push need not
         wait.
         """
-        if [watch for watch in everybody if watch.filter.leave] == [_SOMEBODY]:
-            self.watches.remove(self._place(feed), _SOMEBODY)
+        if [subscription for subscription in everybody if subscription.filter.leave] == [
+            LEAVE_SENTINEL
+        ]:
+            self.subscriptions.remove(self._place(feed), LEAVE_SENTINEL)
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """
@@ -396,7 +412,7 @@ class Pusher:
         if not self._send_missed(connection, checkpoint):
             return
         since = max(connection.since, checkpoint)
-        watch = Subscription(
+        subscription = Subscription(
             connection_id=connection.id,
             filter=connection.filter,
             since=since,
@@ -405,12 +421,12 @@ class Pusher:
             traced=connection.traced,
         )
         lane = self._place(feed)
-        if watch.filter.leave:
-            self.watches.add(lane, _SOMEBODY)
-        self.watches.add(lane, watch)
+        if subscription.filter.leave:
+            self.subscriptions.add(lane, LEAVE_SENTINEL)
+        self.subscriptions.add(lane, subscription)
         live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
         if not self.delivery.connections.update(connection, live):
-            self.watches.remove(lane, watch)  # it left or disconnected in the meantime
+            self.subscriptions.remove(lane, subscription)  # it left or disconnected in the meantime
         elif lane_for(connection.id, self._of(feed).count) != self.lane:
             self._of(feed).stale = True  # it joined for an older or newer number of lanes
 
@@ -433,7 +449,7 @@ class Pusher:
             return  # it stays, or the change for its leaving releases it
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
-        self.watches.remove(self._place(feed), stale)
+        self.subscriptions.remove(self._place(feed), stale)
         if connection is not None and connection.state is State.JOINING:
             self.lanes.hand_over(connection)
             self.lanes.wake(connection)
@@ -472,12 +488,18 @@ class Pusher:
         while behind < checkpoint:
             pages: Sequence[Page] = ()
             if reads < limits.JOIN_READS_MAX:
-                pages = self.reader.read_on(connection.feed, behind, checkpoint - behind).pages
+                pages = self.reader.read_or_trimmed(
+                    connection.feed, behind, checkpoint - behind
+                ).pages
                 reads += 1
             if not pages:
                 self.delivery.cut(connection.id)
                 return False
-            lefts = self.departures.left(connection.feed, pages) if connection.filter.leave else {}
+            lefts = (
+                self.removed_parents_reader.left(connection.feed, pages)
+                if connection.filter.leave
+                else {}
+            )
             messages = _messages(pages, connection, lefts, profile)
             if not self.delivery.send(connection.id, messages):
                 return False
@@ -494,15 +516,15 @@ class Pusher:
         lane = self._place(feed)
         self._of(feed).idle.pop(change.connection_id, None)
         if connection is None:
-            self.watches.remove(
+            self.subscriptions.remove(
                 lane, Subscription(change.connection_id, change.filter, change.since)
             )
         elif self._is_ours(feed, connection, State.LEAVING) and leaves_push(connection):
-            self.watches.remove(
+            self.subscriptions.remove(
                 lane, Subscription(connection.id, connection.filter, connection.since)
             )
             if connection.listener is None:
-                let_go(self.delivery, connection)
+                release_from_push(self.delivery, connection)
             else:
                 self._narrow(connection, connection.listener)
 
@@ -510,7 +532,7 @@ class Pusher:
         """
         Serve the kinds of *listener* that no later registration took; leave it idle without any.
         """
-        state = after(connection.state, Event.LET_GO)
+        state = after(connection.state, Event.RELEASED)
         narrowed = connection.changed(state=state)
         if listener.kinds:
             state = after(after(state, Act.SUBSCRIBE), Event.REACHED_FRONTIER)
@@ -528,9 +550,9 @@ def _period(page: Page) -> int:
     return page.at_ms // limits.TELL_EVERY_MS
 
 
-def _minds_cursors(watch: Subscription) -> bool:
+def _minds_cursors(subscription: Subscription) -> bool:
     """Return True unless it is a listener, which never resumes, or the marker."""
-    return watch != _SOMEBODY and not watch.filter.listens
+    return subscription != LEAVE_SENTINEL and not subscription.filter.listens
 
 
 def _messages(
@@ -554,12 +576,12 @@ def leaves_push(connection: Connection) -> bool:
     return connection.state is State.LEAVING and not connection.progress
 
 
-def let_go(delivery: Delivery, connection: Connection) -> None:
+def release_from_push(delivery: Delivery, connection: Connection) -> None:
     """Reopen *connection* after its last message, and confirm the end of its subscription."""
     opened = Connection(
         connection.id,
         connection.opened_ms,
-        after(connection.state, Event.LET_GO),
+        after(connection.state, Event.RELEASED),
         version=connection.version + 1,
     )
     if delivery.connections.update(connection, opened):

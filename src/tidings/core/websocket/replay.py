@@ -18,7 +18,7 @@ from tidings.core.catchup.matching import with_ref
 from tidings.core.effects import is_ahead
 from tidings.core.model.events import pack, to_json, to_traced_json
 from tidings.core.settings.profiles import endings_of
-from tidings.core.websocket.push import let_go
+from tidings.core.websocket.push import release_from_push
 from tidings.core.websocket.session import Event, State, after
 
 if TYPE_CHECKING:
@@ -118,7 +118,9 @@ class Replayer:
         """Release the connection to the next replay: at once, or, if *rests*, at the next sweep."""
         saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
-            let_go(self.delivery, saved)  # the client unsubscribed just before the run ended
+            release_from_push(
+                self.delivery, saved
+            )  # the client unsubscribed just before the run ended
         elif saved is not None and not rests:
             self._replay_again(connection.id)
 
@@ -134,7 +136,7 @@ class Replayer:
     def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
         """Send the next events and save the progress; return None when the replay is over."""
         if connection.state is State.LEAVING:
-            let_go(self.delivery, connection)
+            release_from_push(self.delivery, connection)
             return None
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)

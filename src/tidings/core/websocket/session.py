@@ -39,7 +39,7 @@ class Event(Enum):
     REACHED_FRONTIER = "reached-frontier"  # the replay has sent all events
     TAKEN_UP = "taken-up"  # the push follower has made it live
     MOVED = "moved"  # a lane of push has stopped sending, another one is to accept it
-    LET_GO = "let-go"  # the replay or the push follower has stopped sending
+    RELEASED = "released"  # the replay or the push follower has stopped sending
 
 
 TRANSITIONS: dict[State, dict[Act | Event, State]] = {
@@ -71,7 +71,7 @@ TRANSITIONS: dict[State, dict[Act | Event, State]] = {
     State.LEAVING: {
         Act.PING: State.LEAVING,
         Act.KEEP_ALIVE: State.LEAVING,
-        Event.LET_GO: State.OPEN,
+        Event.RELEASED: State.OPEN,
     },
 }
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from tidings.core import limits
-from tidings.core.counters import Counters, Share, StreamCounter
+from tidings.core.counters import CounterDelta, Counters, StreamCounter
 from tidings.core.effects import Clock
 from tidings.core.errors import TidingsError
 from tidings.core.model.json_body import NDJSON_TYPE
@@ -26,8 +26,10 @@ _BLOCK, _LINE = b"\nevent: ", b"}\n"
 class ClientCounter:
     """The app *app* with its streams counted; *place* identifies this process in the counts."""
 
-    def __init__(self, app: App, tallies: Callable[[], Counters], clock: Clock, place: str) -> None:
-        self._app, self._tallies, self._clock, self._place = app, tallies, clock, place
+    def __init__(
+        self, app: App, counter_store: Callable[[], Counters], clock: Clock, place: str
+    ) -> None:
+        self._app, self._counter_store, self._clock, self._place = app, counter_store, clock, place
         self._counters: defaultdict[str, StreamCounter] = defaultdict(StreamCounter)
         self._writing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
@@ -59,18 +61,18 @@ class ClientCounter:
 
     async def write(self, feed: str) -> None:
         async with self._writing:
-            share = self._counters[feed].share(self._clock())
+            delta = self._counters[feed].take_delta(self._clock())
             try:
-                await asyncio.to_thread(self._store, feed, share)
+                await asyncio.to_thread(self._store, feed, delta)
             except TidingsError:
-                self._counters[feed].give_back(share)
+                self._counters[feed].give_back(delta)
                 self.wake()
 
-    def _store(self, feed: str, share: Share) -> None:
+    def _store(self, feed: str, delta: CounterDelta) -> None:
         until_ms = self._clock() + limits.PRESENCE_MS
-        self._tallies().attend(feed, self._place, share.clients, until_ms=until_ms)
-        if share.connections or share.sent:
-            self._tallies().serve(feed, connections=share.connections, sent=share.sent)
+        self._counter_store().attend(feed, self._place, delta.clients, until_ms=until_ms)
+        if delta.connections or delta.sent:
+            self._counter_store().serve(feed, connections=delta.connections, sent=delta.sent)
 
 
 class TrackedRequest:

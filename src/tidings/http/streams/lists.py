@@ -40,7 +40,7 @@ from tidings.http.asgi import (
 )
 from tidings.http.request import Answer, base_url, root_links
 from tidings.http.router import CHANGES, COPIED, WrongMethod
-from tidings.http.streams.tail_poller import POLL_S, Listen, TailPollers, at_a_pace
+from tidings.http.streams.tail_poller import POLL_S, Listen, TailPollers, at_fixed_interval
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -90,7 +90,7 @@ class WaitingList(ABC):
     clock: Clock
     feeds: frozenset[str]
     origins: tuple[str, ...]
-    listen: Listen = at_a_pace
+    listen: Listen = at_fixed_interval
 
     def __post_init__(self) -> None:
         self.pollers = TailPollers(self.listen)

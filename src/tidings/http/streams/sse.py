@@ -185,7 +185,7 @@ class EventStreams:
         try:
             await self._answer(stream, cursor, scope, receive, send)
         finally:
-            await self._let_go(stream)
+            await self._release_slot(stream)
 
     def end_all(self) -> None:
         """End all streams, because the server stops."""
@@ -237,7 +237,7 @@ class EventStreams:
                 await self._tell_until(one, live, chunks, send, left)
             finally:
                 chunks.stop()
-        await self._let_go(stream)  # before the end, after which the function is frozen
+        await self._release_slot(stream)  # before the end, after which the function is frozen
         if not one.has_left:
             await send_body(send, "", more=False)
 
@@ -287,7 +287,7 @@ class EventStreams:
             await send_body(send, live.stream.silence(live.sent, progress), more=True)
             live.mark_sent(progress)
 
-    async def _let_go(self, stream: Stream) -> None:
+    async def _release_slot(self, stream: Stream) -> None:
         with suppress(TidingsError):  # the slot then expires
             await in_thread(stream.close)
 
@@ -305,10 +305,10 @@ class EventStreams:
 
     def _poller(self, stream: Stream) -> TailPoller:
         """Return the poller of the stream's feed; it is loaded by the first stream."""
-        from tidings.http.streams.tail_poller import TailPollers, at_a_pace
+        from tidings.http.streams.tail_poller import TailPollers, at_fixed_interval
 
         if self._pollers is None:
-            self._pollers = TailPollers(self._listen or at_a_pace)
+            self._pollers = TailPollers(self._listen or at_fixed_interval)
         leave = stream.filter.leave
         read = partial(stream.catch_up.read, stream.feed, leave=leave)
         return self._pollers.of(stream.feed, read, leave=leave)

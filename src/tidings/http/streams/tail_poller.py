@@ -23,7 +23,7 @@ POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost
 FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
 
 
-class News(Protocol):
+class Notifications(Protocol):
     """A signal to a poller that a read is worthwhile."""
 
     async def wait(self) -> None:
@@ -33,8 +33,11 @@ class News(Protocol):
         """Make the next `wait` return at once, because there may be news already."""
 
 
-class Pace:
-    """Implements `News` for processes that receive no notifications: poll at a fixed interval."""
+class FixedInterval:
+    """
+    Implements `Notifications` for processes that receive no notifications: poll at a fixed
+    interval.
+    """
 
     async def wait(self) -> None:
         await asyncio.sleep(POLL_S)
@@ -43,19 +46,19 @@ class Pace:
         """Do nothing: it polls in any case."""
 
 
-Listen = Callable[[str], News]  # returns the news of a feed
+Listen = Callable[[str], Notifications]  # returns the news of a feed
 
 
-def at_a_pace(feed: str) -> News:
+def at_fixed_interval(feed: str) -> Notifications:
     """Implements `Listen` with a fixed interval for every feed."""
-    return Pace()
+    return FixedInterval()
 
 
 class TailPoller:
     """A poller of a feed: *read*, run in a thread on *news*, returns the entries after a page."""
 
-    def __init__(self, read: Callable[[int], Run], news: News) -> None:
-        self._read, self._news = read, news
+    def __init__(self, read: Callable[[int], Run], notifications: Notifications) -> None:
+        self._read, self._notifications = read, notifications
         self._tail = Tail()
         self._read_s = float("-inf")
         self._waiting = 0
@@ -63,7 +66,7 @@ class TailPoller:
         self._arrival: asyncio.Future[None] | None = None  # of pages, for those that wait
         self._looking: asyncio.Task[None] | None = None
         # A dedicated thread: streams that catch up may occupy all others.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lookout")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tail-poller")
 
     @property
     def tail(self) -> Tail | None:
@@ -111,7 +114,7 @@ class TailPoller:
         if not self._is_looking and not self._is_fresh:
             self._tail.start(page)
             self._read_s = self._now_s()
-            self._news.look()
+            self._notifications.look()
 
     def _look_on(self) -> None:
         if not self._is_looking:
@@ -127,14 +130,14 @@ class TailPoller:
         """Read when there is news, for all streams together, until reading fails."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._news.wait()
+            await self._notifications.wait()
             try:
                 run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
                 self._read_s = self._now_s()
                 if self._tail.extend(run):
                     self._notify()
             except BaseException as error:  # also if all streams ended: the next one reads on
-                self._news.look()
+                self._notifications.look()
                 if isinstance(error, Exception):
                     self._fail(error)
                     return
@@ -173,7 +176,7 @@ class TailPoller:
 class TailPollers:
     """The pollers of a process: one for each feed, another one for its readers with leaves."""
 
-    def __init__(self, listen: Listen = at_a_pace) -> None:
+    def __init__(self, listen: Listen = at_fixed_interval) -> None:
         self._listen = listen
         self._pollers: dict[tuple[str, bool], TailPoller] = {}
 

@@ -199,7 +199,7 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def begin_again(self) -> None:
@@ -232,7 +232,7 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         finally:
-            self._let_go()
+            self._release()
 
     def commit(self) -> None:
         """
@@ -258,7 +258,7 @@ class Database:
         if grown:
             self.committed(grown)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._owner, self._pages, self._then, self._is_prepared = 0, [], [], False
         self._turn.release()
 
@@ -394,7 +394,7 @@ class Database:
             self._connection.close()
             self._unlock()
         finally:
-            self._let_go()
+            self._release()
 
     def _connected_for_backup(self) -> sqlite3.Connection:
         connection = _opened(self._path, SHARED_WAIT_S)

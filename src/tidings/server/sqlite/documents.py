@@ -342,19 +342,21 @@ class SqliteCoordinator:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._seats = Documents(database, "leader-lease")
+        self._leader_leases = Documents(database, "leader-lease")
         self._members = Documents(database, "member")
 
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
-        return sorted(self._seats.all(cluster), key=lambda seat: int(seat.number))
+        return sorted(self._leader_leases.all(cluster), key=lambda lease: int(lease.number))
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         name = str(after.number)
         with self._database.transaction():
-            there = self._seats.get(after.cluster, name) or LeaderLease(after.cluster, after.number)
+            there = self._leader_leases.get(after.cluster, name) or LeaderLease(
+                after.cluster, after.number
+            )
             if (there.term, there.until_ms) != (before.term, before.until_ms):
                 return False
-            self._seats.put(after.cluster, name, after)
+            self._leader_leases.put(after.cluster, name, after)
             return True
 
     def announce(self, member: Member) -> None:

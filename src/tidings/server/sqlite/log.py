@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
-from tidings.core.counters import Taken, Totals
+from tidings.core.counters import LogCounter, Totals
 from tidings.core.errors import Yielded
 from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round
@@ -79,7 +79,7 @@ class SqliteLog:
         with self._database.transaction() as sql:
             taken = sql.execute(_TAKE, (feed, operations)).fetchone()
             if taken is None:
-                raise Yielded(feed, self.taken(feed).successor)
+                raise Yielded(feed, self.log_counter(feed).successor)
             return int(taken[0])
 
     def put(self, feed: str, page: Page) -> str:
@@ -133,12 +133,12 @@ class SqliteLog:
         return pages
 
     def head(self, feed: str) -> int:
-        return self.taken(feed).page
+        return self.log_counter(feed).page
 
-    def taken(self, feed: str) -> Taken:
+    def log_counter(self, feed: str) -> LogCounter:
         with self._database.reading() as sql:
             statement = "SELECT page, operations, successor FROM heads WHERE feed = ?"
-            return Taken(*(sql.execute(statement, (feed,)).fetchone() or (0, 0)))
+            return LogCounter(*(sql.execute(statement, (feed,)).fetchone() or (0, 0)))
 
     def missing(self, feed: str, after: int) -> list[Numbers]:
         """Return the numbers above *after* that were taken and have no page."""

@@ -175,11 +175,11 @@ class SqliteRemovedParents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def write(self, feed: str, departures: Sequence[RemovedParents]) -> None:
+    def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
         with self._database.transaction() as sql:
             sql.executemany(
                 "INSERT OR IGNORE INTO removed_parents VALUES (?, ?, ?, ?)",
-                [(feed, each.page, each.body, each.expires_ms) for each in departures],
+                [(feed, each.page, each.body, each.expires_ms) for each in removed],
             )
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:

@@ -21,7 +21,7 @@ from tidings.aws.dynamodb import (
 from tidings.core import limits, tracing
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.changeagent.tag_index import Summary
-from tidings.core.counters import Taken, Totals
+from tidings.core.counters import LogCounter, Totals
 from tidings.core.followers.leases import Lease
 from tidings.core.log.append import Claim
 from tidings.core.model.events import GZIP
@@ -46,7 +46,7 @@ FILTERS = st.builds(
     types=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
     parents=st.none() | st.frozensets(st.text(max_size=5), max_size=3),
     leave=st.booleans(),
-    veiled=st.booleans(),
+    redacted=st.booleans(),
     kinds=st.none() | st.frozensets(PAIRS, max_size=3),
 )
 KINDS = st.builds(Kind, TEXTS, st.lists(TEXTS, max_size=3).map(tuple))
@@ -266,8 +266,8 @@ def test_tallies_of_a_feed_in_any_order() -> None:
 
 def test_a_head_without_a_count() -> None:
     """One written before operations were counted: its pages are known, they begin at 0."""
-    assert log.decode_taken({**log.head_key(FEED), "page": {"N": "7"}}) == Taken(7, 0)
-    assert log.decode_taken({}) == Taken(0, 0)
+    assert log.decode_log_counter({**log.head_key(FEED), "page": {"N": "7"}}) == LogCounter(7, 0)
+    assert log.decode_log_counter({}) == LogCounter(0, 0)
 
 
 @given(st.builds(Summary, NUMBERS, st.integers(1, 2**40 - 1), st.binary(min_size=1), SECONDS))

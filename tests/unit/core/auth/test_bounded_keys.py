@@ -73,9 +73,9 @@ class TestNarrowing:
         Leaves within a bound by type are not redacted: such a key may see where objects of the type
         go.
         """
-        assert within(EVERYTHING, ANNS, leave=True) == replace(ANNS, leave=True, veiled=True)
+        assert within(EVERYTHING, ANNS, leave=True) == replace(ANNS, leave=True, redacted=True)
         by_type = within(parse(None, ANN, "true"), Filter(frozenset({"video"})))
-        assert by_type.leave and not by_type.veiled
+        assert by_type.leave and not by_type.redacted
 
 
 class TestReading:
@@ -203,7 +203,7 @@ class TestLeaving:
         """
         given = kept.key(bound=ANNS)
         self._goes(kept)
-        kept.departures.__init__()  # type: ignore[misc]
+        kept.removed_parents_reader.__init__()  # type: ignore[misc]
         assert names(streamed(kept, given, START.encode(), leave="true")) == ["insert x"]
 
     def test_who_was_away_for_too_long_gets_everything_anew(self, kept: Scene) -> None:
@@ -237,14 +237,14 @@ class TestEnding:
         """After that only connections that are about to receive an event are checked."""
         scene.issuer.revoke(FEED, scene.key().id)
         reads: list[str] = []
-        everybody = scene.watches.all
+        everybody = scene.subscriptions.all
 
         def counted(lane: str) -> Any:
             reads.append(lane)
             return everybody(lane)
 
-        scene.watches.all = counted  # type: ignore[method-assign]
-        scene.watches.few = lambda lane, at_most: None  # type: ignore[method-assign]
+        scene.subscriptions.all = counted  # type: ignore[method-assign]
+        scene.subscriptions.all_if_at_most = lambda lane, at_most: None  # type: ignore[method-assign]
         for _ in range(3):
             scene.post(op())
             scene.push()

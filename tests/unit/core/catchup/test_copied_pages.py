@@ -130,8 +130,8 @@ def test_leaves(scene: Scene) -> None:
     page = copied(scene)
     scene.project()
 
-    departures = scene.departures.read(FEED, page.number, page.number)
-    assert [dict(each.left) for each in departures] == [dict.fromkeys(KEPT, (ANN,))]
+    removed_parents_reader = scene.removed_parents_reader.read(FEED, page.number, page.number)
+    assert [dict(each.left) for each in removed_parents_reader] == [dict.fromkeys(KEPT, (ANN,))]
     progress = Progress(page.number - 1, seconds=page.seconds)
     step = scene.catch_up.step(FEED, progress, parse(None, ANN, "true"))
     expected = [f"{page.id_prefix}{slot:06x}" for slot in KEPT]

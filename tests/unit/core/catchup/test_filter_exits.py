@@ -226,7 +226,9 @@ class TestPush:
         scene.project()
         scene.push()
 
-        assert [watch.filter for watch in scene.watches.find(FEED, ALL_KEY)] == [LEAVERS]
+        assert [
+            subscription.filter for subscription in scene.subscriptions.find(FEED, ALL_KEY)
+        ] == [LEAVERS]
         assert set(scene.sockets.sent) == {"c"}
         assert "cursor" in scene.heard("c")[-1]
 
@@ -250,7 +252,7 @@ class TestPush:
             scene.project()
             scene.push()
 
-        assert list(scene.watches.all(FEED)) == []
+        assert list(scene.subscriptions.all(FEED)) == []
 
     def test_a_connection_that_is_gone_leaves_no_watch(self, scene: Scene) -> None:
         """Found by its filter, as any other."""
@@ -261,7 +263,7 @@ class TestPush:
         scene.push()
 
         assert scene.sockets.send("c", "") is Outcome.GONE
-        assert list(scene.watches.find(FEED, f"p/{ANN}")) == []
+        assert list(scene.subscriptions.find(FEED, f"p/{ANN}")) == []
 
 
 class TestAsking:

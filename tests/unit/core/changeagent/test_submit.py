@@ -47,7 +47,7 @@ class Proposing:
             ask=self._ask,
             feeds=FEEDS,
             count=scene.count,
-            tallies=scene.tallies,
+            counters=scene.counters,
         )
 
     def _ask(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_refused_before_any_hook_is_asked(
 
     assert proposing.requests == [] and proposing.scene.log.head(FEED) == 0
     counted = error in (InvalidChange, TooLarge)
-    assert proposing.scene.tallies.totals(FEED, now_ms=0).refused == counted
+    assert proposing.scene.counters.totals(FEED, now_ms=0).refused == counted
     assert proposing.scene.counted["RequestsRejected"] == 1
 
 

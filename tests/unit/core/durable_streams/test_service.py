@@ -20,7 +20,7 @@ from tests.unit.core.scene import FEED, NOW, Scene, op
 from tidings.core import limits
 from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.messages import body_of
-from tidings.core.durable_streams.service import Portion, StreamReader, StreamWriter
+from tidings.core.durable_streams.service import StreamPart, StreamReader, StreamWriter
 from tidings.core.durable_streams.stream import (
     Appending,
     Extent,
@@ -60,7 +60,7 @@ class Streams:
         given = Producer(*producer) if producer else None  # type: ignore[arg-type]
         return self.writer.append(FEED, NAME, Appending(body, kind, producer=given))
 
-    def read(self, offset: str | None = None) -> Portion:
+    def read(self, offset: str | None = None) -> StreamPart:
         return self.reader.read(FEED, NAME, offset)
 
     def text(self, offset: str | None = None) -> str:
@@ -98,13 +98,13 @@ def test_a_long_stream_is_told_in_portions(streams: Streams) -> None:
     body = b"0123456789abcdef" * 20_000
     for _ in range(5):
         streams.append(body)
-    portions = [streams.read()]
-    while not portions[-1].at_tail:
-        assert portions[-1].size
-        portions.append(streams.read(messages.encode_offset(portions[-1].end)))
+    parts = [streams.read()]
+    while not parts[-1].at_tail:
+        assert parts[-1].size
+        parts.append(streams.read(messages.encode_offset(parts[-1].end)))
 
-    assert [len(body_of(KIND, each.data)) // len(body) for each in portions] == [4, 1]
-    assert b"".join(body_of(KIND, each.data) for each in portions) == 5 * body
+    assert [len(body_of(KIND, each.data)) // len(body) for each in parts] == [4, 1]
+    assert b"".join(body_of(KIND, each.data) for each in parts) == 5 * body
 
 
 def test_a_reader_that_is_overtaken_by_a_new_stream_is_told_nothing_of_it(

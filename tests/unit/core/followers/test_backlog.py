@@ -53,7 +53,7 @@ def wake(scene: Scene, slow: Slow, limit_ms: int, seen: Observation | None = Non
 
 def succeed(scene: Scene) -> Observation:
     """Return the observation that allows the lease of a dead holder to be taken over."""
-    (lease,) = scene.followers.standings(FEED)
+    (lease,) = scene.followers.leases(FEED)
     scene.now_ms += limits.LEASE_MS
     return Observation(lease.fence, lease.beat, limits.LEASE_MS)
 

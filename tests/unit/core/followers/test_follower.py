@@ -60,7 +60,7 @@ class Diary:
 
 def take(scene: Scene, owner: str = "somebody") -> Lease:
     """Take the lease as if its holder had crashed."""
-    leases = [each for each in scene.followers.standings(FEED) if each.name == "diary"]
+    leases = [each for each in scene.followers.leases(FEED) if each.name == "diary"]
     seen = Observation(leases[0].fence, leases[0].beat) if leases else None
     lease = scene.followers.take(FEED, "diary", owner=owner, now_ms=scene.now_ms, over=seen)
     assert lease.owner == owner
@@ -286,14 +286,14 @@ def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
 
     with pytest.raises(Unavailable):
         scene.follower.run(FEED, Diary(then=unavailable))
-    assert [each.operations for each in scene.followers.standings(FEED)] == [0]
+    assert [each.operations for each in scene.followers.leases(FEED)] == [0]
     scene.now_ms += limits.LEASE_MS
     scene.follow(Diary())
     scene.post(op("d"))
     scene.follower.run(FEED, Diary())
     scene.follower.run(FEED, Diary())
 
-    assert [each.operations for each in scene.followers.standings(FEED)] == [4]
+    assert [each.operations for each in scene.followers.leases(FEED)] == [4]
 
 
 def test_what_is_not_handled_stays_for_the_next_bell(scene: Scene) -> None:

@@ -35,7 +35,7 @@ def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
         scene.followers.save(holder, 0, now_ms=scene.now_ms)
         seen = scene.waker.observations.pop(0)[2]
 
-    assert diary.seen == [] and scene.followers.release(scene.followers.standings(FEED)[0])
+    assert diary.seen == [] and scene.followers.release(scene.followers.leases(FEED)[0])
 
 
 def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> None:
@@ -120,9 +120,9 @@ def test_who_renewed_in_the_future_is_late(scene: Scene, age_ms: int) -> None:
 
 def test_an_observation_is_of_one_lease_without_a_renewal() -> None:
     """A renewal or another holder makes it history; a mark does not."""
-    lease = Lease("main", "push", owner="me", fence=1, bell=0, checkpoint=7, expires_ms=9)
+    lease = Lease("main", "push", owner="me", fence=1, marks=0, checkpoint=7, expires_ms=9)
     seen = Observation(lease.fence, lease.beat)
-    assert seen.is_of(lease) and seen.is_of(replace(lease, bell=7))
+    assert seen.is_of(lease) and seen.is_of(replace(lease, marks=7))
     assert not seen.is_of(replace(lease, beat=1)) and not seen.is_of(replace(lease, fence=2))
     assert not seen.is_long_enough and replace(seen, ms=limits.LEASE_MS).is_long_enough
 
@@ -135,7 +135,7 @@ def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
     with pytest.raises(Unavailable):
         scene.follower.run(FEED, broken)
 
-    assert scene.followers.standings(FEED)[0].owner == ""
+    assert scene.followers.leases(FEED)[0].owner == ""
     assert scene.project() == 1 and state.find(FEED, ["video/x"])
 
 
@@ -163,7 +163,7 @@ def test_a_run_that_fails_anywhere_releases_its_lease(
             patched.setattr(diary, step, fail)
         with pytest.raises(type(error)):
             broken.run(FEED, diary)
-    (left,) = scene.followers.standings(FEED)
+    (left,) = scene.followers.leases(FEED)
     assert left.owner == ""
     scene.follower.run(FEED, diary)
     assert scene.followers.checkpoints(FEED) == {diary.name: 2}
@@ -187,7 +187,7 @@ def test_a_checkpoint_that_may_be_stored_is_not_taken_back(
     )
     with pytest.raises(Unavailable):
         small.run(FEED, Diary())
-    (left,) = scene.followers.standings(FEED)
+    (left,) = scene.followers.leases(FEED)
     assert (left.checkpoint, left.owner != "") == (1, True)
 
 
@@ -200,7 +200,7 @@ def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
     monkeypatch.setattr(scene.followers, "release", unavailable)
     with pytest.raises(Unavailable, match="the state did not answer"):
         scene.follower.run(FEED, broken)
-    assert scene.followers.standings(FEED)[0].owner
+    assert scene.followers.leases(FEED)[0].owner
 
 
 @pytest.mark.parametrize("skew_ms", [1_000, 21_000, 10**9])

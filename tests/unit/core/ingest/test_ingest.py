@@ -32,13 +32,13 @@ def test_O22_refused_operations_are_counted(scene: Scene) -> None:
             scene.ingester.accept(each)
 
     assert scene.counted == {"RequestsRejected": 6}
-    assert scene.tallies.totals(FEED, now_ms=NOW).refused == 3
-    assert scene.tallies.totals("nope", now_ms=NOW).refused == 0
+    assert scene.counters.totals(FEED, now_ms=NOW).refused == 3
+    assert scene.counters.totals("nope", now_ms=NOW).refused == 0
 
 
 def test_a_refusal_that_cannot_be_counted_is_still_one(scene: Scene) -> None:
     """The producer gets the error, even if a store is unavailable."""
-    scene.tallies.refuse = unavailable  # type: ignore[method-assign]
+    scene.counters.refuse = unavailable  # type: ignore[method-assign]
     with pytest.raises(InvalidOperation):
         scene.ingester.accept(request(op("")))
 

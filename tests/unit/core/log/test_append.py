@@ -183,9 +183,9 @@ def test_a_writer_that_was_overtaken_counts_once(scene: Scene) -> None:
     """Its operations are received with the first number; further ones are its own affair."""
     appender, log = overtaken(scene, 3)
     appender.append(FEED, LINES)
-    assert (log.taken(FEED).page, log.taken(FEED).operations) == (4, 2)
+    assert (log.log_counter(FEED).page, log.log_counter(FEED).operations) == (4, 2)
     log.fillers = 2
     appender.append_once(FEED, LINES, "key", "print")
     appender.append_once(FEED, LINES, "key", "print")
 
-    assert log.taken(FEED).operations == 4
+    assert log.log_counter(FEED).operations == 4

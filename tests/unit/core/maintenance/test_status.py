@@ -20,7 +20,7 @@ def reporter(scene: Scene) -> Reporter:
     return Reporter(
         log=scene.log,
         checkpoints=scene.followers,
-        tallies=scene.tallies,
+        counters=scene.counters,
         reader=scene.reader,
         feeds=FEEDS,
     )
@@ -49,9 +49,9 @@ def test_what_never_got_a_page_was_received_only(scene: Scene) -> None:
 
 def test_tallies_are_told(scene: Scene) -> None:
     """The report has refused requests, sent events and connected clients."""
-    scene.tallies.refuse(FEED)
-    scene.tallies.serve(FEED, connections=4, sent=70)
-    scene.tallies.attend(FEED, "here", 3, until_ms=NOW + 1)
+    scene.counters.refuse(FEED)
+    scene.counters.serve(FEED, connections=4, sent=70)
+    scene.counters.attend(FEED, "here", 3, until_ms=NOW + 1)
 
     report = look(scene)
     assert report["events_error"] == 1

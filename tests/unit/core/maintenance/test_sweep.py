@@ -179,7 +179,7 @@ def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
     for feed in ("main", "other"):
         scene.post(op(), feed=feed)
     failing = {"main"}
-    checkpoints, standings = scene.followers.checkpoints, scene.followers.standings
+    checkpoints, leases = scene.followers.checkpoints, scene.followers.leases
 
     def throttled(feed: str) -> dict[str, int]:
         if feed in failing:
@@ -188,10 +188,10 @@ def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
 
     def also_throttled(feed: str) -> Sequence[Lease]:
         throttled(feed)
-        return standings(feed)
+        return leases(feed)
 
     scene.followers.checkpoints = throttled  # type: ignore[method-assign]
-    scene.followers.standings = also_throttled  # type: ignore[method-assign]
+    scene.followers.leases = also_throttled  # type: ignore[method-assign]
     old = Connection("old", NOW - limits.CONNECTION_MS_MAX - 1)
     scene.connections.open(old)
     for minute in range(2):
@@ -274,10 +274,10 @@ def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
 
     subscribed = [name for name in "abc" if scene.connection(name).feed]
     until_ms = scene.now_ms + limits.SWEPT_PRESENCE_MS
-    assert scene.tallies.totals(FEED, now_ms=until_ms - 1).clients == len(subscribed) > 1
-    assert scene.tallies.totals(FEED, now_ms=until_ms).clients == 0
+    assert scene.counters.totals(FEED, now_ms=until_ms - 1).clients == len(subscribed) > 1
+    assert scene.counters.totals(FEED, now_ms=until_ms).clients == 0
     assert limits.SWEPT_PRESENCE_MS > 2 * 60_000
-    assert scene.tallies.totals("other", now_ms=scene.now_ms).clients == 0
+    assert scene.counters.totals("other", now_ms=scene.now_ms).clients == 0
 
 
 def test_the_log_is_trimmed(scene: Scene) -> None:

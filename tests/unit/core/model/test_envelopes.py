@@ -22,9 +22,9 @@ from tidings.core.model.events import (
     Event,
     leave_of,
     of_line,
+    redacted_leave_of,
     to_sse,
     to_traced_sse,
-    veiled_leave_of,
 )
 from tidings.core.model.operations import line_from
 from tidings.http.openapi import served
@@ -50,7 +50,7 @@ ALL = (
     *(operation(name) for name in ("insert", "update", "delete")),
     operation(trace=TRACE),
     leave_of(operation()),
-    veiled_leave_of(operation()),
+    redacted_leave_of(operation()),
     row(),
     row("delete"),
     RESET,
@@ -131,7 +131,7 @@ def test_sequences_sort_as_the_log_does() -> None:
         (operation("update"), "u", False, True),
         (operation("delete"), "d", True, False),
         (leave_of(operation()), "d", True, False),
-        (veiled_leave_of(operation()), "d", True, False),
+        (redacted_leave_of(operation()), "d", True, False),
         (row(), "r", False, True),
         (row("delete"), "d", True, False),
         (RESET, "t", False, False),

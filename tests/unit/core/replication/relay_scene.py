@@ -286,8 +286,8 @@ class Cluster:
 
     def leaders(self) -> list[str]:
         """Return the addresses of the current lease holders."""
-        seats = self.coordinator.leases("c")
-        return [seat.address for seat in seats if seat.held(self.time.ms)]
+        leases = self.coordinator.leases("c")
+        return [lease.address for lease in leases if lease.held(self.time.ms)]
 
 
 class Killed(BaseException):

@@ -304,7 +304,7 @@ def test_20_6_a_row_of_another_place_and_one_too_many_are_mended() -> None:
 
 def forget_sums(node: Node) -> None:
     """Make the follower count the checksums again from the rows of the state."""
-    (lease,) = (each for each in node.scene.followers.standings(FEED) if each.name == "state")
+    (lease,) = (each for each in node.scene.followers.leases(FEED) if each.name == "state")
     taken = node.scene.followers.take(FEED, "state", owner="test", now_ms=node.scene.now_ms)
     node.scene.followers.release(replace(taken, note=b""), force=True)
     assert lease.checkpoint == taken.checkpoint

@@ -104,7 +104,7 @@ def _propose(scene: Scene) -> None:
         ask=ask,
         feeds=FEEDS,
         count=scene.count,
-        tallies=scene.tallies,
+        counters=scene.counters,
     )
     proposer.accept(Request(FEED, b'{"data":1}', JSON_TYPE))
 

@@ -239,11 +239,11 @@ def test_fewer_leaders_than_before() -> None:
 
 def test_followers_are_spread_over_the_leaders() -> None:
     """Each reads the same one as long as leaders stay."""
-    seats = [LeaderLease("c", number, address(number), 1, NOW + 1) for number in range(3)]
-    chosen = Counter(leader_of(seats, f"https://m{each}.example", NOW) for each in range(300))
+    leases = [LeaderLease("c", number, address(number), 1, NOW + 1) for number in range(3)]
+    chosen = Counter(leader_of(leases, f"https://m{each}.example", NOW) for each in range(300))
     assert set(chosen) == {address(number) for number in range(3)}
     assert min(chosen.values()) > 60
-    assert leader_of(seats, address(0), NOW) != address(0)
-    assert leader_of(seats, "x", NOW + 1) == ""
-    given_up = [replace(seat, address="") for seat in seats]
-    assert leader_of(given_up, "x", NOW) == "" and not any(seat.held(NOW) for seat in given_up)
+    assert leader_of(leases, address(0), NOW) != address(0)
+    assert leader_of(leases, "x", NOW + 1) == ""
+    given_up = [replace(lease, address="") for lease in leases]
+    assert leader_of(given_up, "x", NOW) == "" and not any(lease.held(NOW) for lease in given_up)

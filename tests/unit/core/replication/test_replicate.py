@@ -233,7 +233,7 @@ def test_a_run_that_fails_releases_the_state_and_the_relay() -> None:
     with pytest.raises(ValueError, match="a mistake"):
         chain.node.relayer().run(FEED)
     assert chain.node.relay.owner == ""
-    assert [each.owner for each in chain.node.scene.followers.standings(FEED)] == [""]
+    assert [each.owner for each in chain.node.scene.followers.leases(FEED)] == [""]
 
 
 def test_D8_what_is_here_already_is_left_out() -> None:

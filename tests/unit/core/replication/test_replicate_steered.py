@@ -211,11 +211,11 @@ def test_a_paused_leader_keeps_its_seat() -> None:
 def test_D35_operations_are_counted_as_received() -> None:
     """What `/status` calls events received are operations that were copied."""
     chain = chained(3)
-    assert chain.node.scene.log.taken(FEED).operations == 6
+    assert chain.node.scene.log.log_counter(FEED).operations == 6
     chain.master.scene.post(op("c"))
     chain.master.scene.project()
     chain.run()
-    assert chain.node.scene.log.taken(FEED).operations == 7
+    assert chain.node.scene.log.log_counter(FEED).operations == 7
 
 
 def test_whom_the_old_upstream_came_through_is_forgotten() -> None:

@@ -92,16 +92,17 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     scene.post(op("a", parents=["p"]))
 
     calls: list[str] = []
-    states, departures = (
-        Dying(store, calls, at, before=before) for store in (scene.state, scene.departures)
+    states, removed_parents_reader = (
+        Dying(store, calls, at, before=before)
+        for store in (scene.state, scene.removed_parents_reader)
     )
-    dying = replace(scene.projector, states=states, removed_parents=departures)
+    dying = replace(scene.projector, states=states, removed_parents=removed_parents_reader)
     with suppress(Died):
         dying.handle(FEED, scene.log.read(FEED, 1))
     scene.project()
 
     assert calls == ["find", "write", "write"][:at]
-    pages = scene.departures.read(FEED, 1, 9)
+    pages = scene.removed_parents_reader.read(FEED, 1, 9)
     assert {each.page: each.left for each in pages} == {
         1: {},
         2: {0: ("p",), 1: ("p",)},
@@ -116,14 +117,14 @@ def test_rows_half_written_hide_nothing() -> None:
     scene.projected(*(op(name, parents=["p"]) for name in "abcd"))
     scene.post(*(op(name, parents=[]) for name in "abcd"))
     (last,) = pages = scene.log.read(FEED, 1)
-    scene.departures.write(
+    scene.removed_parents_reader.write(
         FEED, removed_by(pages, scene.state.find(FEED, KEYS), page_ms=PAGE_MS, forgotten_ms=0)
     )
     scene.state.write(FEED, project(pages, tombstone_ms=TOMBSTONE_MS)[:2])
 
     scene.project()
 
-    (found,) = scene.departures.read(FEED, last.number, last.number)
+    (found,) = scene.removed_parents_reader.read(FEED, last.number, last.number)
     assert found.left == dict.fromkeys(range(4), ("p",))
 
 
@@ -135,12 +136,12 @@ def test_a_tombstone_may_be_gone_a_minute_early(scene: Scene) -> None:
     scene.tombstones.remember(FEED, None, Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0))
     scene.now_ms = committed_ms + TOMBSTONE_MS - limits.CLOCK_SKEW_MS_MAX
     scene.project()
-    assert scene.departures.read(FEED, 1, 1) == []
+    assert scene.removed_parents_reader.read(FEED, 1, 1) == []
 
     scene.post(op("y", parents=["p"]))
     scene.now_ms += TOMBSTONE_MS - limits.CLOCK_SKEW_MS_MAX - 1_000
     scene.project()
-    assert [each.page for each in scene.departures.read(FEED, 1, 2)] == [2]
+    assert [each.page for each in scene.removed_parents_reader.read(FEED, 1, 2)] == [2]
 
 
 def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
@@ -151,7 +152,7 @@ def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
     scene.keep_departures(leave=False)
     scene.projected(op("a", parents=["p"]))
 
-    assert [(each.page, each.left) for each in scene.departures.read(FEED, 1, 9)] == [
+    assert [(each.page, each.left) for each in scene.removed_parents_reader.read(FEED, 1, 9)] == [
         (2, {0: ("p",)})
     ]
 
@@ -167,7 +168,7 @@ def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Sc
     scene.keep_departures()
     scene.project()
 
-    assert scene.departures.read(FEED, 1, 9) == []
+    assert scene.removed_parents_reader.read(FEED, 1, 9) == []
 
 
 def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> None:
@@ -176,7 +177,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
     scene.projector = replace(
         scene.projector,
         states=Dying(scene.state, calls, 99, before=True),
-        removed_parents=Dying(scene.departures, calls, 99, before=True),
+        removed_parents=Dying(scene.removed_parents_reader, calls, 99, before=True),
     )
     scene.projected(op("a", parents=["p"]))
 

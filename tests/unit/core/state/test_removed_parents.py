@@ -110,9 +110,11 @@ def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
 
 def test_departures_expire_with_their_page() -> None:
     """They are kept as long as pages."""
-    (departures,) = removed_by([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
+    (removed_parents_reader,) = removed_by(
+        [page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0
+    )
 
-    assert departures == RemovedParents(1, "{}", NOW + PAGE_MS)
+    assert removed_parents_reader == RemovedParents(1, "{}", NOW + PAGE_MS)
 
 
 def test_settled_is_what_the_state_has_handled(scene: Scene) -> None:
@@ -128,7 +130,9 @@ def test_settled_is_what_the_state_has_handled(scene: Scene) -> None:
 
 def test_unknown_pages_are_not_in_it(scene: Scene) -> None:
     """A page that is known to leave nothing is."""
-    scene.departures.write(FEED, [RemovedParents(1, '{"0":["p"]}'), RemovedParents(3, "{}")])
+    scene.removed_parents_reader.write(
+        FEED, [RemovedParents(1, '{"0":["p"]}'), RemovedParents(3, "{}")]
+    )
 
     left = scene.departure_reader.left(FEED, [page(1), page(2), page(3)])
 

@@ -49,7 +49,7 @@ def folded(scene: Scene) -> dict[str, list[int]]:
 
 def kept(scene: Scene) -> Sums | None:
     """Return the checksums that a reader of the store and the note gets."""
-    leases = [lease for lease in scene.followers.standings(FEED) if lease.name == STATE]
+    leases = [lease for lease in scene.followers.leases(FEED) if lease.name == STATE]
     if not leases:
         return Sums(0)
     return recalled(scene.sums.read(FEED), leases[0].note, leases[0].checkpoint)
@@ -101,7 +101,7 @@ def test_few_changes_are_a_note(scene: Scene) -> None:
         scene.post(op(f"x{number}"))
         scene.project()
     assert scene.sums.read(FEED) == stored
-    (lease,) = [each for each in scene.followers.standings(FEED) if each.name == STATE]
+    (lease,) = [each for each in scene.followers.leases(FEED) if each.name == STATE]
     assert 0 < len(lease.note) <= limits.NOTE_BYTES_MAX
 
     scene.post(*[op(f"y{number}") for number in range(500)])

@@ -125,7 +125,7 @@ def test_O73_a_plan_is_applied_exactly(scene: Scene) -> None:
     assert bodies(scene)[1:] == [
         [correct("c", event="insert").line, correct("b").line, line("a", "delete")]
     ]
-    assert scene.log.taken(FEED).operations == 2 + 3
+    assert scene.log.log_counter(FEED).operations == 2 + 3
     assert scene.counted["CorrectionsApplied"] == 3
     scene.project()
     assert scene.rows()["video/c"] == correct("c", event="insert").line
@@ -207,7 +207,7 @@ def test_overtaken_it_looks_again(scene: Scene, log: Meanwhile) -> None:
     assert corrector(scene).apply(FEED, 1, part(A, B)) == outcome(1, moved=1)
 
     assert bodies(scene)[1:] == [[], [A_DELETED], [B.line]]
-    assert scene.log.taken(FEED).operations == 2 + 2 + 1  # its own are counted once
+    assert scene.log.log_counter(FEED).operations == 2 + 2 + 1  # its own are counted once
 
 
 def test_a_writer_in_flight_is_waited_for(scene: Scene, log: Meanwhile) -> None:

@@ -67,7 +67,7 @@ def described(made: list[Correction]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("in_dump", "standing", "event"),
+    ("in_dump", "stored", "event"),
     [
         (T, None, "insert"),
         (T + 1, StoredObject(T, deleted=False), "update"),

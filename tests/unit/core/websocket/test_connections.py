@@ -24,7 +24,7 @@ from tidings.core.settings.values import Admission, Ended, with_ending
 from tidings.core.websocket.connections import (
     Change,
     Connection,
-    Portion,
+    ConnectionPage,
     Round,
     lane_for,
     storage_key,
@@ -40,12 +40,12 @@ class Counted(MemoryConnections):
     """Counts what is read of it and how often a round is stored."""
 
     def __init__(self, scene: Scene) -> None:
-        super().__init__(scene.inbox, scene.watches, scene.registry)
+        super().__init__(scene.inbox, scene.subscriptions, scene.registry)
         self.read = self.kept = 0
 
-    def portion(self, place: str, limit: int) -> Portion:
+    def page(self, place: str, limit: int) -> ConnectionPage:
         self.read += limit
-        return super().portion(place, limit)
+        return super().page(place, limit)
 
     def keep(self, round_: Round) -> None:
         self.kept += 1
@@ -55,8 +55,8 @@ class Counted(MemoryConnections):
 @pytest.fixture
 def crowd(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Counted:
     """Create more live connections than one sweep checks."""
-    monkeypatch.setattr(limits, "SWEEP_PORTION", PORTION)
-    monkeypatch.setattr(limits, "SWEEP_PORTIONS_MAX", PORTIONS)
+    monkeypatch.setattr(limits, "SWEEP_PAGE", PORTION)
+    monkeypatch.setattr(limits, "SWEEP_PAGES_MAX", PORTIONS)
     counted = Counted(scene)
     scene.sweeper = replace(scene.sweeper, connections=counted)
     for connection in everybody():
@@ -77,7 +77,7 @@ def is_joined(scene: Scene, connection_id: str) -> bool:
     return (connection_id, True) in changes(scene)
 
 
-def is_let_go(scene: Scene, connection_id: str) -> bool:
+def is_released(scene: Scene, connection_id: str) -> bool:
     return (connection_id, False) in changes(scene)
 
 
@@ -94,7 +94,7 @@ DUE: dict[str, tuple[dict[str, object], Callable[[Scene, str], bool]]] = {
     "a replay that died": ({"state": State.CATCHING_UP, "progress": "{}"}, is_replayed),
     "a leave of a replay": ({"state": State.LEAVING, "progress": "{}"}, is_replayed),
     "a join": ({"state": State.JOINING}, is_joined),
-    "a leave": ({"state": State.LEAVING}, is_let_go),
+    "a leave": ({"state": State.LEAVING}, is_released),
     "a revoked key": ({"admission": Admission("revoked")}, is_cut),
     "a key that ran out": ({"admission": Admission("k", NOW)}, is_cut),
     "an old one": ({"opened_ms": NOW - limits.CONNECTION_MS_MAX - 1}, is_cut),
@@ -167,7 +167,7 @@ def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
         replace(scene.sweeper, spread=killed).run(FEEDS)
     assert crowd.round() == Round()
     scene.sweeper.run(FEEDS)
-    assert is_let_go(scene, everybody()[PORTION].id)
+    assert is_released(scene, everybody()[PORTION].id)
 
 
 def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -> None:
@@ -175,7 +175,7 @@ def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -
 
     def clients() -> int:
         scene.sweeper.run(FEEDS)
-        counted = scene.tallies.totals(FEED, now_ms=scene.now_ms).clients
+        counted = scene.counters.totals(FEED, now_ms=scene.now_ms).clients
         scene.now_ms += limits.SWEEP_EVERY_MS
         return counted
 
@@ -310,7 +310,7 @@ def test_nobody_misses_a_page_when_the_lanes_change(scene: Scene, before: int, a
     for name in names:
         connection = scene.connection(name)
         assert (connection.state, connection.lane) == (State.LIVE, lane_for(name, after))
-    assert [lane for lane in range(4) if scene.watches.all(storage_key(FEED, lane))] == list(
+    assert [lane for lane in range(4) if scene.subscriptions.all(storage_key(FEED, lane))] == list(
         range(after)
     )
 
@@ -328,7 +328,7 @@ def test_a_lane_moves_so_many_a_turn(scene: Scene, monkeypatch: pytest.MonkeyPat
         turns += 1
 
     assert turns > 2
-    assert {lane_for(each.connection_id, 4) for each in scene.watches.all(FEED)} == {0}
+    assert {lane_for(each.connection_id, 4) for each in scene.subscriptions.all(FEED)} == {0}
     assert all(scene.connection(name).feed == FEED for name in names)
 
 
@@ -381,7 +381,7 @@ def test_a_lane_that_dies_amid_a_move_goes_on_with_it(
     lane.prepare(FEED, 0)
     lane.handle(FEED, [page])
     assert scene.events(name) == []
-    assert scene.watches.all(FEED) == []
+    assert scene.subscriptions.all(FEED) == []
     run(scene, 1)
     assert scene.events(name) == ["a"]
 
@@ -420,7 +420,7 @@ def test_who_unsubscribes_while_it_moves_is_let_go(scene: Scene, at: int) -> Non
 
     assert scene.events(name) == []
     assert scene.connection(name).state is State.OPEN
-    assert scene.watches.all(FEED) == scene.watches.all(storage_key(FEED, 1)) == []
+    assert scene.subscriptions.all(FEED) == scene.subscriptions.all(storage_key(FEED, 1)) == []
 
 
 def test_a_new_lane_begins_where_the_first_one_stands(scene: Scene) -> None:
@@ -540,4 +540,4 @@ def test_whom_another_process_let_in_is_moved(scene: Scene) -> None:
     scene.follow(warm)
 
     assert scene.connection(name).lane == lane_for(name, 3)
-    assert scene.watches.all(storage_key(FEED, 3)) == []
+    assert scene.subscriptions.all(storage_key(FEED, 3)) == []

@@ -33,7 +33,7 @@ WATCHES = st.lists(
         encoding=st.sampled_from(["", GZIP]),
     ),
     max_size=3,
-    unique_by=lambda watch: watch.connection_id,
+    unique_by=lambda subscription: subscription.connection_id,
 )
 LINES = st.builds(line, WORDS, type=WORDS, parents=st.lists(WORDS, max_size=3))
 PAGES = st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4).map(
@@ -42,14 +42,14 @@ PAGES = st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4).map(
 
 
 class Filed(MemorySubscriptions):
-    """An index with *watches* that records its reads."""
+    """An index with *subscriptions* that records its reads."""
 
-    def __init__(self, watches: Sequence[Subscription] = ()) -> None:
+    def __init__(self, subscriptions: Sequence[Subscription] = ()) -> None:
         super().__init__()
         self.keys: list[str] = []
         self.reads_of_all = 0
-        for watch in watches:
-            self.add(FEED, watch)
+        for subscription in subscriptions:
+            self.add(FEED, subscription)
 
     def plan(self, pages: Sequence[Page], lefts: Mapping[int, Left] | None = None) -> fanout.Plan:
         return fanout.plan(pages, fanout.Index.of(self._find, self._all), lefts)
@@ -84,43 +84,53 @@ def named(plan: fanout.Plan) -> dict[str, list[str]]:
     }
 
 
-def brute_force(pages: Sequence[Page], watches: Sequence[Subscription]) -> dict[str, list[str]]:
+def brute_force(
+    pages: Sequence[Page], subscriptions: Sequence[Subscription]
+) -> dict[str, list[str]]:
     """Match every operation with every subscription."""
     expected: dict[str, list[str]] = {}
     for each in pages:
         for slot, kept in enumerate(each.lines):
-            for watch in watches:
-                if watch.since < each.number and watch.filter.matches(parse_line(kept)):
+            for subscription in subscriptions:
+                if subscription.since < each.number and subscription.filter.matches(
+                    parse_line(kept)
+                ):
                     event_id = f"{each.id_prefix}{slot:06x}"
-                    expected.setdefault(watch.connection_id, []).append(event_id)
+                    expected.setdefault(subscription.connection_id, []).append(event_id)
     return expected
 
 
 @given(PAGES, WATCHES)
-def test_the_plan_is_what_brute_force_finds(pages: list[Page], watches: list[Subscription]) -> None:
+def test_the_plan_is_what_brute_force_finds(
+    pages: list[Page], subscriptions: list[Subscription]
+) -> None:
     """Each subscription gets what it matches, once, in log order, and nothing it has already."""
-    plan = Filed(watches).plan(pages)
+    plan = Filed(subscriptions).plan(pages)
 
-    assert ids(plan) == brute_force(pages, watches)
-    assert {name: plan.watches[name] for name in plan.wanted} == {
-        watch.connection_id: watch for watch in watches if watch.connection_id in plan.wanted
+    assert ids(plan) == brute_force(pages, subscriptions)
+    assert {name: plan.subscriptions[name] for name in plan.wanted} == {
+        subscription.connection_id: subscription
+        for subscription in subscriptions
+        if subscription.connection_id in plan.wanted
     }
 
 
 @given(PAGES, WATCHES)
-def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Subscription]) -> None:
+def test_few_are_found_without_a_look_up(
+    pages: list[Page], subscriptions: list[Subscription]
+) -> None:
     """The index of subscriptions that were read at once gives the same result as the store's."""
     lefts = {each.number: {slot: ("a", "c") for slot in range(4)} for each in pages}
 
-    plan = fanout.plan(pages, fanout.Index.of_few(watches), lefts)
+    plan = fanout.plan(pages, fanout.Index.of_few(subscriptions), lefts)
 
-    assert named(plan) == named(Filed(watches).plan(pages, lefts))
+    assert named(plan) == named(Filed(subscriptions).plan(pages, lefts))
 
 
 @given(PAGES, WATCHES)
-def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Subscription]) -> None:
+def test_each_key_is_looked_up_once(pages: list[Page], subscriptions: list[Subscription]) -> None:
     """The cost of a batch is its number of distinct keys."""
-    index = Filed(watches)
+    index = Filed(subscriptions)
     index.plan(pages)
 
     assert len(index.keys) == len(set(index.keys))
@@ -128,26 +138,28 @@ def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Subscriptio
 
 @given(PAGES, WATCHES)
 def test_many_keys_are_not_looked_up_one_by_one(
-    pages: list[Page], watches: list[Subscription]
+    pages: list[Page], subscriptions: list[Subscription]
 ) -> None:
     """Above the limit all subscriptions are read once, and the plan stays the same."""
-    index = Filed(watches)
+    index = Filed(subscriptions)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "LOOK_UPS_MAX", 2)
         plan = index.plan(pages)
 
-    assert ids(plan) == brute_force(pages, watches)
+    assert ids(plan) == brute_force(pages, subscriptions)
     assert len(index.keys) <= 2 and index.reads_of_all <= 1
 
 
 @given(PAGES, WATCHES)
-def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Subscription]) -> None:
+def test_only_what_somebody_wants_is_built(
+    pages: list[Page], subscriptions: list[Subscription]
+) -> None:
     """Connections with the same events and encoding share messages, which are built once."""
-    plan = Filed(watches).plan(pages)
+    plan = Filed(subscriptions).plan(pages)
 
     wanted = {at for indexes in plan.wanted.values() for at in indexes}
     assert wanted == set(range(len(plan.events)))
-    alike = {(plan.watches[name].encoding, *indexes) for name, indexes in plan.wanted.items()}
+    alike = {(plan.subscriptions[name].encoding, *indexes) for name, indexes in plan.wanted.items()}
     assert len(list(plan.messages())) == len(alike)
 
 
@@ -189,13 +201,13 @@ LEAVERS = st.lists(
         st.integers(0, 4),
     ),
     max_size=3,
-    unique_by=lambda watch: watch.connection_id,
+    unique_by=lambda subscription: subscription.connection_id,
 )
 
 
 @given(PAGES, LEAVERS, LEFTS)
 def test_leaves_are_what_brute_force_finds(
-    pages: list[Page], watches: list[Subscription], lefts: dict[int, Left]
+    pages: list[Page], subscriptions: list[Subscription], lefts: dict[int, Left]
 ) -> None:
     """A subscription with leaves gets each operation as such, as a leave, or not at all."""
     expected: dict[str, list[str]] = {}
@@ -204,13 +216,15 @@ def test_leaves_are_what_brute_force_finds(
         for slot, text in enumerate(each.lines):
             operation = parse_line(text)
             gone = None if left is None else left.get(slot, ())
-            for watch in watches:
-                name = operation.event if watch.filter.matches(operation) else ""
-                name = name or ("leave" if watch.filter.left_by(operation, gone) else "")
-                if name and watch.since < each.number:
-                    expected.setdefault(watch.connection_id, []).append(f"{name} {operation.id}")
+            for subscription in subscriptions:
+                name = operation.event if subscription.filter.matches(operation) else ""
+                name = name or ("leave" if subscription.filter.left_by(operation, gone) else "")
+                if name and subscription.since < each.number:
+                    expected.setdefault(subscription.connection_id, []).append(
+                        f"{name} {operation.id}"
+                    )
 
-    assert named(Filed(watches).plan(pages, lefts)) == expected
+    assert named(Filed(subscriptions).plan(pages, lefts)) == expected
 
 
 def test_everybody_is_looked_at_only_where_a_page_is_unknown() -> None:

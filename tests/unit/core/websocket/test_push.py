@@ -29,7 +29,7 @@ VIDEOS = Filter(types=frozenset({"video"}))
 def live(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: int = 0) -> str:
     """Open a live connection with its subscription, as a join leaves it."""
     scene.connections.open(Connection(name, scene.now_ms, State.LIVE, FEED, wanted, since=since))
-    scene.watches.add(FEED, Subscription(name, wanted, since))
+    scene.subscriptions.add(FEED, Subscription(name, wanted, since))
     return name
 
 
@@ -74,8 +74,10 @@ def reads_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return asking
 
-    for name in ("find", "few"):
-        monkeypatch.setattr(scene.watches, name, watched(name, getattr(scene.watches, name)))
+    for name in ("find", "all_if_at_most"):
+        monkeypatch.setattr(
+            scene.subscriptions, name, watched(name, getattr(scene.subscriptions, name))
+        )
     return reads
 
 
@@ -86,7 +88,7 @@ def test_few_subscriptions_are_read_at_once(scene: Scene, monkeypatch: pytest.Mo
     live(scene, wanted=VIDEOS)
     scene.pushed(op("a"))
 
-    assert reads == ["few", "few"]
+    assert reads == ["all_if_at_most", "all_if_at_most"]
     assert scene.events("c") == ["a"]
 
 
@@ -94,18 +96,18 @@ def test_a_crowded_feed_is_looked_up_and_asked_again_later(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With too many subscriptions the read of all is tried only at intervals."""
-    monkeypatch.setattr(limits, "FEW_WATCHES", 1)
+    monkeypatch.setattr(limits, "FEW_SUBSCRIPTIONS", 1)
     live(scene, "c", wanted=VIDEOS)
     live(scene, "d", wanted=VIDEOS)
     reads = reads_of(scene, monkeypatch)
     looks = []
-    for passed_ms in (0, limits.CROWDED_MS - 1, 1):
+    for passed_ms in (0, limits.INDEX_MS - 1, 1):
         scene.now_ms += passed_ms
         scene.pushed(op(f"a{passed_ms}"))
-        looks.append(reads.count("few"))
+        looks.append(reads.count("all_if_at_most"))
 
     assert looks == [1, 1, 2]
-    assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.CROWDED_MS - 1}", "a1"]
+    assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.INDEX_MS - 1}", "a1"]
 
 
 def test_a_joining_connection_gets_what_lies_between(scene: Scene) -> None:
@@ -135,7 +137,7 @@ def test_who_joins_far_behind_is_cut(
     assert scene.events("c") == list("abc")[:reads]
     assert cursor(scene, "c") == reads
     assert scene.sockets.closed == (["c"] if reads < 3 else [])
-    assert bool(scene.watches.all(FEED)) is (reads == 3)
+    assert bool(scene.subscriptions.all(FEED)) is (reads == 3)
     assert scene.inbox.list(FEED) == []
 
 
@@ -159,7 +161,7 @@ def test_a_change_that_came_too_late_joins_nobody(scene: Scene, state: State) ->
     scene.push()
 
     assert scene.connection("c").state is state
-    assert scene.watches.all(FEED) == []
+    assert scene.subscriptions.all(FEED) == []
     assert scene.inbox.list(FEED) == []
 
 
@@ -172,7 +174,7 @@ def test_a_late_change_does_not_join_with_an_old_filter(scene: Scene) -> None:
     scene.push()
 
     assert scene.events("c") == ["c"]
-    assert [watch.filter for watch in scene.watches.all(FEED)] == [VIDEOS]
+    assert [subscription.filter for subscription in scene.subscriptions.all(FEED)] == [VIDEOS]
 
 
 def test_a_late_change_does_not_join_the_wrong_feed(scene: Scene) -> None:
@@ -181,7 +183,7 @@ def test_a_late_change_does_not_join_the_wrong_feed(scene: Scene) -> None:
     scene.inbox.post("other", Change("c", True, EVERYTHING, 0, "old"))
     scene.push("other")
 
-    assert scene.watches.all("other") == []
+    assert scene.subscriptions.all("other") == []
     assert scene.connection("c").state is State.JOINING
 
 
@@ -204,7 +206,7 @@ def test_leaving(scene: Scene) -> None:
     scene.pushed(op("a"))
 
     assert scene.heard("c") == [{"reply": "unsubscribed"}]
-    assert scene.watches.all(FEED) == []
+    assert scene.subscriptions.all(FEED) == []
     opened = scene.connection("c")
     assert (opened.state, opened.feed, opened.filter) == (State.OPEN, "", EVERYTHING)
 
@@ -222,11 +224,11 @@ def test_what_the_replay_serves_is_the_replays_to_let_go(scene: Scene) -> None:
 
 def test_the_watch_of_a_lost_connection_is_removed(scene: Scene) -> None:
     """The connection's item is gone, but the change has the filter of the subscription."""
-    scene.watches.add(FEED, Subscription("gone", VIDEOS, 0))
+    scene.subscriptions.add(FEED, Subscription("gone", VIDEOS, 0))
     scene.inbox.post(FEED, Change("gone", False, VIDEOS, 0, "t"))
     scene.push()
 
-    assert scene.watches.all(FEED) == []
+    assert scene.subscriptions.all(FEED) == []
 
 
 def test_it_leaves_while_it_is_taken_up() -> None:
@@ -243,7 +245,7 @@ def test_it_leaves_while_it_is_taken_up() -> None:
     join(scene)
 
     assert scene.connection("c").state is State.LEAVING
-    assert scene.watches.all(FEED) == []
+    assert scene.subscriptions.all(FEED) == []
 
 
 def test_who_waited_too_long_is_cut(scene: Scene) -> None:
@@ -254,7 +256,7 @@ def test_who_waited_too_long_is_cut(scene: Scene) -> None:
     join(scene)
 
     assert scene.sockets.closed == ["c"]
-    assert scene.watches.all(FEED) == []
+    assert scene.subscriptions.all(FEED) == []
 
 
 RARE = Filter(types=frozenset({"rare"}))
@@ -357,7 +359,7 @@ def test_8_9_a_batch_is_packed_once_for_all_who_asked(
         live(scene, name)
     for name in ("a", "b", "c"):
         scene.connections.open(Connection(name, scene.now_ms, State.LIVE, FEED, encoding=GZIP))
-        scene.watches.add(FEED, Subscription(name, EVERYTHING, 0, encoding=GZIP))
+        scene.subscriptions.add(FEED, Subscription(name, EVERYTHING, 0, encoding=GZIP))
     packed: list[bytes] = []
     compress = gzip.compress
 
@@ -387,7 +389,7 @@ def test_8_9_what_is_missed_before_a_join_is_packed_too(scene: Scene) -> None:
 
     assert len(scene.events("c")) == 200
     assert not any(text.startswith("{") for text in scene.sockets.sent["c"])
-    assert [watch.encoding for watch in scene.watches.all(FEED)] == [GZIP]
+    assert [subscription.encoding for subscription in scene.subscriptions.all(FEED)] == [GZIP]
 
 
 def test_nobody_is_told_a_cursor_before_its_own(scene: Scene) -> None:
@@ -516,4 +518,4 @@ def test_one_clients_trouble_is_not_that_of_others(scene: Scene, trouble: str) -
 
     assert scene.events("a") == scene.events("c") == ["1", "2"]
     assert scene.connections.get("b") is None
-    assert [each.connection_id for each in scene.watches.all(FEED)] == ["a", "c"]
+    assert [each.connection_id for each in scene.subscriptions.all(FEED)] == ["a", "c"]

@@ -140,7 +140,7 @@ def test_a_change_under_our_hands_is_seen(scene: Scene, steps: int) -> None:
     The message is judged again with the current state; if that keeps changing, the client has to
     repeat it.
     """
-    moving = Moving(scene.inbox, scene.watches)
+    moving = Moving(scene.inbox, scene.subscriptions)
     moving.open(Connection("c", NOW, State.LIVE, FEED))
     moving.steps = steps
     receiver = replace(scene.receiver, connections=moving)

@@ -38,7 +38,7 @@ def test_the_whole_table() -> None:
         (State.JOINING, Event.TAKEN_UP): State.LIVE,
         (State.LIVE, Act.UNSUBSCRIBE): State.LEAVING,
         (State.LIVE, Event.MOVED): State.JOINING,
-        (State.LEAVING, Event.LET_GO): State.OPEN,
+        (State.LEAVING, Event.RELEASED): State.OPEN,
         **{(state, act): state for state in State for act in (Act.PING, Act.KEEP_ALIVE)},
     }
     table = {

@@ -42,7 +42,11 @@ def test_6_9_of_what_is_pushed(scene: Scene) -> None:
     scene.push()
 
     assert [told(scene, name) for name in names] == [[TRACE, None], [None] * 2, [None] * 2]
-    assert [watch.traced for watch in scene.watches.all(FEED)] == [True, False, False]
+    assert [subscription.traced for subscription in scene.subscriptions.all(FEED)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_6_9_of_a_page_without_traces_one_message_is_made(scene: Scene) -> None:

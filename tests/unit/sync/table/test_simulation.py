@@ -41,10 +41,10 @@ def made(seed: int, **others: Any) -> World:
     return world
 
 
-def run(world: World, path: Path = IN_MEMORY, **wishes: Any) -> None:
+def run(world: World, path: Path = IN_MEMORY, **options: Any) -> None:
     """Run the sync until it is done; after a kill, run it again."""
     while True:
-        sync = world.sync(path, **wishes)
+        sync = world.sync(path, **options)
         try:
             sync.run()
             return
@@ -99,13 +99,13 @@ def test_no_more_rows_are_read_than_asked_for() -> None:
         assert next_ms - at_ms >= 1000 * rows / RATE
 
 
-def noticed(*, prompt: bool = True, **wishes: Any) -> bool:
+def noticed(*, prompt: bool = True, **options: Any) -> bool:
     """Return True if a seed breaks a rule, in a world that is always busy."""
     for seed in range(NOTICED):
         world = made(seed, busy=0.5, lost=0.5)
         world.hot = IDS
         for _ in range(5):
-            run(world, deletes=False, **wishes)
+            run(world, deletes=False, **options)
         world.calm()
         try:
             world.check(prompt=prompt)

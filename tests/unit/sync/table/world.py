@@ -148,7 +148,7 @@ class World:
             count=lambda name, count: None,
         )
 
-    def sync(self, path: Path = IN_MEMORY, **wishes: Any) -> TableSync:
+    def sync(self, path: Path = IN_MEMORY, **options: Any) -> TableSync:
         wanted: dict[str, Any] = {
             "compare": Compare.TIME,
             "grace_ms": LAG_MS,
@@ -160,7 +160,7 @@ class World:
         return TableSync(
             MemoryFeed(self),
             MemoryTable(self),
-            TableSyncOptions(**wanted | wishes),
+            TableSyncOptions(**wanted | options),
             progress,
             time,
             lambda name, total: None,
