@@ -293,7 +293,7 @@ class Bill:
 
     @property
     def _stage(self) -> settings.Stage:
-        return settings.chosen(self.size.stage)[0]
+        return settings.choose_stages(self.size.stage)[0]
 
     def _used(self, path: str) -> Mapping[str, float]:
         found: Mapping[str, float] = self.measured["used"][path]

@@ -58,7 +58,7 @@ def build(folder: Path = BUILD / "job") -> Path:
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with packing.turn(folder):
         collect(contents, wheels(folder, requirements(), SERVICES), SOURCES)
-        packing.replace(archive, packed(contents))
+        packing.replace(archive, pack_archive(contents))
     return archive
 
 
@@ -71,9 +71,9 @@ def build_lake(folder: Path = BUILD / "lake_job") -> Path:
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with packing.turn(folder):
-        wanted = wheels(folder, packing.pinned(LAKE_PACKAGES), LAKE_SERVICES, PLATFORM)
+        wanted = wheels(folder, packing.pin_versions(LAKE_PACKAGES), LAKE_SERVICES, PLATFORM)
         collect(contents, wanted, LAKE_SOURCES)
-        packing.replace(archive, packed(contents))
+        packing.replace(archive, pack_archive(contents))
     return archive
 
 
@@ -88,7 +88,7 @@ def collect(contents: Path, wheels: Path, packages: Iterable[str]) -> None:
 
 
 def requirements() -> list[str]:
-    return packing.pinned(PACKAGES)
+    return packing.pin_versions(PACKAGES)
 
 
 def wheels(
@@ -126,7 +126,7 @@ def prune(descriptions: Path, services: Sequence[str]) -> None:
             shutil.rmtree(each)
 
 
-def packed(contents: Path) -> bytes:
+def pack_archive(contents: Path) -> bytes:
     """Return a gzipped tar without times and owners, which would differ between builds."""
     packed = io.BytesIO()
     with (
@@ -180,10 +180,12 @@ def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") ->
         FileNotFoundError: *file* does not exist.
     """
     contents, archive = folder / name / "contents", folder / name / "environment.tgz"
-    installed = wheels(folder, packing.pinned(pipeline_packages()), PIPELINE_SERVICES, PLATFORM)
+    installed = wheels(
+        folder, packing.pin_versions(pipeline_packages()), PIPELINE_SERVICES, PLATFORM
+    )
     collect(contents, installed, PIPELINE_SOURCES)
     shutil.copyfile(file, contents / PIPELINE_FILE)
-    archive.write_bytes(packed(contents))
+    archive.write_bytes(pack_archive(contents))
     return archive
 
 

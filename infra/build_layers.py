@@ -175,7 +175,7 @@ def requirements(name: str) -> list[str]:
     """
     Return the pinned wheels of the layer with their dependencies (a test checks the metadata).
     """
-    return packing.pinned(LAYERS[name])
+    return packing.pin_versions(LAYERS[name])
 
 
 def _made_by(name: str, program: str) -> list[str]:

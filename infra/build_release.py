@@ -50,13 +50,13 @@ def check(root: Path, version: str) -> None:
     changed = _git(root, "status", "--porcelain").splitlines()
     if changed:
         raise NotReleased(f"{len(changed)} files are not as committed, as {changed[0][3:]}")
-    noted(root / "CHANGELOG.md", version)
+    check_changelog(root / "CHANGELOG.md", version)
     tagged = _git(root, "tag", "--list", f"v{version}", "--format=%(*objectname)%(objectname)")
     if tagged and not tagged.startswith(_git(root, "rev-parse", "HEAD")):
         raise NotReleased(f"v{version} is another commit; raise the version")
 
 
-def noted(changelog: Path, version: str) -> None:
+def check_changelog(changelog: Path, version: str) -> None:
     """
     Check the newest entry of *changelog*.
 
@@ -123,7 +123,7 @@ def sums(dist: Path) -> list[str]:
 
 def _layer(dist: Path, name: str, folder: Path, time_s: int, *, compiled: bool = False) -> None:
     target = dist / f"tidings-{VERSION}-layer-{name}.zip"
-    target.write_bytes(packing.zipped(folder / "python", time_s, "python/", compiled=compiled))
+    target.write_bytes(packing.zip_folder(folder / "python", time_s, "python/", compiled=compiled))
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -16,7 +16,7 @@ from constructs import Construct
 from infra import suppressions
 from infra.parts import buckets
 from infra.parts.buckets import ArchiveBucket, SyncBucket, find_bucket
-from infra.parts.policies import kept, principal
+from infra.parts.policies import principal, removal_policy
 from infra.parts.tables import Tables, find_key, find_table, make_seats, make_tables, stage_key
 from infra.settings import LOCK_GRACE_DAYS, Copies, InvalidSetting, Stage
 from tidings.aws.config import deployment
@@ -95,7 +95,7 @@ class Vault(Construct):
             # Without a grace time the lock would be one that an administrator can remove.
             lock_configuration=lock if copies.lock_days else None,
         )
-        vault.apply_removal_policy(kept(stage))
+        vault.apply_removal_policy(removal_policy(stage))
         kept_for = {"deleteAfterDays": copies.days}
         copied = {"destinationBackupVaultArn": copies.vault_arn, "lifecycle": kept_for}
         rule = {

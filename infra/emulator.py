@@ -1,7 +1,7 @@
 """
 MiniStack, the only emulator that executes the CDK's templates; it runs without Docker.
 
-`running` starts it, `adapt` changes an assembly to the subset that it can deploy, and `served`
+`running` starts it, `adapt` changes an assembly to the subset that it can deploy, and `serve_stage`
 completes a deployed stage for its clients. docs/operations/TESTING.md lists the differences to AWS.
 
 MiniStack is installed in a separate environment with boto3 and without Tidings. So the functions
@@ -96,7 +96,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
         (folder / part).mkdir(parents=True)
     url, log = f"https://127.0.0.1:{port}", folder / "ministack.log"
     certificate = folder / "tmp" / "ministack-tls" / "server.crt"  # MiniStack makes it
-    with started([str(program)], _environment(folder, port), folder, log):
+    with run_process([str(program)], _environment(folder, port), folder, log):
         if not answers(f"{url}/_ministack/health", START_S, certificate):
             raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {log}")
         yield clients_of(url) | dict.fromkeys(TRUSTED, str(certificate))
@@ -206,7 +206,7 @@ def for_this_machine(assembly: Path, installed: Path | None = None) -> None:
 
 
 @contextmanager
-def served(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
+def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     """
     Complete *stage*, deployed from *assembly* to the emulator at *url*, for its clients.
 
@@ -263,7 +263,7 @@ def _stream(
         "PYTHONPATH": os.pathsep.join(str(layer / "python") for layer in layers),
     }
     folder, url = files[f"{function.name.title()}/Function/Code"], f"http://127.0.0.1:{port}"
-    with started([str(folder / STREAM_HANDLER)], {**variables, **own}, folder, log):
+    with run_process([str(folder / STREAM_HANDLER)], {**variables, **own}, folder, log):
         if not answers(f"{url}/no-such-path", STREAM_START_S):
             raise EmulatorFailed(f"nothing answers at {url} after {STREAM_START_S} s; see {log}")
         yield url
@@ -303,7 +303,7 @@ def _id(url: str) -> str:
 
 
 @contextmanager
-def started(
+def run_process(
     command: list[str], variables: Mapping[str, str], folder: Path, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     """

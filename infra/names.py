@@ -50,7 +50,7 @@ def addresses(stage: Stage) -> str:
     return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
 
 
-def chained(stage: Stage, coordinator: str) -> dict[str, str]:
+def chaining_variables(stage: Stage, coordinator: str) -> dict[str, str]:
     """
     Return the variables of chained feeds.
 

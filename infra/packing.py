@@ -41,14 +41,14 @@ def lock(path: Path = LOCK) -> Mapping[str, str]:
     """Return the lines of the lock with hashes by `name==version`, in lower case with hyphens."""
     entries = re.split(r"\n(?=\S)", path.read_text().strip())
     pins = {_PINNED.match(entry): entry for entry in entries}
-    return {encoded(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
+    return {encode_name(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
 
 
-def encoded(name: str, release: str) -> str:
+def encode_name(name: str, release: str) -> str:
     return f"{re.sub(r'[._-]+', '-', name).lower()}=={release}"
 
 
-def pinned(packages: Iterable[str]) -> list[str]:
+def pin_versions(packages: Iterable[str]) -> list[str]:
     """Return *packages* in the tested versions."""
     return [f"{package}=={version(package)}" for package in packages]
 
@@ -78,7 +78,7 @@ def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -
 
 def _entry(wanted: str) -> str:
     name, _, release = wanted.partition("==")
-    entry = lock().get(encoded(name, release))
+    entry = lock().get(encode_name(name, release))
     if entry is None:
         raise NotInstalled(f"{wanted} is not in {LOCK.name}: run `make setup`, or `make lock`")
     return entry
@@ -107,7 +107,7 @@ _UNIX = 3
 _EARLIEST_S = 315_532_800  # 1980: the earliest time in a zip
 
 
-def zipped(folder: Path, time_s: int, below: str = "", *, compiled: bool = False) -> bytes:
+def zip_folder(folder: Path, time_s: int, below: str = "", *, compiled: bool = False) -> bytes:
     """
     Return a zip of the files of *folder*, in order, with the time *time_s*, below the path *below*.
 

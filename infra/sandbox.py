@@ -144,8 +144,8 @@ class Sandbox:
         if not self.emulator:
             yield stages.addresses(self.stage, client("cloudformation"))
             return
-        (described,) = settings.chosen(self.stage)
-        with emulator.served(described, self.folder / "assembly", self.emulator) as addresses:
+        (described,) = settings.choose_stages(self.stage)
+        with emulator.serve_stage(described, self.folder / "assembly", self.emulator) as addresses:
             yield addresses
 
     def destroy(self) -> None:
@@ -304,7 +304,7 @@ def _run(*command: str, fine: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
-def listed() -> Iterator[str]:
+def list_sandboxes() -> Iterator[str]:
     """Yield a line for each sandbox of the account and Region."""
     for page in client("cloudformation").get_paginator("describe_stacks").paginate():
         for stack in page["Stacks"]:
@@ -382,7 +382,7 @@ def main(
     except (BotoCoreError, ClientError) as error:
         raise click.ClickException(f"AWS: {error}") from None
     if list_:
-        click.echo("\n".join(listed()) or "No sandbox exists in this account and Region.")
+        click.echo("\n".join(list_sandboxes()) or "No sandbox exists in this account and Region.")
     elif destroy:
         if destroy in {stage.name for stage in settings.STAGES}:
             raise click.UsageError(f"{destroy} is not a developer's own: `cdk destroy`")

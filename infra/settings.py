@@ -357,7 +357,7 @@ def sandbox(name: str, expires: str, release: int = 1) -> Stage:
     )
 
 
-def chosen(name: str | None, expires: str = "", release: int = 1) -> tuple[Stage, ...]:
+def choose_stages(name: str | None, expires: str = "", release: int = 1) -> tuple[Stage, ...]:
     """
     Return the stage called *name*; None: all of `STAGES`. *expires* and *release* are for a
     sandbox.

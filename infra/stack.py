@@ -19,7 +19,7 @@ from constructs import Construct
 
 from infra import ROOT, settings, suppressions
 from infra.data_stack import DataStack, StageData
-from infra.names import addresses, chained, title, variables
+from infra.names import addresses, chaining_variables, title, variables
 from infra.parts.alarms import Alarms, FeedDashboard
 from infra.parts.apis import FeedHttpApi, FeedSocketApi, Urls, one_address
 from infra.parts.function import (
@@ -131,7 +131,7 @@ class TidingsStack(cdk.Stack):
             "TIDINGS_OIDC": self.stage.environment.get("TIDINGS_OIDC", ""),
             "TIDINGS_SOCKETS_URL": self.sockets.callback_url,
             "TIDINGS_ARCHIVE": self.archive.url if self.archive else "",
-            **chained(self.stage, self.coordination.url if self.coordination else ""),
+            **chaining_variables(self.stage, self.coordination.url if self.coordination else ""),
         }
 
     def _function(self, function: deployment.Function) -> TidingsFunction:
@@ -352,7 +352,7 @@ def main() -> None:
     app = cdk.App()
     asked = app.node.try_get_context
     release = int(asked("release") or 1)
-    compose(app, settings.chosen(asked("stage"), asked("expires") or "", release))
+    compose(app, settings.choose_stages(asked("stage"), asked("expires") or "", release))
     cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
     app.synth()
 

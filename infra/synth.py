@@ -3,7 +3,8 @@
 line.
 
 It fails on a finding of cdk-nag that infra/suppressions.py does not accept, and on any finding of
-cfn-lint. `joined` returns a stage's stacks as one template, for code that examines a whole stage.
+cfn-lint. `join_templates` returns a stage's stacks as one template, for code that examines a whole
+stage.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def missing(wanted: set[str], region: str) -> set[str]:
 def main() -> None:
     stage = sys.argv[1] if sys.argv[1:] else None
     try:
-        settings.chosen(stage)
+        settings.choose_stages(stage)
         templates = synth(ASSEMBLY, stage=stage)
     except (cdk_cli.NodeMissing, LayerNotBuilt, SynthFailed, InvalidSetting) as problem:
         sys.exit(str(problem))
@@ -130,10 +131,10 @@ def of_assembly(assembly: Path, stage: str) -> Body:
         json.loads((assembly / f"{name(stage)}.template.json").read_text())
         for name in (data_stack_name, stack_name)
     )
-    return joined(data, work)
+    return join_templates(data, work)
 
 
-def joined(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
+def join_templates(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
     """
     Return the templates of a stage's stacks as one.
 

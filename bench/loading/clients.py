@@ -20,7 +20,7 @@ import httpx
 from tidings.client.address import Subscription, operations_url
 from tidings.client.errors import Lost
 from tidings.client.events import LIVE, RESET, Event, Moved
-from tidings.client.feed_api import ANSWER_S, CONNECT_S, basic, translate_errors, trusted
+from tidings.client.feed_api import ANSWER_S, CONNECT_S, basic, ssl_context, translate_errors
 from tidings.client.poster import encode
 from tidings.client.reconnect import ListenAsync, listeners, resume_async
 from tidings.client.retries import error_of_answer
@@ -55,7 +55,7 @@ class Sender:
             headers=basic(place.ingest_password),
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=producers + 1),
-            verify=trusted(),
+            verify=ssl_context(),
         )
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     try:
         listener = socket_events.listener(event)
     except Rejected as error:
-        return socket_events.refused(error)
+        return socket_events.refuse(error)
     connection = Connection(socket_events.connection_id(event), now_ms(), listener=listener)
     stage().stores.connections.open(connection)
     return socket_events.OK

@@ -32,7 +32,7 @@ def _check(event: Event) -> Answer:
     request = workflow.read_request(event["request"], event["bucket"], settings.feeds)
     if request is not None:
         stage().writable.check(request.feed)  # before anything is planned
-    return workflow.checked(request, event["id"], event["bucket"], tables)
+    return workflow.validate_request(request, event["id"], event["bucket"], tables)
 
 
 def _base(event: Event) -> Answer:
@@ -42,7 +42,7 @@ def _base(event: Event) -> Answer:
 
 def _exported(event: Event) -> Answer:
     """Return the arguments with which the job reads the export."""
-    return workflow.exported(
+    return workflow.add_export(
         event["sync"], event["id"], event["bucket"], event["export"], event["through"]
     )
 
@@ -51,7 +51,7 @@ def _judge(event: Event) -> Answer:
     """Evaluate the plan's summary and decide the next step."""
     prefix = workflow.prefix(event["id"])
     summary = _document(event, prefix + workflow.SUMMARY)
-    judged = workflow.judged(prefix, summary, dry_run=event["sync"]["dry_run"])
+    judged = workflow.decide_next_step(prefix, summary, dry_run=event["sync"]["dry_run"])
     if judged["next"] == workflow.ASK:
         judged["question"] = workflow.question(_who(event), event["sync"], judged)
     return judged

@@ -23,7 +23,7 @@ from infra import ROOT
 from infra.names import SOCKET_STAGE
 from infra.parts.function import TidingsFunction
 from infra.parts.logs import HTTP_FIELDS, SOCKET_FIELDS, AccessLog
-from infra.parts.policies import kept
+from infra.parts.policies import removal_policy
 from infra.settings import Domain, OneAddress, Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import ONE_URL_OUTPUT, SOCKETS_PATH
@@ -430,5 +430,5 @@ def _log_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_PREFERRED,
         enforce_ssl=True,
         lifecycle_rules=[s3.LifecycleRule(expiration=cdk.Duration.days(stage.log_days))],
-        removal_policy=kept(stage),
+        removal_policy=removal_policy(stage),
     )

@@ -11,7 +11,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.parts import policies
-from infra.parts.policies import allow, allow_key, kept
+from infra.parts.policies import allow, allow_key, removal_policy
 from infra.settings import Stage
 
 KEEP_DAYS = 30  # time for an operator to inspect discarded records or the summary of a plan
@@ -39,7 +39,7 @@ def closed_bucket(
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         enforce_ssl=True,
         lifecycle_rules=[rule],
-        removal_policy=kept(stage),
+        removal_policy=removal_policy(stage),
     )
 
 

@@ -19,7 +19,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.parts.policies import kept
+from infra.parts.policies import removal_policy
 from infra.settings import Stage
 from tidings.aws.config import settings
 
@@ -56,7 +56,7 @@ def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:
 
 def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.LogGroup:
     """Return a log group called *path*; it outlives its stack if the stage keeps its data."""
-    made = logs.LogGroup(scope, name, log_group_name=path, removal_policy=kept(stage))
+    made = logs.LogGroup(scope, name, log_group_name=path, removal_policy=removal_policy(stage))
     group = made.node.default_child
     assert isinstance(group, logs.CfnLogGroup)
     group.retention_in_days = stage.log_days  # the CDK has a name for each number of days

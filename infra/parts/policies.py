@@ -60,7 +60,7 @@ def principal(service: str) -> iam.ServicePrincipal:
     return iam.ServicePrincipal(service, conditions=account)
 
 
-def kept(stage: Stage) -> cdk.RemovalPolicy:
+def removal_policy(stage: Stage) -> cdk.RemovalPolicy:
     """
     Return the removal policy of stored data when its stack is deleted.
 
@@ -70,7 +70,7 @@ def kept(stage: Stage) -> cdk.RemovalPolicy:
     return policies.RETAIN_ON_UPDATE_OR_DELETE if stage.keep_data else policies.DESTROY
 
 
-def protected(stage: Stage) -> cdk.RemovalPolicy:
+def table_removal_policy(stage: Stage) -> cdk.RemovalPolicy:
     """
     Return the removal policy of a table.
 

@@ -14,7 +14,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.parts import policies
-from infra.parts.policies import allow, allow_key, kept, principal, protected
+from infra.parts.policies import allow, allow_key, principal, removal_policy, table_removal_policy
 from infra.settings import Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import data_stack_name, table_name
@@ -113,7 +113,7 @@ def _table(
         max_read_request_units=stage.reads_per_s_max,
         max_write_request_units=stage.writes_per_s_max,
         deletion_protection=stage.keep_data,
-        removal_policy=protected(stage),
+        removal_policy=table_removal_policy(stage),
         **others,
     )
 
@@ -131,7 +131,7 @@ def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
         name,
         description=f"Tidings {stage.name}: tables and alarms",
         enable_key_rotation=True,
-        removal_policy=kept(stage),
+        removal_policy=removal_policy(stage),
     )
     key.grant(principal("cloudwatch.amazonaws.com"), "kms:Decrypt", "kms:GenerateDataKey*")
     policies.publish(scope, stage, KEY, key.key_arn)

@@ -29,10 +29,10 @@ def test_a_damaged_stage_is_restored_by_the_runbook(stage: Stage, tmp_path: Path
     if "AWS_ENDPOINT_URL" not in os.environ:
         pytest.skip("only on an emulator: a table of AWS is restored to a moment minutes ago")
     url = os.environ["AWS_ENDPOINT_URL"]
-    (dev,) = settings.chosen("dev")
+    (dev,) = settings.choose_stages("dev")
     before = replace(dev, name=NAME)
     first = _deployed(before, tmp_path / "first")
-    with emulator.served(before, tmp_path / "first", url) as addresses:
+    with emulator.serve_stage(before, tmp_path / "first", url) as addresses:
         there = Stage(NAME, addresses, stage.region)
         kept = there.post([{"event": "insert", "type": "video", "id": "kept"}])
         _settle(there)
@@ -49,7 +49,7 @@ def test_a_damaged_stage_is_restored_by_the_runbook(stage: Stage, tmp_path: Path
     second = _deployed(after, tmp_path / "second", imports=True)
     assert second == {each.name: table_name(NAME, each.name, SUFFIX) for each in deployment.TABLES}
     assert _live_tables(there) == {second["log"]}
-    with emulator.served(after, tmp_path / "second", url) as addresses:
+    with emulator.serve_stage(after, tmp_path / "second", url) as addresses:
         there = Stage(NAME, addresses, stage.region)
         (posted,) = there.post([{"event": "insert", "type": "video", "id": "posted"}])
         assert posted > lost > kept[0]

@@ -36,13 +36,13 @@ from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.values import Resource
 
 PROFILE = Profile(
-    read_passwords=(hashed(READER, salt=b"1" * 16, now_ms=0),),
-    ingest_passwords=(hashed(PRODUCER, salt=b"2" * 16, now_ms=0),),
+    read_passwords=(hash_password(READER, salt=b"1" * 16, now_ms=0),),
+    ingest_passwords=(hash_password(PRODUCER, salt=b"2" * 16, now_ms=0),),
     resources=(Resource("video", ("title",), "/videos"),),
     max_age_s=3600,
 )

@@ -18,13 +18,13 @@ from tests.functions.streaming import SSE, read
 from tidings.aws import clients, telemetry
 from tidings.aws.stage import stage
 from tidings.core import limits
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.settings.profiles import Profile, RecentProfiles
 
 READ, INGEST = "the read: password", "the ingest password"
 PROFILE = Profile(
-    read_passwords=(hashed(READ, salt=b"1" * 16, now_ms=0),),
-    ingest_passwords=(hashed(INGEST, salt=b"2" * 16, now_ms=0),),
+    read_passwords=(hash_password(READ, salt=b"1" * 16, now_ms=0),),
+    ingest_passwords=(hash_password(INGEST, salt=b"2" * 16, now_ms=0),),
 )
 
 
@@ -118,7 +118,7 @@ def test_a_change_counts_in_a_running_process(
     others = RecentProfiles(
         stage().stores.profiles, stage().runtime.clock
     )  # what another process would change
-    new = hashed("the next one", salt=b"3" * 16, now_ms=0)
+    new = hash_password("the next one", salt=b"3" * 16, now_ms=0)
     found = others.profile("main")
     assert others.save("main", replace(found, ingest_passwords=(new, *found.ingest_passwords)))
     assert post(basic("the next one"))["statusCode"] == 401

@@ -82,7 +82,7 @@ PARSERS: dict[str, Parser] = {
     "hooks": lambda data: webhooks.hooks_from(_json(data)),
     "capture": lambda data: table_capture.parse(_text(data)),
     "resource": lambda data: values.parse(_text(data), "main"),
-    "configuration": lambda data: config.replaced(config.Configuration(), _json(data)),
+    "configuration": lambda data: config.replace_configuration(config.Configuration(), _json(data)),
 }
 
 # The first inputs of each parser: bytes that are read to their end.

@@ -107,7 +107,7 @@ def synthesised(stage: settings.Stage) -> Template:
     found = {each.stack_name: each.template for each in made.synth().stacks}
     del found[ACCOUNT_STACK]
     data = found.pop(data_stack_name(stage.name))
-    return Template(stage, synth.joined(data, *found.values()))
+    return Template(stage, synth.join_templates(data, *found.values()))
 
 
 def text(value: Any) -> str:

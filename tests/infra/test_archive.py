@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.settings import chosen
+from infra.settings import choose_stages
 from tests.infra.templates import Resource, Template, synthesised
 from tidings.aws.config.stages import ARCHIVE_OUTPUT
 from tidings.lake import iceberg
@@ -47,7 +47,7 @@ def test_it_is_kept_and_encrypted_as_the_tables_are(template: Template) -> None:
 
 def test_a_stage_may_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then no bucket exists, no right on one, and no function has its address."""
-    (dev,) = chosen("dev")
+    (dev,) = choose_stages("dev")
     monkeypatch.setattr(iceberg, "jar", None)  # `make synth STAGE=dev` downloads no jar
     made = synthesised(replace(dev, archive=False))
 

@@ -98,7 +98,7 @@ def _versions(layer: Path, stage: settings.Stage) -> list[str]:
 
 def test_a_release_that_changes_a_layer_alone_is_a_version(tmp_path: Path) -> None:
     """All of our code but the handlers is in layers; without it nothing of it would arrive."""
-    (stage,) = settings.chosen("dev")
+    (stage,) = settings.choose_stages("dev")
     (tmp_path / "code.py").write_text("one = 1")
     first, again = _versions(tmp_path, stage), _versions(tmp_path, stage)
     (tmp_path / "code.py").write_text("one = 2")
@@ -109,7 +109,7 @@ def test_a_release_that_changes_a_layer_alone_is_a_version(tmp_path: Path) -> No
 
 def test_a_restore_is_a_version(tmp_path: Path) -> None:
     """The names of tables are parameters: the alias would lead to the old ones for ever."""
-    (stage,) = settings.chosen("dev")
+    (stage,) = settings.choose_stages("dev")
     (tmp_path / "code.py").write_text("one = 1")
     before, *others = [
         _versions(tmp_path, replace(stage, tables=tables)) for tables in ("", "2", "3")
@@ -120,7 +120,7 @@ def test_a_restore_is_a_version(tmp_path: Path) -> None:
 
 def test_a_restore_is_deployed_without_a_canary_and_with_both_tables(assembly: Path) -> None:
     """Calls fail in a damaged stage; a role changes minutes before the alias of its function."""
-    (prod,) = settings.chosen("prod")
+    (prod,) = settings.choose_stages("prod")
     restored = synthesised(replace(prod, tables="2", tables_before=""))
     assert restored.resources("AWS::CodeDeploy::DeploymentGroup") == {}
     assert "UpdatePolicy" not in str(restored.body)
@@ -140,7 +140,7 @@ def test_what_cannot_start_from_a_snapshot_is_refused() -> None:
     """The web adapter does not support it; an unknown name is refused too."""
     from infra.parts.function import NoSnapshot, check
 
-    (stage,) = settings.chosen("dev")
+    (stage,) = settings.choose_stages("dev")
     check(replace(stage, snap_start=frozenset({"ingest", "receive"})))
     for name in ("stream", "list", "injest"):
         with pytest.raises(NoSnapshot, match=f"'{name}' is none of administer"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infra import synth
-from infra.settings import InvalidSetting, Lake, chosen
+from infra.settings import InvalidSetting, Lake, choose_stages
 from tests.infra.templates import Template, synthesised, text
 from tidings.aws.config import deployment
 from tidings.lake import iceberg
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.node
 @pytest.fixture(scope="module")
 def lake(assembly: Path) -> Template:
     """A stage that has it, and a key of its own."""
-    (staging,) = chosen("staging")
+    (staging,) = choose_stages("staging")
     assert staging.lake and staging.customer_key
     return Template(staging, synth.of_assembly(assembly, "staging"))
 
@@ -41,7 +41,7 @@ def task(template: Template, name: str = "Follow") -> dict[str, Any]:
 
 def test_a_stage_without_an_archive_has_no_tables() -> None:
     """There would be nothing in them."""
-    (staging,) = chosen("staging")
+    (staging,) = choose_stages("staging")
     made = synthesised(replace(staging, archive=False))
 
     assert not any(name.startswith("Lake") for name in made.body["Resources"])
@@ -59,7 +59,7 @@ def test_the_machine_follows_unless_it_is_told_to_compact(lake: Template) -> Non
 
 def test_minutes_and_columns_reach_the_job() -> None:
     """With the settings' values; a run may last as long, plus its own work."""
-    (staging,) = chosen("staging")
+    (staging,) = choose_stages("staging")
     lake = Lake("rate(1 hour)", minutes=55, columns={"video": {"title": "string"}})
     made = synthesised(replace(staging, lake=lake))
 

@@ -193,7 +193,7 @@ def test_only_a_stage_that_takes_tokens_has_the_library_for_them(
         return tmp_path
 
     monkeypatch.setattr(build_layers, "build", build)
-    (dev,) = settings.chosen("dev")
+    (dev,) = settings.choose_stages("dev")
     Layers(cdk.Stack(), "Layers", dev, tokens=tokens)
     assert wanted == [built]
     Layers(cdk.Stack(), "Layers", replace(dev, xray=True), tokens=tokens)

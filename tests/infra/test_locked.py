@@ -46,7 +46,7 @@ def test_all_that_is_deployed_is_in_the_lock() -> None:
     deployed = {*build_job.requirements()}
     for name in build_layers.LAYERS:
         deployed |= {*build_layers.requirements(name)}
-    assert {packing.encoded(*each.split("==")) for each in deployed} <= {*packing.lock()}
+    assert {packing.encode_name(*each.split("==")) for each in deployed} <= {*packing.lock()}
 
 
 def test_what_is_not_in_the_lock_is_not_installed(tmp_path: Path) -> None:

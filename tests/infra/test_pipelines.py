@@ -25,7 +25,7 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
 from infra import build_job, synth
-from infra.settings import InvalidSetting, PipelineRun, Stage, chosen
+from infra.settings import InvalidSetting, PipelineRun, Stage, choose_stages
 from infra.stack import PipelinesStack
 from tests.infra.templates import Template, app, text
 
@@ -51,7 +51,7 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def staged(path: Path) -> Stage:
     run = PipelineRun("copy", str(path), **NETWORK, secrets=(SECRET,))
-    (staging,) = chosen("staging")
+    (staging,) = choose_stages("staging")
     return replace(staging, pipelines=(run,))
 
 
@@ -235,9 +235,9 @@ def test_what_is_packed_is_packed_the_same_twice(tmp_path: Path) -> None:
     """An unchanged pipeline keeps running when its stage is deployed again."""
     for name in ("one.py", "two.py"):
         (tmp_path / name).write_text("pass")
-    packed = build_job.packed(tmp_path)
+    packed = build_job.pack_archive(tmp_path)
 
-    assert build_job.packed(tmp_path) == packed
+    assert build_job.pack_archive(tmp_path) == packed
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         assert archive.getnames() == ["one.py", "two.py"]
 

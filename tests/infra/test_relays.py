@@ -20,7 +20,7 @@ pytestmark = pytest.mark.node
 URL = "https://feed.example/feeds/main"
 ELECTED: dict[str, object] = {"url": URL, "role": "elected", "address": URL}
 ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/seats"
-(DEV,) = settings.chosen("dev")
+(DEV,) = settings.choose_stages("dev")
 
 
 def made(**changes: Any) -> Template:

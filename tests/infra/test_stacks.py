@@ -87,7 +87,7 @@ def test_what_is_read_is_written(assembly: Path, stage: Stage) -> None:
 def test_no_stack_is_near_its_limit(tmp_path: Path) -> None:
     """With everything that a stage may have, and much of it many times."""
     (tmp_path / "packed.tgz").write_bytes(b"packed")
-    (prod,) = settings.chosen("prod")
+    (prod,) = settings.choose_stages("prod")
     stage = replace(
         prod,
         lake=Lake("rate(1 hour)", compacts="cron(0 4 ? * SUN *)"),

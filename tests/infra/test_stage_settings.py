@@ -27,7 +27,7 @@ from tidings.aws.config import deployment
 from tidings.aws.config.settings import METRICS_NAMESPACE
 
 pytestmark = pytest.mark.node
-STAGE = settings.chosen("dev")[0]
+STAGE = settings.choose_stages("dev")[0]
 EXPRESSION_MAX = 2048  # characters of an expression, as CloudWatch takes them
 
 
@@ -161,7 +161,7 @@ def test_everything_is_tagged_for_cost_allocation(template: Template) -> None:
 
 def test_a_sandbox_leaves_nothing_behind() -> None:
     """Resources with data are deleted with their stack, are bounded, and have an end date."""
-    (stage,) = settings.chosen("sandbox-ab12cd", "2026-11-25T12:00:00Z")
+    (stage,) = settings.choose_stages("sandbox-ab12cd", "2026-11-25T12:00:00Z")
     made = app()
     stack = DataStack(made, stage)
     guard(stack, stage)
@@ -248,7 +248,7 @@ def test_a_restore_replaces_other_tables() -> None:
 
 def test_a_stage_that_is_not_listed_is_a_developers_own() -> None:
     """Without editing a file: one layer of libraries, and one asset that hotswap replaces."""
-    (stage,) = settings.chosen("ann")
+    (stage,) = settings.choose_stages("ann")
     assert stage == replace(STAGE, name="ann", hotswap=True)
     functions = [deployment.FUNCTIONS[0], *(f for f in deployment.FUNCTIONS if f.endless)]
 
@@ -276,7 +276,7 @@ def test_a_stage_that_is_not_listed_is_a_developers_own() -> None:
 def test_tables_are_copied_to_another_account() -> None:
     """All recoverable tables, once a day, into a vault that cannot be emptied before its time."""
     vault = "arn:aws:backup:eu-west-1:210987654321:backup-vault:tidings"
-    prod = replace(settings.chosen("prod")[0], copies=settings.Copies(vault, lock_days=30))
+    prod = replace(settings.choose_stages("prod")[0], copies=settings.Copies(vault, lock_days=30))
     stack = DataStack(app(), prod)
     made = Template(prod, dict(assertions.Template.from_stack(stack).to_json()))
     (plan,) = made.resources("AWS::Backup::BackupPlan").values()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from infra import BUILD, packing
 from infra.build_layers import PYTHON  # of LocalStack's image, too
-from infra.emulator import COMPILED, answers, clients_of, free_port, started
+from infra.emulator import COMPILED, answers, clients_of, free_port, run_process
 from tests import runtime
 from tidings.twin import dynamodb_local
 from tidings.twin.dynamodb_local import NoMaven
@@ -81,7 +81,7 @@ def running() -> Iterator[dict[str, str]]:
     url = f"http://127.0.0.1:{free_port()}"
     command = [str(python), "-m", "localstack.runtime.main"]
     try:
-        with started(command, _environment(folder, url), folder, log):
+        with run_process(command, _environment(folder, url), folder, log):
             if not answers(f"{url}/_localstack/health", START_S):
                 raise NotUp(f"LocalStack was not up after {START_S} s; see {log}")
             yield clients_of(url)
@@ -117,7 +117,7 @@ def interpreter() -> Path:
         Missing: Python 3.13, or the network.
     """
     folder = FOLDER / "environment"
-    wanted = [*WANTED, *packing.pinned((RUNTIME_CLIENT, *COMPILED))]
+    wanted = [*WANTED, *packing.pin_versions((RUNTIME_CLIENT, *COMPILED))]
     stamp, made = folder / "tidings.txt", "\n".join([PYTHON, *wanted])
     if not (stamp.is_file() and stamp.read_text() == made):
         _run([_python(), "-m", "venv", "--clear", str(folder)])

@@ -12,7 +12,7 @@ from tests.patterns.stores import Deaf, Stuck
 from tests.unit.core.consumers.consumer_scene import WHY, ConsumerScene
 from tests.unit.core.scene import FEED, Scene
 from tidings.core.changeagent.changes import end_of
-from tidings.core.changeagent.config import Configuration, replaced
+from tidings.core.changeagent.config import Configuration, replace_configuration
 from tidings.core.changeagent.list import Query
 from tidings.core.consumers import position
 from tidings.core.consumers.service import Consumers
@@ -34,10 +34,10 @@ def test_pattern_5_T11_a_named_consumer_passes_what_it_does_not_want() -> None:
     feed.post("a", "b")
     session = feed.lease()
     feed.ack(session, through=0)
-    assert position.handled(feed.consumer().position) == 2
+    assert position.last_unneeded_page(feed.consumer().position) == 2
     feed.post("b", "b")
     feed.ack(session)
-    assert position.handled(feed.consumer().position) == 4
+    assert position.last_unneeded_page(feed.consumer().position) == 4
 
 
 def test_pattern_5_A_a_list_passes_tags_that_do_not_match() -> None:
@@ -77,9 +77,9 @@ def test_pattern_5_a_follower_passes_pages_without_operations() -> None:
 def test_pattern_6_T39_F32_F36_a_setting_that_is_not_known_is_refused() -> None:
     """By its name; and a value that breaks its rule by its value."""
     with pytest.raises(InvalidSetting, match="Unknown key: maxagee"):
-        replaced(Configuration(), {"maxagee": "1h"})
+        replace_configuration(Configuration(), {"maxagee": "1h"})
     with pytest.raises(InvalidSetting):
-        replaced(Configuration(), {"minPurgeDuration": "soon"})
+        replace_configuration(Configuration(), {"minPurgeDuration": "soon"})
 
 
 # --- 7: operators who get a wrong OK ------------------------------------------------------------

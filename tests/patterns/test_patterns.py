@@ -197,7 +197,7 @@ def test_pattern_4_D15_D16_a_named_consumer_is_told() -> None:
     with pytest.raises(ConsumerFellOff, match="the pages between"):
         feed.lease()
     assert feed.consumers.one(FEED, "c0")[1].fell_off
-    assert position.handled(feed.consumer().position) == 1
+    assert position.last_unneeded_page(feed.consumer().position) == 1
 
 
 def test_pattern_4_A28_a_list_says_where_the_log_begins() -> None:

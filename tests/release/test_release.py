@@ -89,7 +89,7 @@ def test_a_version_is_released_once(repo: Path, options: list[str]) -> None:
 
 def test_the_changelog_has_this_version() -> None:
     """A new version has an entry with its changes."""
-    build_release.noted(ROOT / "CHANGELOG.md", VERSION)
+    build_release.check_changelog(ROOT / "CHANGELOG.md", VERSION)
 
 
 def test_the_notes_of_updates_have_this_version() -> None:
@@ -111,10 +111,10 @@ def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
     (two / "__pycache__").mkdir()
     (two / "__pycache__" / "a.pyc").touch()
 
-    packed = packing.zipped(one, TIME_S, "python/")
+    packed = packing.zip_folder(one, TIME_S, "python/")
     entries = zipfile.ZipFile(io.BytesIO(packed)).infolist()
 
-    assert packed == packing.zipped(two, TIME_S, "python/")
+    assert packed == packing.zip_folder(two, TIME_S, "python/")
     assert [entry.filename for entry in entries] == ["python/a", "python/b/c", "python/run.sh"]
     assert [oct(entry.external_attr >> 16) for entry in entries] == [
         "0o100644",
@@ -132,7 +132,7 @@ def test_the_archive_of_a_job_depends_on_its_files_alone(tmp_path: Path) -> None
         build_job.collect(tmp_path / name, empty, build_job.SOURCES)
         for file in (tmp_path / name).rglob("*.py"):
             os.utime(file, (0, len(name) if name == "one" else 7))
-        contents.append(build_job.packed(tmp_path / name))
+        contents.append(build_job.pack_archive(tmp_path / name))
 
     assert contents[0] == contents[1]
 

@@ -15,7 +15,7 @@ from tests.simulation.model import Broken
 from tests.simulation.process import Process
 from tests.simulation.world import World
 from tidings.core import limits
-from tidings.core.archive.reader import covered
+from tidings.core.archive.reader import covered_page
 from tidings.core.archive.segments import decode
 from tidings.core.followers.follower import ARCHIVE
 
@@ -66,8 +66,10 @@ def check(world: World) -> None:
     if archive is None:
         return
     spans = archive.list(FEED, 0, 10**6)
-    if covered(spans, 0) != frontier:
-        raise Broken(f"the archive holds up to {covered(spans, 0)}, the frontier is {frontier}")
+    if covered_page(spans, 0) != frontier:
+        raise Broken(
+            f"the archive holds up to {covered_page(spans, 0)}, the frontier is {frontier}"
+        )
     for span in spans:
         for page in decode(archive.get(FEED, span) or b""):
             world.model.written(page.number, list(page.lines), page.at_ms)  # raises if it was not

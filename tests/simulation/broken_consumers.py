@@ -16,14 +16,14 @@ from tidings.core.model.cursors import Place
 
 def _by_the_highest(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
     """The highest entry that was acknowledged is the position, whatever is missing below it."""
-    return consumers.passed(consumer, max(entries)) if entries else consumer
+    return consumers.ack_through(consumer, max(entries)) if entries else consumer
 
 
 # An overtaken worker is not refused.
 deaf_to_fences = instead(consumers, "check_fence", lambda consumer, fence: None)
 # A batch that was begun and not finished is delivered again without a mark.
 in_bulk_again = instead(consumers, "_doubted", lambda consumer: consumer)
-by_the_highest = instead(consumers, "confirmed", _by_the_highest)
+by_the_highest = instead(consumers, "ack_entries", _by_the_highest)
 
 
 class HastyRetention(RetentionService):
@@ -65,6 +65,6 @@ class Drops(Consumers):
                 left = tuple(each for each in standing.retries if each != entry)
                 less = replace(standing, retries=left, parked=standing.parked - 1)
                 return Change(less, drop=(entry,))
-            return Change(consumers.failed(standing, entry, error, self.clock()))
+            return Change(consumers.fail(standing, entry, error, self.clock()))
 
         return self._session(self.repository.change(feed, name, take))

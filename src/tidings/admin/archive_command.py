@@ -13,7 +13,7 @@ from typing import Any
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 
-from tidings.admin.state_target import StateTarget, uncounted
+from tidings.admin.state_target import StateTarget, ignore_metric
 from tidings.admin.state_target import find as find_tables
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.archives import open_archive
@@ -27,7 +27,7 @@ from tidings.client.cli.options import (
     feed_option,
     stage_option,
 )
-from tidings.client.cli.render import described
+from tidings.client.cli.render import describe_entry
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.errors import InvalidCursor, whole
 from tidings.core.model.cursors import prefix
@@ -147,7 +147,7 @@ def look(target: ArchiveTarget) -> ArchiveStatus:
 
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
     """Yield the archived pages from *first* to *last*, up to the first missing one."""
-    reader = ArchiveReader(target.store, uncounted)
+    reader = ArchiveReader(target.store, ignore_metric)
     while first <= last and (batch := reader.read(target.feed, first - 1, last)):
         yield from batch
         first = batch[-1].number + 1
@@ -236,7 +236,7 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     for page in pages(target, begun, end):
         seen = True
         for entry in _entries(page):
-            shown = json.dumps(entry, separators=(",", ":")) if as_json else described(entry)
+            shown = json.dumps(entry, separators=(",", ":")) if as_json else describe_entry(entry)
             click.echo(shown)
     if not seen:
         raise click.ClickException(f"page {begun} is not in the archive")

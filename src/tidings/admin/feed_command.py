@@ -15,7 +15,13 @@ from tidings.admin.target import Target, target_options
 from tidings.aws.effects import now_ms
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
-from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed, set_at_ms
+from tidings.core.auth.passwords import (
+    SALT_BYTES,
+    check_password,
+    from_line,
+    hash_password,
+    set_at_ms,
+)
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import COMPATS, OPLOG, Profile
 from tidings.core.settings.values import parse
@@ -209,7 +215,7 @@ def password(
         profile = target.change(lambda old: without_old(old, wanted))
     else:
         text = secrets.token_urlsafe(GENERATED_BYTES) if generate else _given(password_file)
-        stored = hashed(text, salt=os.urandom(SALT_BYTES), now_ms=now_ms())
+        stored = hash_password(text, salt=os.urandom(SALT_BYTES), now_ms=now_ms())
         profile = target.change(lambda old: with_password(old, wanted, stored, keep_old=keep_old))
         if generate:
             click.echo(text)

@@ -129,7 +129,7 @@ def _add_costs(listed: list[Stage]) -> None:
 def _exposed(name: str | None) -> list[deployed.Exposed]:
     cloudformation = boto3.client("cloudformation")
     if name is not None:
-        return [deployed.exposed(name, cloudformation)]
+        return [deployed.public_description(name, cloudformation)]
     return deployed.all_exposed(cloudformation)
 
 

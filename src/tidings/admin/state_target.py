@@ -58,7 +58,7 @@ class StateTarget:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=uncounted)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
 
     def unwritten(self) -> Sequence[Numbers]:
         """Return no numbers: a writer may be active, and a follower fills the numbers it leaves."""
@@ -85,7 +85,7 @@ class ServerState:
 
     def reader(self) -> Reader:
         log = SqliteLog(self.database)
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=uncounted)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
 
     def states(self) -> SqliteState:
         return SqliteState(self.database)
@@ -190,8 +190,8 @@ def _beside(settings: Settings, suffix: str) -> Settings:
 
 
 state_options = feed_options(find)
-examined_options = feed_options(find, ServerState, operating.stopped)
+examined_options = feed_options(find, ServerState, operating.open_stopped)
 
 
-def uncounted(metric: str, value: int) -> None:
+def ignore_metric(metric: str, value: int) -> None:
     """Ignore a metric: the command prints its results."""

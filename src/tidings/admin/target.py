@@ -65,7 +65,7 @@ class Target:
 
 
 def feed_options(
-    find: Find, found_in: FoundIn | None = None, opened: Opened = operating.opened
+    find: Find, found_in: FoundIn | None = None, opened: Opened = operating.open_documents
 ) -> Callable[[Command], Command]:
     """
     Return a decorator that adds --feed, --stage and --endpoint-url and passes one *target*.

@@ -42,7 +42,7 @@ def import_(target: Target, file: IO[str]) -> None:
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
     close(target.profiles, target.feed)  # first: a crash must not leave it open
-    _write(target, core.encoded(parsed))
+    _write(target, core.encode_users(parsed))
     click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 
 

@@ -22,8 +22,8 @@ from tidings.admin.state_target import (
     Examined,
     StateTarget,
     examined_options,
+    ignore_metric,
     tables_option,
-    uncounted,
 )
 from tidings.aws.effects import now_ms
 from tidings.client.cli import render
@@ -237,7 +237,7 @@ def _reader(target: Examined, named: str) -> ArchiveReader:
     from tidings.admin.archive_command import store_at, url_of
 
     tables = target if isinstance(target, StateTarget) else None
-    return ArchiveReader(store_at(url_of(named, tables)), uncounted)
+    return ArchiveReader(store_at(url_of(named, tables)), ignore_metric)
 
 
 def examine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tidings.http.asgi import headers_of, unbuffered
+from tidings.http.asgi import disable_buffering, headers_of
 from tidings.http.request import wants_links
 from tidings.http.router import CHANGES, COPIED
 from tidings.http.streams.client_count import ClientCounter
@@ -66,7 +66,7 @@ def waiting_app(
             chosen = lists()[0]
         elif COPIED.fullmatch(path):
             chosen = lists()[1]
-        await chosen(scope, receive, unbuffered(send))
+        await chosen(scope, receive, disable_buffering(send))
 
     return app
 

@@ -166,7 +166,7 @@ class ConditionFailed(Exception):
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """
     Translate the errors of one AWS call.
 

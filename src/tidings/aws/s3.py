@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from tidings.aws.clients import translated
+from tidings.aws.clients import translate_errors
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.http.settings import ARCHIVE_FOLDER
@@ -31,7 +31,7 @@ def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max:
         TooLarge: the object has more than *bytes_max* bytes, and was not read.
         Unavailable: S3 does not answer.
     """
-    with translated():
+    with translate_errors():
         answer = client.get_object(Bucket=bucket, Key=key)
         if answer["ContentLength"] > bytes_max:
             raise TooLarge(f"a {what} holds at most {bytes_max} bytes", field="key", value=key)
@@ -55,7 +55,7 @@ class S3Archive:
         self._client, self._bucket, self._prefix = cache(client), bucket, prefix
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
-        with translated():
+        with translate_errors():
             self._client().put_object(Bucket=self._bucket, Key=self._key(feed, span), Body=body)
 
     def get(self, feed: str, span: Span) -> bytes | None:
@@ -89,7 +89,7 @@ class S3Archive:
         return spans
 
     def remove(self, feed: str, span: Span) -> None:
-        with translated():
+        with translate_errors():
             self._client().delete_object(Bucket=self._bucket, Key=self._key(feed, span))
 
     def size(self, feed: str) -> int:
@@ -105,7 +105,7 @@ class S3Archive:
             "MaxKeys": min(limit, _KEYS_MAX),
         }
         while True:
-            with translated():
+            with translate_errors():
                 answer = self._client().list_objects_v2(**request)
             yield from answer.get("Contents", ())
             if not answer["IsTruncated"]:

@@ -34,7 +34,7 @@ def listener(event: Mapping[str, Any]) -> Listener | None:
     return listener_of(event.get("queryStringParameters") or {}, headers)
 
 
-def refused(error: Rejected) -> dict[str, Any]:
+def refuse(error: Rejected) -> dict[str, Any]:
     """Return the answer to an invalid handshake; browsers do not show its body."""
     return {"statusCode": error.status, "body": json.dumps({"error": error.body()})}
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tidings.aws.clients import translated
+from tidings.aws.clients import translate_errors
 from tidings.aws.config.settings import LIVE
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
@@ -44,7 +44,7 @@ class LambdaWaker:
 
     def _wake(self, function: str, payload: Mapping[str, Any]) -> None:
         try:
-            with translated():
+            with translate_errors():
                 self._client.invoke(
                     FunctionName=f"{self._prefix}{function}",
                     Qualifier=LIVE,

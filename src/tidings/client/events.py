@@ -56,4 +56,4 @@ def from_text(event_id: str, name: str, text: str) -> Event:
 
 def is_copied(event_id: str) -> bool:
     """Return True if it is the id of a row of a copy (PROTOCOL 5.2)."""
-    return isinstance(cursors.known(event_id), cursors.Replication)
+    return isinstance(cursors.parse_cursor(event_id), cursors.Replication)

@@ -25,7 +25,7 @@ Object = dict[str, Any]
 
 
 @cache
-def trusted() -> ssl.SSLContext:
+def ssl_context() -> ssl.SSLContext:
     """Return the default of httpx, created once: reading all root certificates takes 30 ms."""
     return httpx.create_ssl_context()
 
@@ -45,7 +45,7 @@ def open_client(password: str) -> httpx.Client:
     return httpx.Client(
         headers=basic(password),
         timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
-        verify=trusted(),
+        verify=ssl_context(),
     )
 
 

@@ -18,7 +18,7 @@ from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing
 from tidings.core import limits
 from tidings.core.errors import BrokenPortion, OtherLog
-from tidings.core.model.cursors import PAGE_END, Place, known
+from tidings.core.model.cursors import PAGE_END, Place, parse_cursor
 from tidings.core.model.events import of_line
 from tidings.core.model.operations import type_prefix
 from tidings.core.replication.wire import decode_batch
@@ -153,7 +153,7 @@ class Fold(Closing):
 
     def _handle(self, event: Event) -> bool:
         """Return True if *event* changed *held*."""
-        place = known(event.id)
+        place = parse_cursor(event.id)
         if not event.is_operation or not isinstance(place, Place):
             self._copied |= event.name == RESET or event.is_operation
             if event.name == RESET:
@@ -179,7 +179,7 @@ class Fold(Closing):
         return True
 
     def _compare(self, late: list[Event]) -> None:
-        place = known(self._consumer.cursor)
+        place = parse_cursor(self._consumer.cursor)
         if not isinstance(place, Place):
             return  # during a copy: rows have no places
         sums = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))

@@ -16,7 +16,7 @@ from tidings.client.address import Subscription, operations_url, socket_url
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved
 from tidings.client.retries import Backoff
-from tidings.core.model.cursors import Place, known
+from tidings.core.model.cursors import Place, parse_cursor
 
 # Opens one connection from a cursor on. It ends by raising an error.
 Listen = Callable[[str], Generator[Event | Moved, None, None]]
@@ -110,7 +110,7 @@ class ResumeState:
 
 def _place(text: str) -> tuple[int, int] | None:
     """Return page and slot of a cursor, None if it is not a place in the log."""
-    cursor = known(text)
+    cursor = parse_cursor(text)
     return (cursor.page, cursor.slot) if isinstance(cursor, Place) else None
 
 

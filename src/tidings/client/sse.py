@@ -16,7 +16,7 @@ import httpx
 from tidings.client.address import Subscription, as_text
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text
-from tidings.client.feed_api import CONNECT_S, basic, translate_errors, trusted
+from tidings.client.feed_api import CONNECT_S, basic, ssl_context, translate_errors
 from tidings.client.retries import raise_for_status
 from tidings.core.model.cursors import NOW
 
@@ -139,7 +139,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
     connection = Connection(url, cursor, wanted)
     with (
         connection.failures(),
-        httpx.stream(**connection.request(), verify=trusted()) as answer,
+        httpx.stream(**connection.request(), verify=ssl_context()) as answer,
     ):
         yield from connection.opened(answer)
         for chunk in answer.iter_bytes():
@@ -154,7 +154,7 @@ async def listen_async(
     connection = Connection(url, cursor, wanted)
     with connection.failures():
         async with (
-            httpx.AsyncClient(verify=trusted()) as client,
+            httpx.AsyncClient(verify=ssl_context()) as client,
             client.stream(**connection.request()) as answer,
         ):
             if answer.status_code != httpx.codes.OK:

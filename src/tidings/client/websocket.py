@@ -27,7 +27,7 @@ from tidings.client.errors import Lost, Refused, WrongUrl
 from tidings.client.events import LIVE, RESET, Event, Moved, is_copied
 from tidings.client.retries import error_of, error_of_code
 from tidings.core.model import cursors
-from tidings.core.model.cursors import NOW, known
+from tidings.core.model.cursors import NOW, parse_cursor
 
 CONNECT_S = 10.0
 CLOSE_S = 1.0  # time for the closing handshake
@@ -170,7 +170,7 @@ class MonotonicCursor:
 
 def _rank_of(text: str) -> tuple[int, bool, int] | None:
     """Return the rank of a cursor; None if it is not a place and cannot be compared."""
-    place = known(text)
+    place = parse_cursor(text)
     if isinstance(place, cursors.Place):
         return place.page, True, place.slot
     if isinstance(place, cursors.Replication):

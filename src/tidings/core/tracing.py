@@ -48,14 +48,15 @@ def new_traceparent(id_: str) -> str:
     return f"00-{id_}-{id_[:16]}-{_SAMPLED:02x}"
 
 
-def packed(traceparent: str) -> bytes:
+def pack_trace(traceparent: str) -> bytes:
     """
-    Return *traceparent* as 24 bytes; stored traces are sampled and of version 00, see `unpacked`.
+    Return *traceparent* as 24 bytes; stored traces are sampled and of version 00, see
+    `unpack_trace`.
     """
     return bytes.fromhex(traceparent[_TRACE] + traceparent[_PARENT])
 
 
-def unpacked(stored: bytes) -> str:
+def unpack_trace(stored: bytes) -> str:
     text = stored.hex()
     return f"00-{text[:32]}-{text[32:]}-{_SAMPLED:02x}"
 
@@ -142,6 +143,6 @@ def _no_id() -> str:
     raise AssertionError("nothing is traced")
 
 
-def untraced() -> Tracer:
+def disabled_tracer() -> Tracer:
     """Return a tracer that traces nothing."""
     return Tracer(mode=OFF, clock=_no_time, new_id=_no_id, tell=discard_trace)

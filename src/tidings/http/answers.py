@@ -85,7 +85,7 @@ def json_answer(status: int, body: object) -> Answer:
     return Answer(status, headers, json.dumps(body, separators=(",", ":")))
 
 
-def accepted(request: Request, ids: list[str]) -> Answer:
+def accepted_answer(request: Request, ids: list[str]) -> Answer:
     """
     Return the response to an accepted *request*, with the *ids* of the operations if requested.
     """

@@ -44,7 +44,7 @@ async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
     return await asyncio.to_thread(task, *arguments)
 
 
-async def disconnected(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -91,7 +91,7 @@ async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
-def unbuffered(send: Send) -> Send:
+def disable_buffering(send: Send) -> Send:
     """Return *send* with headers that stop proxies from buffering or transforming the answer."""
 
     async def send_unbuffered(message: Message) -> None:
@@ -114,7 +114,7 @@ async def send_body(send: Send, text: str, *, more: bool) -> int:
     return len(body)
 
 
-def framed(text: str) -> bytes:
+def frame_chunk(text: str) -> bytes:
     """Return *text*, which is not empty, as a chunk of a body, for `WRITE_NOW`."""
     body = text.encode()
     return b"%x\r\n%b\r\n" % (len(body), body)
@@ -163,7 +163,7 @@ def below(scope: Message, prefix: str) -> Message:
     return {**scope, "raw_path": raw.encode("latin-1"), "path": unquote(raw)}
 
 
-def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+def join_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the headers by name; join repeated ones with commas, as API Gateway does."""
     values: dict[str, str] = {}
     for name, value in pairs:

@@ -34,7 +34,13 @@ from tidings.core.errors import OutsideKey, TidingsError, whole_in
 from tidings.core.model.feeds import check_known
 from tidings.core.model.operations import Operation
 from tidings.http.answers import headers_for, refusal
-from tidings.http.asgi import disconnected, in_thread, send_body, send_head, unbuffered
+from tidings.http.asgi import (
+    disable_buffering,
+    in_thread,
+    send_body,
+    send_head,
+    wait_for_disconnect,
+)
 from tidings.http.request import Answer, base_url
 from tidings.http.streams.sse import CHECK_S, EVENT_STREAM, LAST_MS
 
@@ -105,7 +111,7 @@ class Visit:
     allowed: Allowed
 
 
-def admitted(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> Visit:
+def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> Visit:
     """
     Return the visit of *request* if its credential meets *need*.
 
@@ -165,7 +171,7 @@ def stream_headers(stream: Stream) -> dict[str, str]:
     return {"stream-next-offset": messages.encode_offset(stream.tail), **closed}
 
 
-def refused(error: TidingsError) -> Answer:
+def refuse(error: TidingsError) -> Answer:
     """
     Return *error* as a response.
 
@@ -201,11 +207,11 @@ class StreamWrites:
         try:
             status, headers = self._done(request)
         except TidingsError as error:
-            return refused(error)
+            return refuse(error)
         return Answer(status, {**ALWAYS, **headers})
 
     def _done(self, request: Request) -> tuple[int, dict[str, str]]:
-        visit = admitted(request, INGEST, self.guard, self.feeds)
+        visit = admit(request, INGEST, self.guard, self.feeds)
         trace = tracing.parse_trace_headers(request.headers)
         if request.method == "DELETE":
             self.writer.remove(visit.feed, visit.name, trace)
@@ -305,12 +311,12 @@ class StreamReads:
         self._clock, self._origins = clock, origins
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
-        send = unbuffered(send)
-        gone = asyncio.ensure_future(disconnected(receive))
+        send = disable_buffering(send)
+        gone = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
             content = await self._answered(request, gone, send)
         except TidingsError as error:
-            answer = refused(error)
+            answer = refuse(error)
             content = answer.status, {**answer.headers}, answer.body.encode()
         finally:
             gone.cancel()
@@ -320,7 +326,7 @@ class StreamReads:
     async def _answered(self, request: Request, gone: Future[None], send: Send) -> _Content | None:
         """Return the response, or None if it has been sent already."""
         since_ms = self._clock()
-        visit = await in_thread(admitted, request, READ, self._guard, self._feeds)
+        visit = await in_thread(admit, request, READ, self._guard, self._feeds)
         if request.method == "HEAD":
             stream = await in_thread(self._reader.stream, visit.feed, visit.name)
             return 200, {CONTENT_TYPE: stream.content_type, **stream_headers(stream)}, b""

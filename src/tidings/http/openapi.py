@@ -129,7 +129,7 @@ _IN_PATH = re.compile(r"\{(\w+)\}")
 _OF_A_FEED = "/feeds/{feed}"
 
 
-def served(name: str) -> Schema | None:
+def schema_document(name: str) -> Schema | None:
     """Return the schema of the format *name* as a separate document, or None if it is unknown."""
     schema = ENVELOPES.get(name)
     return None if schema is None else {"$schema": DIALECT, **schema}

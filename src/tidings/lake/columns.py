@@ -181,7 +181,9 @@ def _column(type: str, name: str, given: Any) -> DataColumn:
     return made
 
 
-def added(known: Iterable[DataColumn], declared: Iterable[DataColumn]) -> list[DataColumn]:
+def missing_columns(
+    known: Iterable[DataColumn], declared: Iterable[DataColumn]
+) -> list[DataColumn]:
     """
     Return the columns of *declared* that a table with the columns *known* lacks.
 
@@ -199,7 +201,7 @@ def added(known: Iterable[DataColumn], declared: Iterable[DataColumn]) -> list[D
     return [each for each in declared if each.name not in there]
 
 
-def inferred(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[DataColumn]:
+def infer_columns(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[DataColumn]:
     """
     Return columns for keys without one, by the *seen* types of their values.
 

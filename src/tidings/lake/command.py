@@ -187,12 +187,12 @@ class Telling:
 
 
 @contextmanager
-def told(lineage: Lineage | None) -> Iterator[Telling]:
+def report_run(lineage: Lineage | None) -> Iterator[Telling]:
     """Report a run in this context; do nothing if *lineage* is None."""
     if lineage is None:
         yield Telling()
         return
-    with runs.told(lineage.job, lineage.reads, lineage.writes, [lineage.secret]) as run:
+    with runs.report_run(lineage.job, lineage.reads, lineage.writes, [lineage.secret]) as run:
         telling = Telling(run)
         try:
             yield telling
@@ -406,7 +406,7 @@ def follow(
         wanted = Lineage.of(named, source, warehouse, schemas, once=once) if lineage else None
         with (
             alone(warehouse, named.feed),
-            told(wanted) as telling,
+            report_run(wanted) as telling,
             work.spark(few=once) as spark,
         ):
             from tidings.lake.feed_tables import FeedTables

@@ -30,9 +30,9 @@ from pyspark.sql.window import Window
 
 from tidings.aws.archives import open_archive
 from tidings.core.archive import compaction
-from tidings.core.archive.compaction import Weighed, below, closed, joined, older
+from tidings.core.archive.compaction import Weighed, below, closed_parts, join_parts, older
 from tidings.core.archive.reader import all_spans
-from tidings.core.archive.segments import ArchiveStore, Span, compacted, decode, encode
+from tidings.core.archive.segments import ArchiveStore, Span, decode, encode, keep_entries
 from tidings.core.model.pages import Page
 from tidings.lake.tables import of_feed
 from tidings.lake.warehouse import HISTORY, PartGone, Warehouse
@@ -96,8 +96,8 @@ class Archive:
         Replace *spans* with one part that has their remaining entries; return its size in bytes.
         """
         store = self.opens()
-        pages = joined(self.pages(span, store) for span in spans)
-        span, body = encode(compacted(pages, set(wanted)))
+        pages = join_parts(self.pages(span, store) for span in spans)
+        span, body = encode(keep_entries(pages, set(wanted)))
         store.put(self.feed, span, body)
         return len(body)
 
@@ -239,7 +239,7 @@ class Compaction:
 
     def _compacted(self, spans: Sequence[Span]) -> Compacted:
         entries = self.archive.entries(self.session, spans)
-        kept = flagged(entries, changes=self.changes)
+        kept = flag_entries(entries, changes=self.changes)
         kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             return self._run(spans, kept)
@@ -278,7 +278,7 @@ class Compaction:
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
         """Remove the parts that others cover, and return them."""
-        covered = compaction.covered(spans)
+        covered = compaction.covered_parts(spans)
         if not self.dry_run:
             store = self.archive.opens()
             for span in covered:
@@ -304,7 +304,7 @@ def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterato
     return ((at, group_of[span]) for at, span in enumerate(spans) if span in group_of)
 
 
-def flagged(entries: DataFrame, *, changes: bool) -> DataFrame:
+def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
     """
     Return part, page, slot and size of each entry, and *left*: True for the last one of an object.
 
@@ -387,7 +387,7 @@ class Job:
         """
         self.begin("finding the parts")
         spans = self.archive.spans()
-        done = closed(spans)
+        done = closed_parts(spans)
         session = self.warehouse.session(self.spark)
         partitions = max(PARTITIONS_MIN, len(done) // PARTS_PER_PARTITION)
         session.conf.set("spark.sql.shuffle.partitions", partitions)

@@ -36,7 +36,7 @@ from tidings.lake.tables import (
     expire,
     of_feed,
     of_type,
-    quoted,
+    quote_literal,
     rewrite,
 )
 from tidings.lake.warehouse import HISTORY, LATEST, Raced, TableMetadata, Warehouse
@@ -84,7 +84,7 @@ class TypeTable:
         for each in self.columns():
             if each.name in _REFUSED:
                 self._alter(f"RENAME COLUMN `{each.name}` TO `data_{each.name}`")
-        self._add(columns.added(self.columns(), self.wanted.columns))
+        self._add(columns.missing_columns(self.columns(), self.wanted.columns))
 
     def rows(self, news: DataFrame) -> DataFrame:
         """
@@ -95,7 +95,7 @@ class TypeTable:
         if self.wanted.infers:
             seen = news.sparkSession.sql(_SEEN, rows=news).collect()
             kinds = {each["key"]: set(each["kinds"]) for each in seen}
-            self._add(columns.inferred(self.columns(), kinds))
+            self._add(columns.infer_columns(self.columns(), kinds))
         known = self._known()
         keys = [each.key for each, _ in known]
         unfit = {"columnNameOfCorruptRecord": UNFIT}
@@ -137,7 +137,7 @@ class TypeTable:
         ]
 
     def _add(self, new: Iterable[DataColumn]) -> None:
-        declared = [f"`{each.name}` {each.kind} COMMENT {quoted(each.key)}" for each in new]
+        declared = [f"`{each.name}` {each.kind} COMMENT {quote_literal(each.key)}" for each in new]
         if declared:
             self._alter(f"ADD COLUMNS ({', '.join(declared)})")
 

@@ -25,7 +25,7 @@ from tidings.lake.warehouse import LakeError, Stopped, TypesFailed
 from tidings.spark import register
 from tidings.spark.backends import Backend, Ends
 from tidings.spark.options import OLDEST, Gone, in_log, offset_from, parse
-from tidings.spark.reader import before, opened
+from tidings.spark.reader import before, open_backend
 from tidings.sync.spark_session import SPARK_ERRORS, errors_of_tasks
 
 LOOK_S = 1  # how often to check if a run is done
@@ -60,7 +60,7 @@ class Source:
 
     def backend(self) -> Backend:
         parsed = parse(self.options)
-        return opened(parsed.where, parsed.wanted)
+        return open_backend(parsed.where, parsed.wanted)
 
     @property
     def has_state(self) -> bool:

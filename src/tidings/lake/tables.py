@@ -114,7 +114,9 @@ class Table:
         layout = self.layout
         divided = f"PARTITIONED BY ({layout.partitions})" if layout.partitions else ""
         written = _PROPERTIES | ({TYPE: self.type} if self.type is not None else {})
-        properties = ", ".join(f"'{name}'={quoted(value)}" for name, value in written.items())
+        properties = ", ".join(
+            f"'{name}'={quote_literal(value)}" for name, value in written.items()
+        )
         self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{self.warehouse.database}")
         self.session.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({layout.columns}) USING iceberg {divided}"
@@ -221,7 +223,7 @@ def _behind(place: Place) -> Column:
     return (F.col("page") > place.page) & (F.col("at") >= since)
 
 
-def quoted(text: str) -> str:
+def quote_literal(text: str) -> str:
     """Return *text* as a SQL literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

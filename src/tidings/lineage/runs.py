@@ -148,7 +148,7 @@ class Run:
 
 
 @contextmanager
-def told(
+def report_run(
     job: Job,
     reads: Sequence[Dataset] = (),
     writes: Sequence[Dataset] = (),
@@ -282,13 +282,13 @@ class Emitter:
         Raises:
             Exception: any error of the transport.
         """
-        self._client.emit(made(event, self._namespace))
+        self._client.emit(to_run_event(event, self._namespace))
 
     def close(self, timeout_s: float) -> None:
         self._client.close(timeout_s)
 
 
-def made(event: Event, namespace: str) -> RunEvent:
+def to_run_event(event: Event, namespace: str) -> RunEvent:
     """Return *event* of a job in *namespace* as an OpenLineage event."""
     from openlineage.client.event_v2 import Run as LineageRun
     from openlineage.client.event_v2 import RunEvent, RunState

@@ -84,7 +84,7 @@ class _Store(EntryStore):
 
     def open(self, consumer: str) -> None:
         self._consumer = consumer
-        self._client = self._given or connected(self._service)
+        self._client = self._given or connect(self._service)
 
     def close(self) -> None:
         if self._client is not None and self._given is None:
@@ -303,7 +303,7 @@ class OnS3:
 
     def open(self) -> int:
         """Find the last number by binary search: a listing starts at the first, 1,000 at a time."""
-        self._client = connected("s3")
+        self._client = connect("s3")
         self._client.head_bucket(Bucket=self._bucket)  # without a bucket every number is absent
         there, absent = 0, 1
         while self._has(absent):
@@ -348,7 +348,7 @@ class OnS3:
         return self._prefix + name_of(number, self._suffix)
 
 
-def connected(service: str) -> Any:
+def connect(service: str) -> Any:
     """Return a client for *service* with the default AWS settings."""
     return Session().create_client(service, config=_PATIENCE)
 
@@ -451,7 +451,7 @@ class SqsQueue:
     def open(self, name: str, state: ReaderState, known: Known) -> None:
         self._again = dict.fromkeys(state.get(self._url, {}).get("taken", ()))
         self._all_shown_s = time.monotonic() + HIDDEN_S
-        self._client = self._given or connected("sqs")
+        self._client = self._given or connect("sqs")
 
     def read(self) -> Iterator[Batch]:
         """

@@ -14,7 +14,7 @@ from tidings.core.errors import InvalidFilter
 from tidings.core.model import cursors, envelopes
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.events import Event
-from tidings.core.model.operations import encoded
+from tidings.core.model.operations import to_canonical_json
 from tidings.pipelines.files import line_of
 from tidings.pipelines.messages import Message, WrongPipeline
 
@@ -43,7 +43,7 @@ def until_refused(
 
 
 @contextmanager
-def blamed(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[None]:
+def blame_message(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[None]:
     """
     Blame the message if a batch of one fails with one of *errors*.
 
@@ -83,7 +83,7 @@ def encoder(envelope: str, feed: str) -> Encode:
         if message.is_command:
             return encode(Event(message.id, "reset", ""))
         fields = {**message.data, "type": message.namespace, "id": message.key}
-        return encode(Event(message.id, message.op, encoded(fields)))
+        return encode(Event(message.id, message.op, to_canonical_json(fields)))
 
     return write
 

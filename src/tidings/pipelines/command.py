@@ -15,7 +15,7 @@ from tidings.client.cli.render import plain
 from tidings.client.retries import stop_on_signals
 from tidings.lineage.runs import lineage_option
 from tidings.pipelines.messages import WrongPipeline
-from tidings.pipelines.templates import SINK_NAMES, SINKS, SOURCE_NAMES, SOURCES, written
+from tidings.pipelines.templates import SINK_NAMES, SINKS, SOURCE_NAMES, SOURCES, render_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +82,7 @@ def init(
     if file.exists() and not force and not _consents(file):
         raise click.ClickException(f"{file} exists and was left as it is")
     once = tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(sinks))
-    file.write_text(written(name, url, feed, *once))
+    file.write_text(render_file(name, url, feed, *once))
     click.echo(f"wrote {file}")
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
-from tidings.core.model.operations import EVENTS, LongNumber, line_from, parse_number, spelled
+from tidings.core.model.operations import EVENTS, LongNumber, line_from, parse_number, spell_numbers
 from tidings.pipelines.ingest_source import Batch, Known, batches
 from tidings.pipelines.messages import WrongPipeline
 
@@ -40,7 +40,7 @@ class Documents:
             return {"event": "insert", **document}
         if document.get(self.key) in (None, ""):
             raise WrongPipeline(f"a document has no {self.key!r}: {sorted(document)}")
-        name = joined([document[self.key]])
+        name = join_key([document[self.key]])
         return {"event": "insert", "type": self.type, "id": name, "data": plain(document)}
 
 
@@ -48,7 +48,8 @@ class Keyed:
     """
     Rows of *table* as objects of *type* (default: the table's name).
 
-    *key* names the columns of their id (`joined`). It may be set later, from the primary key.
+    *key* names the columns of their id (`join_templates`). It may be set later, from the primary
+    key.
     """
 
     def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
@@ -63,7 +64,7 @@ class Keyed:
         missing = [key for key in self.keys if row.get(key) is None]
         if missing:
             raise WrongPipeline(f"a row of {self.name} has no {missing[0]!r} to be its key")
-        return joined([row[key] for key in self.keys])
+        return join_key([row[key] for key in self.keys])
 
     def put(self, row: Row, data: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the operation that inserts the object of *row* with *data*."""
@@ -88,7 +89,7 @@ class Keyed:
         yield from batches([self.gone(id) for id in sorted(gone)], {})
 
 
-def joined(values: Sequence[Any]) -> str:
+def join_key(values: Sequence[Any]) -> str:
     """
     Return the id of an object from the *values* of its key, different for each key.
 
@@ -100,20 +101,22 @@ def joined(values: Sequence[Any]) -> str:
     return "/".join(text.replace("%", "%25").replace("/", "%2F") for text in texts)
 
 
-def separated(id: str, count: int) -> list[str] | None:
-    """Return the *count* texts of the key that `joined` made *id* of; None if it made another."""
+def split_key(id: str, count: int) -> list[str] | None:
+    """
+    Return the *count* texts of the key that `join_templates` made *id* of; None if it made another.
+    """
     if count == 1:
         return [id]
     texts = [part.replace("%2F", "/").replace("%25", "%") for part in id.split("/")]
-    return texts if len(texts) == count and joined(texts) == id else None
+    return texts if len(texts) == count and join_key(texts) == id else None
 
 
 def _text(value: Any) -> str:
     is_json = isinstance(value, (dict, list, LongNumber))
-    return spelled(value, _JSON) if is_json else str(value)
+    return spell_numbers(value, _JSON) if is_json else str(value)
 
 
-def parsed(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """Return the value of *text*, JSON. Numbers keep their digits; text if a feed has no such."""
     return json.loads(text, parse_float=_number)
 
@@ -228,7 +231,7 @@ class Messages:
     def _debezium(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         if value is None:
             return []  # a tombstone after a deletion, for compaction
-        event = _payload(parsed(value))
+        event = _payload(parse_json(value))
         if "op" not in event:
             raise WrongPipeline(f"no change event of Debezium: {sorted(event)}")
         source, op = event["source"], event["op"]
@@ -249,14 +252,14 @@ class Messages:
         return [{"event": made, **named, "data": plain(after)}]
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
-        """Return the id of a row: the values in the key of its message (`joined`)."""
-        fields = _payload(parsed(key)) if key else {self._key: row.get(self._key)}
+        """Return the id of a row: the values in the key of its message (`join_templates`)."""
+        fields = _payload(parse_json(key)) if key else {self._key: row.get(self._key)}
         values = list(fields.values()) if isinstance(fields, dict) else [fields]
         if not values or None in values:
             raise WrongPipeline(f"a row has neither a key nor a {self._key!r}: {sorted(row)}")
         if connector == _MONGODB:
-            values = [_mongo_id(parsed(each)) for each in values]
-        return joined(values)
+            values = [_mongo_id(parse_json(each)) for each in values]
+        return join_key(values)
 
     def _gone(self, name: str) -> Fields:
         return {"event": "delete", "type": self._type, "id": name}
@@ -276,7 +279,7 @@ def until_wrong(
 
 
 def _object(value: bytes | None) -> Fields:
-    found = parsed(value or b"null")
+    found = parse_json(value or b"null")
     if not isinstance(found, dict):
         raise WrongPipeline("must be a JSON object")
     return found
@@ -298,7 +301,7 @@ def _payload(value: Any) -> Any:
 
 def _document(row: Fields | str | None) -> Fields | None:
     """Return a row as a dict; MongoDB sends documents as text."""
-    found: Fields | None = parsed(row) if isinstance(row, str) else row
+    found: Fields | None = parse_json(row) if isinstance(row, str) else row
     return found
 
 

@@ -55,12 +55,12 @@ def emitter(
 
         def tell(event: dict[str, Any]) -> None:
             for each in tellers:
-                each(embedded(event) if emf and each is _printed else event)
+                each(to_embedded_metrics(event) if emf and each is _printed else event)
 
         yield tell
 
 
-def embedded(event: dict[str, Any]) -> dict[str, Any]:
+def to_embedded_metrics(event: dict[str, Any]) -> dict[str, Any]:
     """Add CloudWatch's embedded metric format to an event of metrics; return others unchanged."""
     if event["kind"] != "metrics":
         return event

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.documents import Documents, parsed
+from tidings.pipelines.documents import Documents, parse_json
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
 
@@ -249,7 +249,7 @@ def _opened(path: str) -> gzip.GzipFile | BufferedReader:
 
 def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
     try:
-        document = parsed(text)
+        document = parse_json(text)
     except ValueError as error:
         raise WrongPipeline(f"{path}, line {line}: no JSON: {error}") from None
     if not isinstance(document, dict):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tidings.client.errors import Refused
 from tidings.client.poster import Poster
-from tidings.core.model.operations import spelled
+from tidings.core.model.operations import spell_numbers
 from tidings.pipelines.messages import READER
 
 BATCH = 500  # operations; with the object of the reader, below the limit of a request
@@ -74,9 +74,9 @@ def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Ba
     yield Batch(operations, state)
 
 
-def encoded(operation: Mapping[str, Any]) -> bytes:
+def encode_operation(operation: Mapping[str, Any]) -> bytes:
     """Return *operation* as a line of JSON; numbers keep the digits that they were read with."""
-    return spelled(operation, _JSON).encode()
+    return spell_numbers(operation, _JSON).encode()
 
 
 def append(poster: Poster, name: str, batch: Batch) -> None:
@@ -90,10 +90,10 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
         Refused: an operation is invalid; those before it may have been appended.
     """
     operations, state = batch.operations, batch.state
-    lines = [encoded(each) for each in operations]
+    lines = [encode_operation(each) for each in operations]
     if state:
         document = {"event": "update", "type": READER, "id": name, "data": dict(state)}
-        lines.append(encoded(document))
+        lines.append(encode_operation(document))
     try:
         poster.post_lines(lines)
     except Refused as refused:

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # two of them and a d
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 
-def checked(name: str, what: str) -> str:
+def validate_name(name: str, what: str) -> str:
     """
     Return *name* if it is a valid name of *what*.
 

@@ -24,7 +24,7 @@ from pymongo.write_concern import WriteConcern
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import blamed, object_of, until_refused, version_of
+from tidings.pipelines.bodies import blame_message, object_of, until_refused, version_of
 from tidings.pipelines.documents import Keyed
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, checked_table
@@ -58,7 +58,7 @@ def collection_of(url: str, name: str) -> Dataset:
     return Dataset(datasets.server(url, "mongodb", PORT), f"{database_of(url)[0]}.{name}")
 
 
-def connected(url: str) -> MongoClient[Any]:
+def connect(url: str) -> MongoClient[Any]:
     return MongoClient(
         url, serverSelectionTimeoutMS=FIND_MS, socketTimeoutMS=ANSWER_MS, appname="tidings"
     )
@@ -87,7 +87,7 @@ class MongoDB:
     def open(self, consumer: str) -> None:
         self._writer = f"{consumer}:{self._name}"
         self.close()
-        self._client = connected(self._url)
+        self._client = connect(self._url)
         self._collection().create_index("gone", expireAfterSeconds=GONE_S)
 
     def write(self, messages: list[Message], fence: int) -> None:
@@ -102,7 +102,7 @@ class MongoDB:
         documents, refusal = until_refused(messages, _document)
         if documents:
             self._check(fence)
-            with blamed(messages, WriteError):
+            with blame_message(messages, WriteError):
                 self._put(documents)
         if refusal is not None:
             raise refusal
@@ -254,7 +254,7 @@ class MongoCollection:
             pymongo.errors.PyMongoError: the server is not available.
         """
         self._state, self._known = dict(state.get(self._rows.type, {})), known
-        self._client = connected(self._url)
+        self._client = connect(self._url)
         self._client.admin.command("ping")  # detect a wrong address now
         self._collection = self._client[self._database].get_collection(
             self._rows.name,
@@ -294,7 +294,7 @@ class MongoCollection:
         Raises:
             pymongo.errors.PyMongoError: the server is not available.
         """
-        with pymongo.timeout(CHECK_S), connected(self._url) as client:
+        with pymongo.timeout(CHECK_S), connect(self._url) as client:
             hello = client.admin.command("hello")
             found = list[str]()
             if self._follow and "setName" not in hello and hello.get("msg") != "isdbgrid":

@@ -36,7 +36,7 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
 
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import blamed
+from tidings.pipelines.bodies import blame_message
 from tidings.pipelines.documents import Keyed, Row, plain
 from tidings.pipelines.ingest_source import (
     BATCH,
@@ -109,7 +109,7 @@ class MySQL:
         connection = self._connected()
         connection.begin()
         try:
-            with blamed(messages, *_OF_A_MESSAGE), connection.cursor() as cursor:
+            with blame_message(messages, *_OF_A_MESSAGE), connection.cursor() as cursor:
                 self._check(cursor, fence)
                 for statement, alike in groupby(messages, _statement):
                     values = [_values(message) for message in alike]
@@ -239,11 +239,11 @@ class LogConnection(pymysql.Connection):
                 return packet  # the end of the log
             if data[5] == _FORMAT:
                 self._checksum = 4 if data[-5] == 1 else 0
-            self._waiting.extend(expanded(data, self._checksum))
+            self._waiting.extend(expand_packet(data, self._checksum))
         return packet_type(self._waiting.popleft(), self.encoding)
 
 
-def expanded(packet: bytes, checksum: int) -> Iterator[bytes]:
+def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
     """
     Yield the events in *packet*, each as a packet; *checksum* is the number of bytes after it.
 

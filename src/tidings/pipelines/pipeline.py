@@ -20,7 +20,14 @@ from typing import Any, Protocol, TypeVar
 
 from tidings.client.errors import Unwritten
 from tidings.pipelines.ingest_source import Reader
-from tidings.pipelines.messages import EVERYTHING, READER, Message, WrongPipeline, checked, matcher
+from tidings.pipelines.messages import (
+    EVERYTHING,
+    READER,
+    Message,
+    WrongPipeline,
+    matcher,
+    validate_name,
+)
 
 Step = Callable[[Message], Message | None]
 
@@ -345,7 +352,7 @@ class Pipeline:
     """
 
     def __init__(self, name: str, source: Source) -> None:
-        self.name, self.source = checked(name, "a pipeline"), source
+        self.name, self.source = validate_name(name, "a pipeline"), source
         self.branches: list[Branch] = []
         self.readers: dict[str, Reader] = {}
 
@@ -356,7 +363,7 @@ class Pipeline:
         Raises:
             WrongPipeline: the name is invalid or used already.
         """
-        checked(name, "a reader")
+        validate_name(name, "a reader")
         if name in self.readers:
             raise WrongPipeline(f"there is a reader {name!r} already")
         self.readers[name] = reader
@@ -382,7 +389,7 @@ class Pipeline:
             WrongPipeline: the name is invalid or used already, or *namespace* is not a regular
                 expression.
         """
-        checked(name, "a store")
+        validate_name(name, "a store")
         if any(branch.name == name for branch in self.branches):
             raise WrongPipeline(f"there is a store {name!r} already")
         if bulk < 1:

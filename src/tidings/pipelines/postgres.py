@@ -22,8 +22,8 @@ from psycopg.types.json import Jsonb, set_json_loads
 
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.bodies import blamed
-from tidings.pipelines.documents import Keyed, Row, parsed
+from tidings.pipelines.bodies import blame_message
+from tidings.pipelines.documents import Keyed, Row, parse_json
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -91,7 +91,7 @@ class Postgres:
 
     def write(self, messages: list[Message], fence: int) -> None:
         with (
-            blamed(messages, *_OF_A_MESSAGE),
+            blame_message(messages, *_OF_A_MESSAGE),
             self._connected().transaction(),
             self._connected().cursor() as cursor,
         ):
@@ -484,7 +484,7 @@ class PostgresTable:
         """
         self._slot = self._slot or _slot_of(name)
         self._state, self._known = dict(state.get(self._type, {})), known
-        self._connection = connected(self._dsn)
+        self._connection = connect(self._dsn)
         self._shape = self._look()
         self._refuse(self._shape)
         if self._follow and not self._is_resumable():
@@ -532,7 +532,7 @@ class PostgresTable:
             psycopg.Error: the server is not available.
         """
         self._slot = self._slot or _slot_of(name)
-        self._connection = connected(self._dsn, connect_timeout=CHECK_S)
+        self._connection = connect(self._dsn, connect_timeout=CHECK_S)
         try:
             shape = self._look()
             self._state = {"slot": self._slot}  # an existing slot may be that of this reader
@@ -857,7 +857,7 @@ class PostgresTable:
         self._connection.execute(query)
 
 
-def connected(dsn: str, **options: Any) -> psycopg.Connection[Any]:
+def connect(dsn: str, **options: Any) -> psycopg.Connection[Any]:
     """
     Return a connection with the session settings of `SESSION`.
 
@@ -865,7 +865,7 @@ def connected(dsn: str, **options: Any) -> psycopg.Connection[Any]:
     """
     connection = psycopg.connect(dsn, autocommit=True, **options)
     connection.execute(SESSION)
-    set_json_loads(parsed, connection)
+    set_json_loads(parse_json, connection)
     for name in _PARTIAL:
         info = connection.adapters.types[name]
         loader = connection.adapters.get_loader(info.oid, Format.TEXT)

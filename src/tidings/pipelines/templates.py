@@ -189,7 +189,7 @@ def needs(name: str) -> str:
     return ""
 
 
-def written(
+def render_file(
     name: str, url: str, feed: str, sources: tuple[str, ...], sinks: tuple[str, ...]
 ) -> str:
     """Return a file with one reader for each of *sources* and one store for each of *sinks*."""

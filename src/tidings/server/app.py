@@ -25,7 +25,7 @@ from tidings.http.asgi import (
     check_announced,
     has_length,
     headers_of,
-    joined,
+    join_headers,
     raw_path,
     send_answer,
 )
@@ -191,7 +191,7 @@ class ServerApp:
         kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
         loop = asyncio.get_running_loop()
         try:
-            text = await loop.run_in_executor(self._host.pool, metrics.rendered, self._host)
+            text = await loop.run_in_executor(self._host.pool, metrics.render_metrics, self._host)
         except Unavailable as error:
             return refusal(error)
         return Answer(200, kind, text)
@@ -237,7 +237,9 @@ def _request(
         route=match.route.key,
         headers=headers,
         parameters=match.parameters,
-        query=joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
+        query=join_headers(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+        if query
+        else {},
         body=body,
         query_string=query.decode("latin-1"),
     )

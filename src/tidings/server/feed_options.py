@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from tidings.core.auth.passwords import SALT_BYTES, from_line, hashed
+from tidings.core.auth.passwords import SALT_BYTES, from_line, hash_password
 from tidings.core.errors import InvalidFilter, InvalidSetting, whole
 from tidings.core.model.feeds import DEFAULT_FEED
-from tidings.core.model.filters import listed
+from tidings.core.model.filters import parse_list
 from tidings.core.replication.source import RESTART_OFFSET_MAX
 from tidings.core.settings.profiles import Profile, ProfileStore, check_compat, check_object_url
 from tidings.core.settings.values import check_all, parse
@@ -139,10 +139,10 @@ def _hashed(file: Path) -> str:
         raise Problem(f"cannot read the password in {file} ({error})") from None
     except InvalidSetting as error:
         raise Problem(f"the password in {file} {error.rule}") from None
-    return hashed(password, salt=os.urandom(SALT_BYTES), now_ms=time.time_ns() // 1_000_000)
+    return hash_password(password, salt=os.urandom(SALT_BYTES), now_ms=time.time_ns() // 1_000_000)
 
 
-def chained(options: HostOptions) -> dict[str, str]:
+def chained_feeds(options: HostOptions) -> dict[str, str]:
     """
     Return the upstream URL of each chained feed, by the feed's name.
 
@@ -168,9 +168,9 @@ def chain_settings(options: HostOptions) -> dict[str, str]:
     Return the settings for chaining and election; empty if the options configure neither.
 
     Raises:
-        Problem: see `chained`.
+        Problem: see `chaining_variables`.
     """
-    urls = chained(options)
+    urls = chained_feeds(options)
     elections = {"TIDINGS_COORDINATOR": options.coordinator} if options.coordinator else {}
     if not urls:
         return elections
@@ -194,7 +194,7 @@ def _of_a_feed(url: str) -> str:
 
 def _listed(name: str, text: str) -> list[str]:
     try:
-        return listed(text, name)
+        return parse_list(text, name)
     except InvalidFilter as error:
         raise Problem(f"--source {error}") from None
 

@@ -32,7 +32,7 @@ _GAUGES = {
 }
 
 
-def rendered(host: Host) -> str:
+def render_metrics(host: Host) -> str:
     """
     Return all metrics of *host* in the text format 0.0.4.
 

@@ -67,7 +67,7 @@ def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[DocumentsOf]:
+def open_documents(folder: Path) -> Iterator[DocumentsOf]:
     """
     Yield the documents of the server with the data folder *folder*, running or not.
 
@@ -82,7 +82,7 @@ def opened(folder: Path) -> Iterator[DocumentsOf]:
 
 
 @contextlib.contextmanager
-def stopped(folder: Path) -> Iterator[Database]:
+def open_stopped(folder: Path) -> Iterator[Database]:
     """
     Yield the database of a server that is not running.
 

@@ -215,7 +215,7 @@ class Installed:
     history: Path | None = None
 
 
-def installed(here: Path = _HERE) -> Installed:
+def find_installed(here: Path = _HERE) -> Installed:
     """
     Return the files that belong to the package in the folder *here*.
 
@@ -247,7 +247,7 @@ async def start_demo(repository: Path | None, url: str, output: IO[bytes] | int)
 
     The child ends with this process, even if this process crashes.
     """
-    history = repository or installed().history
+    history = repository or find_installed().history
     what = ["--repo", str(history)] if history else ["--made-up"]
     command = [sys.executable, "-m", "tidings.client.demo", "--url", url, *what]
     return await start(command, output=output)

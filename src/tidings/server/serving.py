@@ -95,7 +95,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         await asyncio.to_thread(host.start)
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         host_check = HostCheck(names, settings.cors_origins)
-        app = ServerApp(host, host_check, processes.installed().console)
+        app = ServerApp(host, host_check, processes.find_installed().console)
         await stack.enter_async_context(_serving(app, proxies, host, listener, options))
         await stack.enter_async_context(_swept(host))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
@@ -135,7 +135,7 @@ def _warn_if_closed(host: Host, data: Path) -> None:
             )
 
 
-def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
+def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
     """
     Return the settings, the file of the leader election, and the folder of the archive.
 
@@ -182,7 +182,7 @@ def _path(values: Mapping[str, str], variable: str) -> Path | None:
 
 
 async def _host(options: Options) -> Host:
-    settings, coordinator, archive = parsed(options)
+    settings, coordinator, archive = parse_options(options)
     try:
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         options.data.chmod(0o700)  # an existing folder too: only its owner may read the data

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.followers.follower import STATE, FollowerConfig, moved, take_batch
+from tidings.core.followers.follower import STATE, FollowerConfig, advance_lease, take_batch
 from tidings.server.wakeups import AGAIN_S
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class StateProjection:
             self._begun.add(feed)
         self._handler.handle(feed, pages)
         self._follower.reader.count("FollowerPages", pages[-1].number - lease.checkpoint)
-        return replace(moved(lease, pages), note=self._handler.note(feed))
+        return replace(advance_lease(lease, pages), note=self._handler.note(feed))
 
     def wake(self, feed: str) -> None:
         """Schedule a slice for *feed*; callable from any thread, without blocking."""

@@ -91,10 +91,10 @@ def even(after: Place, last: Place, count: int) -> list[Log]:
         return []
     pieces = min(count, pages)
     cuts = [first - 1 + pages * piece // pieces for piece in range(1, pieces)]
-    return pieced(after, last, cuts)
+    return cut_log(after, last, cuts)
 
 
-def pieced(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
+def cut_log(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
     """Return the pages after *after* up to *last*, cut after each page of *cuts*."""
     places = [after, *(Place(page, PAGE_END, 0) for page in cuts), last]
     return [Log(one, other) for one, other in pairwise(places) if one < other]
@@ -164,7 +164,7 @@ class ArchiveBackend:
         for stretch in even(after, last, count)[:-1]:
             spans = store.list(self.where.feed, stretch.last.page - 1, 1)
             ends.update(span.last for span in spans if after.page < span.last < last.page)
-        return pieced(after, last, sorted(ends))
+        return cut_log(after, last, sorted(ends))
 
     def fallen(self, place: Place) -> Replication | Place:
         raise Gone(f"the archive does not continue after page {place.page}, and has no state")

@@ -91,7 +91,7 @@ def subset(names: Iterable[str]) -> StructType:
     return StructType([SCHEMA[name] for name in wanted])
 
 
-def checked(schema: StructType) -> list[str]:
+def check_schema(schema: StructType) -> list[str]:
     """
     Return the column names of a schema from a user.
 

@@ -18,7 +18,7 @@ import httpx
 from tidings.client.address import Subscription, operations_url, status_url
 from tidings.client.cli.status import fetch
 from tidings.client.errors import Lost
-from tidings.client.feed_api import NamedConsumers, trusted
+from tidings.client.feed_api import NamedConsumers, ssl_context
 from tidings.client.retries import Backoff
 from tidings.client.sse import Connection
 from tidings.core import limits
@@ -26,7 +26,7 @@ from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.spark.backends import Ends, even, pieced
+from tidings.spark.backends import Ends, cut_log, even
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.options import Gone, Log, SparkError, Where
 
@@ -72,7 +72,7 @@ class HttpBackend:
         projected = self.ends().projected
         ends = [self.end_of(each.last.page) for each in even(after, last, count)[:-1]]
         cuts = {end.page for end in ends if end and after.page < end.page < last.page}
-        return pieced(after, last, sorted(page for page in cuts if page <= projected))
+        return cut_log(after, last, sorted(page for page in cuts if page <= projected))
 
     def fallen(self, place: Place) -> Replication | Place:
         """Return the first position that a stream from *place* sends: the server decides."""
@@ -152,7 +152,7 @@ class HttpBackend:
         connection = Connection(url, cursor, subscription)
         with (
             connection.failures(),
-            httpx.stream(**connection.request(), verify=trusted()) as answer,
+            httpx.stream(**connection.request(), verify=ssl_context()) as answer,
         ):
             list(connection.opened(answer))
             rest = b""

@@ -358,13 +358,13 @@ class TidingsSource(DataSource):
         return columns.subset(self._options.columns or columns.SCHEMA.names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        backend = opened(self._options.where, self._options.wanted)
+        backend = open_backend(self._options.where, self._options.wanted)
         return Reader(self._options, backend, self._work(backend, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self._options.what == STATE:
             raise WrongOption("what", "is the log in a stream, which begins with a copy", STATE)
-        backend = opened(self._options.where, self._options.wanted)
+        backend = open_backend(self._options.where, self._options.wanted)
         return StreamReader(self._options, backend, self._work(backend, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -379,7 +379,7 @@ class TidingsSource(DataSource):
         return StreamWriter(self._options, schema, overwrite=overwrite)
 
     def _work(self, backend: Backend, schema: StructType) -> Work:
-        return Work(backend, tuple(columns.checked(schema)), self._options.wanted)
+        return Work(backend, tuple(columns.check_schema(schema)), self._options.wanted)
 
 
 Write = Callable[[DataFrame], DataStreamWriter]
@@ -420,7 +420,7 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
 
 def _frontier(options: Mapping[str, str]) -> Place:
     parsed = parse({name.lower(): value for name, value in options.items()})
-    return opened(parsed.where, parsed.wanted).ends().frontier
+    return open_backend(parsed.where, parsed.wanted).ends().frontier
 
 
 def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
@@ -440,7 +440,7 @@ def _offset(offset: Any) -> At | None:
     return offset_from(offset).at if is_ours else None
 
 
-def opened(where: Where, wanted: Filter) -> Backend:
+def open_backend(where: Where, wanted: Filter) -> Backend:
     """
     Return the backend that the options name.
 

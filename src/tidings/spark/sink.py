@@ -30,7 +30,7 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType, Times
 
 from tidings.client.errors import Refused
 from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, Poster
-from tidings.core.model.operations import parse_number, spelled
+from tidings.core.model.operations import parse_number, spell_numbers
 from tidings.spark.columns import SCHEMA
 from tidings.spark.options import NotAppended, Options, WrongColumn, WrongOption
 
@@ -72,7 +72,7 @@ class _Sink:
             raise WrongOption("mode", "must be append: a log is not overwritten")
         if not options.where.url:
             raise WrongOption("url", "is needed to write: pages are appended by the feed itself")
-        self._names = checked(schema)
+        self._names = check_schema(schema)
         self._where = options.where
         self._job = options.job
 
@@ -118,7 +118,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         """
 
 
-def checked(schema: StructType) -> list[str]:
+def check_schema(schema: StructType) -> list[str]:
     """
     Return the columns that make an operation.
 
@@ -234,7 +234,7 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     for number, text in enumerate(column.to_pylist(), first):
         try:
             value = json.loads(text or "null", parse_float=parse_number)
-            yield None if text is None else spelled(value, _JSON)
+            yield None if text is None else spell_numbers(value, _JSON)
         except ValueError:
             raise NotAppended(f"row {number}: data is not JSON") from None
 

@@ -41,7 +41,7 @@ delete_share_option = click.option(
 )
 
 
-def opened(named: NamedFeed) -> Feed:
+def open_feed(named: NamedFeed) -> Feed:
     """Return the feed that a command names, after checking that the caller may correct it."""
     with refusals():
         feed = _place(named)
@@ -113,7 +113,7 @@ class Counts:
 
 
 @contextmanager
-def told(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterator[None]:
+def report_sync(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterator[None]:
     """
     Report a sync in this context; do nothing if *lineage* is None.
 
@@ -126,7 +126,7 @@ def told(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterator[None
     reads = [feed] if source is None else [source, feed]
     writes = [] if lineage.dry_run else [feed]
     job = Job(f"tidings.sync.{feed.name}", _KIND)
-    with runs.told(job, reads, writes, [lineage.secret]) as run:
+    with runs.report_run(job, reads, writes, [lineage.secret]) as run:
         try:
             yield
         finally:

@@ -30,9 +30,9 @@ from tidings.sync.cli import (
     Phases,
     delete_share_option,
     failures,
-    opened,
+    open_feed,
     refusals,
-    told,
+    report_sync,
 )
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class CloudSync:
         id, dump = new_id(), self.dump
         if not self.machine.reads(dump):
             phases.begin("uploading the dump")
-            dump = files.uploaded(dump, sys.stdin.buffer, folder, self.machine.folder(id))
+            dump = files.upload_dump(dump, sys.stdin.buffer, folder, self.machine.folder(id))
         phases.begin("starting")
         request = self.request | {"dump": dump}
         outcome.summary, outcome.applied = self.machine.run(id, request, phases.begin)
@@ -282,7 +282,7 @@ def sync(
     if cloud:
         wanted = _cloud_sync(dump, named.feed, named.stage, options)
     else:
-        place = opened(named)
+        place = open_feed(named)
         engine = engine or (SAIL if find_spec("pysail") else SPARK)
         wanted = Sync(
             place=place,
@@ -336,7 +336,7 @@ def _report(
 
     outcome = Outcome()
     try:
-        with told(lineage, outcome.counts):
+        with report_sync(lineage, outcome.counts):
             _run(wanted, outcome, silent=as_json)
     except Stopped as stopped:
         _show(Outcome(stopped.summary), as_json)

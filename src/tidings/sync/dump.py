@@ -175,7 +175,7 @@ def _each_key_once() -> Column:
     return there[0] & there[1] & there[2] & F.col("value").rlike(rf'"parents"{_SPACE}:')
 
 
-def recognised(lines: DataFrame) -> DataFrame:
+def recognise_lines(lines: DataFrame) -> DataFrame:
     """
     Return place and text of each of *lines* (`engine.LINES`), with key and moment.
 
@@ -201,7 +201,7 @@ def asked_core(lines: DataFrame) -> DataFrame:
     return unknown.withColumn("read", read("text")).select(*unknown.columns, "read.*")
 
 
-def described(lines: DataFrame, read: DataFrame) -> DataFrame:
+def object_lines(lines: DataFrame, read: DataFrame) -> DataFrame:
     """
     Return the lines that describe an object: the recognised ones, and the valid ones of *read*.
     """
@@ -314,11 +314,12 @@ def first_bad(bad: DataFrame, lines: DataFrame, names: Mapping[str, str]) -> lis
     at = F.col("number") - F.col("start") + F.col("before") + 1
     rows = placed.orderBy("path", "block", "number").select("path", at, "error").collect()
     return [
-        BadLine(names.get(shown(path), shown(path)), number, error) for path, number, error in rows
+        BadLine(names.get(display_path(path), display_path(path)), number, error)
+        for path, number, error in rows
     ]
 
 
-def shown(path: str) -> str:
+def display_path(path: str) -> str:
     """Return *path* as people write it."""
     return unquote(_LOCAL.sub("/", path))
 
@@ -332,14 +333,14 @@ def broken_file(message: str, names: Mapping[str, str]) -> BadFile | None:
     file, causes = _FILE.search(message), _CAUSE.findall(message)
     if not file or not causes:
         return None
-    path = shown(file[1])
+    path = display_path(file[1])
     line = _broken_line(path) if path.endswith(GZIP) else None
     return BadFile(names.get(path, path), CUT if CUT in message else causes[-1], line)
 
 
 def _broken_line(address: str) -> int | None:
     """Return the number of the line in which gzip data break; None if they do before a line."""
-    with files.opened(address) as raw:
+    with files.open_file(address) as raw:
         unpacked, line = gzip.GzipFile(fileobj=raw), 0
         try:
             while text := unpacked.read1(_READ_BYTES):

@@ -172,7 +172,7 @@ class Spark:
         return done, sum(stage.numTasks for stage in stages)
 
 
-def worded(path: str, error: Exception) -> str:
+def error_text(path: str, error: Exception) -> str:
     """Return Spark's message for a *path* that cannot be read."""
     reason = "not a gzip file" if str(error).startswith("Not a gzipped file") else str(error)
     if isinstance(error, EOFError):

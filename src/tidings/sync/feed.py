@@ -278,7 +278,7 @@ class Place:
             return begun
         page, floor = self.reader().at(self.feed, begun.page), self.log().floor(self.feed)
         seconds = page.seconds if page is not None else None
-        return watermarks.reached(begun, seconds, floor=floor, end=self.end())
+        return watermarks.find_watermark(begun, seconds, floor=floor, end=self.end())
 
     def checkpoint(self) -> int:
         return self.followers().checkpoints(self.feed).get(STATE, 0)

@@ -32,7 +32,7 @@ def is_on_s3(address: str) -> bool:
     return address.startswith(S3)
 
 
-def named(address: str) -> list[File]:
+def list_files(address: str) -> list[File]:
     """
     Return the file *address*; for a folder, all files below it in the order of their names.
 
@@ -58,7 +58,7 @@ def put(source: str, address: str) -> None:
 
 
 @contextmanager
-def opened(address: str) -> Iterator[IO[bytes]]:
+def open_file(address: str) -> Iterator[IO[bytes]]:
     """Open the file, or the object of S3, for reading from its start."""
     if not is_on_s3(address):
         with _path(address).open("rb") as file:
@@ -204,10 +204,10 @@ def in_place(dump: str) -> list[str]:
     Raises:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.
     """
-    return _paths(dump, named(dump))
+    return _paths(dump, list_files(dump))
 
 
-def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
+def upload_dump(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
     """
     Copy *dump* to the folder *to* on S3, with the same order of names; return its address.
 
@@ -215,9 +215,9 @@ def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.
     """
     if dump == STDIN:
-        listed = named(str(_spooled(stdin, folder)))
+        listed = list_files(str(_spooled(stdin, folder)))
     else:
-        listed = named(dump) if is_on_s3(dump) else _matching(dump)
+        listed = list_files(dump) if is_on_s3(dump) else _matching(dump)
     if not listed:
         raise NoDump(f"{dump}: no such file")
     for number, each in enumerate(listed):
@@ -227,7 +227,7 @@ def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
 
 def _matching(dump: str) -> list[File]:
     names = [dump] if Path(dump).exists() else sorted(glob.glob(dump))
-    return [each for name in names for each in named(name)]
+    return [each for name in names for each in list_files(name)]
 
 
 def _paths(dump: str, listed: list[File]) -> list[str]:
@@ -239,7 +239,7 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
 
 def _fetched(dump: str, folder: Path) -> DumpCopy:
     """Copy the objects to numbered files in the order of their keys, which may be invalid names."""
-    listed = named(dump)
+    listed = list_files(dump)
     names = {
         str(folder.resolve() / _numbered(number, each.address)): each.address
         for number, each in enumerate(listed)

@@ -108,7 +108,7 @@ def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS)
 
 
 def _encoded(event: str, text: bytearray, at: str) -> str:
-    return encode(made(event, bytes(text), at))
+    return encode(correction_from(event, bytes(text), at))
 
 
 def subfolder(event: str) -> str:
@@ -116,7 +116,7 @@ def subfolder(event: str) -> str:
     return f"{EVENTS.index(event) + 1}-{event}"
 
 
-def made(event: str, text: bytes, at: str) -> Correction:
+def correction_from(event: str, text: bytes, at: str) -> Correction:
     """Return the correction from a line of the dump, or for a delete from a line of the state."""
     line = text.decode()
     if event != "delete":
@@ -127,7 +127,7 @@ def made(event: str, text: bytes, at: str) -> Correction:
     return correction(as_event(line, event), position)
 
 
-def judged(rows: DataFrame, watermark: Watermark) -> DataFrame:
+def mark_later(rows: DataFrame, watermark: Watermark) -> DataFrame:
     """Return *rows* (`engine.ROWS`) with *later* set for those that changed after *watermark*."""
     return rows.withColumn("later", _later(watermark)).drop("committed")
 
@@ -136,9 +136,9 @@ def compared_tables(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -
     """
     Return every object with its *event*: insert, update, delete, or null if it needs no change.
 
-    *dump* has one line for each object, and *rows* come from `judged`. *text* is the line of the
-    dump, or for a delete that of the state. *at* is the position of the object's row, or empty if
-    it has no row.
+    *dump* has one line for each object, and *rows* come from `decide_next_step`. *text* is the line
+    of the dump, or for a delete that of the state. *at* is the position of the object's row, or
+    empty if it has no row.
     """
     described = dump.select("key", F.col("moment").alias("dump_moment"), "text")
     known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
@@ -308,14 +308,14 @@ class Job:
             raise BadDump(counts.bad, self._first(read.where("error IS NOT NULL"), lines))
         summary = _summed(known, counts, expected=self.options.expected)
         self._check(summary, counts.declared)
-        described = lines if read is None else dump.described(lines, read)
+        described = lines if read is None else dump.object_lines(lines, read)
         described = dump.of_types(described, self.options.types)
         return described, summary, self._watermark(described, lines, summary)
 
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
         lines = F.count(F.lit(1)).alias("lines")
         try:
-            recognised = dump.recognised(current().text(self.spark, paths))
+            recognised = dump.recognise_lines(current().text(self.spark, paths))
             kept, counts = self._observed(recognised, "lines", lines, *self._objects())
         except SPARK_ERRORS as error:
             file = dump.broken_file(str(error), self.names)
@@ -363,7 +363,7 @@ class Job:
         wanted = dump.is_of(self.options.types)
         count = F.count_if(wanted).alias("count")
         objects = F.count_if(~F.col("deleted") & wanted).alias("objects")
-        rows = judged(source.table(self.spark), watermark)
+        rows = mark_later(source.table(self.spark), watermark)
         rows, counts = self._observed(rows, "rows", count, objects)
         source.check()
         return _State(dump.of_types(rows, self.options.types), **counts)

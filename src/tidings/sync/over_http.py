@@ -64,7 +64,7 @@ class Remote:
             return begun
         end = self.end()
         seconds, floor = self._second_of(begun) if begun.page <= end else (None, 0)
-        return watermarks.reached(begun, seconds, floor=floor, end=end)
+        return watermarks.find_watermark(begun, seconds, floor=floor, end=end)
 
     def checkpoint(self) -> int:
         report = fetch(status_url(self.url, self.feed))

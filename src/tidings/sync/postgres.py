@@ -18,9 +18,9 @@ from tidings.client.retries import Backoff
 from tidings.core.errors import Rejected
 from tidings.core.sync.dumps import dump_line
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.documents import Row, plain, separated
+from tidings.pipelines.documents import Row, plain, split_key
 from tidings.pipelines.messages import WrongPipeline
-from tidings.pipelines.postgres import Rows, connected, table_of, without_secrets
+from tidings.pipelines.postgres import Rows, connect, table_of, without_secrets
 
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: a query that waits this long has no index
 CONNECT_S = 10  # an available server responds within 1 s
@@ -182,7 +182,7 @@ class PostgresTable:
 
     def _values(self, id: str) -> list[str] | None:
         """Return the key of the object *id*; None if no row can have this id."""
-        values = separated(id, len(self._key_kinds))
+        values = split_key(id, len(self._key_kinds))
         if values is None:
             return None
         is_key = all(_KEY_KINDS[kind](v) for kind, v in zip(self._key_kinds, values, strict=True))
@@ -203,7 +203,7 @@ class PostgresTable:
 
     def _once(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
         if self._connection is None or self._connection.closed:
-            self._connection = connected(
+            self._connection = connect(
                 self._dsn, connect_timeout=CONNECT_S, options=_OPTIONS, row_factory=dict_row
             )
         with closing(self._connection.cursor()) as cursor:

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, worded
+from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, error_text
 
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # PySpark reads it to decide how to create functions
 _SETTINGS = {
@@ -265,7 +265,7 @@ def _lines(name: str) -> Iterator[list[bytes]]:
                 at = raw.tell()
                 text = file.read(_READ_BYTES)
     except (EOFError, OSError, zlib.error) as error:
-        raise OSError(worded(name, error)) from None
+        raise OSError(error_text(name, error)) from None
     if rest:
         yield [rest]
 

@@ -265,7 +265,7 @@ class Request:
                 "event": event,
                 "bytes": file.size,
             }
-            for file in files.named(self._below(folder))
+            for file in files.list_files(self._below(folder))
         ]
 
     def _below(self, name: str) -> str:

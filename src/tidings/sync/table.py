@@ -40,7 +40,15 @@ from tidings.core.sync import corrections, dumps
 from tidings.core.sync.dumps import Objection, Planned
 from tidings.core.sync.live import Compare, Difference, Suspects, Verdict, difference
 from tidings.lineage.runs import lineage_option
-from tidings.sync.cli import Counts, Lineage, Phases, delete_share_option, opened, refusals, told
+from tidings.sync.cli import (
+    Counts,
+    Lineage,
+    Phases,
+    delete_share_option,
+    open_feed,
+    refusals,
+    report_sync,
+)
 from tidings.sync.feed import NAMES, Applied, Feed, NotFollowing, apply_lines, wait_for_state
 
 if TYPE_CHECKING:
@@ -518,13 +526,13 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **optio
         raise click.ClickException(
             f"`tidings sync table` needs psycopg, not installed here; install the extra: {extra}"
         )
-    feed = opened(named)
+    feed = open_feed(named)
     with _failures(), closing(_table(dsn, table, options)) as source:
         what = _what(named, source, options)
         with closing(Progress(options["progress"] or IN_MEMORY, what)) as progress:
             dry_run = options["dry_run"]
             lineage = Lineage.of(named, source.dataset(), dry_run) if options["lineage"] else None
-            with _shown(ctx, progress, options["as_json"]), told(lineage, progress.counts):
+            with _shown(ctx, progress, options["as_json"]), report_sync(lineage, progress.counts):
                 _run(feed, source, progress, options)
 
 

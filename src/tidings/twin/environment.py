@@ -63,7 +63,7 @@ def check(options: Options) -> None:
     for function in functions(options):
         program(function, options, _NOWHERE)
     try:
-        feeds = parsed(options).feeds
+        feeds = parse_options(options).feeds
         for producer in table_producers(options):
             check_known(producer.feed, feeds)
     except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
@@ -81,7 +81,7 @@ def functions(options: Options) -> tuple[deployment.Function, ...]:
     return (*deployment.FUNCTIONS, *(each.function for each in producers))
 
 
-def parsed(options: Options) -> settings.Settings:
+def parse_options(options: Options) -> settings.Settings:
     """Return the settings that this twin's functions share."""
     return settings.parse(_settings(options, _NOWHERE, None))
 
@@ -89,7 +89,7 @@ def parsed(options: Options) -> settings.Settings:
 def host_check(options: Options) -> HostCheck:
     """Return the host names that this twin accepts, and the origins allowed to call it."""
     names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
-    return HostCheck(names, parsed(options).cors_origins)
+    return HostCheck(names, parse_options(options).cors_origins)
 
 
 def program(function: deployment.Function, options: Options, places: Places) -> Program:

@@ -32,7 +32,7 @@ from tidings.http.asgi import (
     below,
     body_of,
     check_announced,
-    joined,
+    join_headers,
     raw_path,
 )
 from tidings.http.endpoints import status
@@ -75,7 +75,7 @@ class HttpResponse:
     body: bytes = b""
 
 
-def refused(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) -> HttpResponse:
+def refuse(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) -> HttpResponse:
     """Return the answer to a refused request, with the additional *headers*."""
     body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
     return HttpResponse(
@@ -89,7 +89,7 @@ class MalformedAnswer(Exception):
 
 def encode_event(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, object]:
     """Return the event with which the function is invoked."""
-    headers = joined(request.headers)
+    headers = join_headers(request.headers)
     cookies = headers.pop("cookie", None)
     body, is_base64 = _body(request.body, headers)
     event: dict[str, object] = {
@@ -104,7 +104,9 @@ def encode_event(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[
     if cookies is not None:
         event["cookies"] = [cookie.strip() for cookie in cookies.split(";")]
     if request.query:
-        event["queryStringParameters"] = joined(parse_qsl(request.query, keep_blank_values=True))
+        event["queryStringParameters"] = join_headers(
+            parse_qsl(request.query, keep_blank_values=True)
+        )
     if request.parameters:
         event["pathParameters"] = dict(request.parameters)
     if request.body:
@@ -315,7 +317,7 @@ class HttpGateway:
         return HttpResponse(204, list(headers.items()))
 
     def _refusal(self, scope: Message, error: Rejected) -> HttpResponse:
-        return refused(error, cors_headers(_origin(scope), self._origins))
+        return refuse(error, cors_headers(_origin(scope), self._origins))
 
 
 def _origin(scope: Message) -> str:

@@ -92,7 +92,7 @@ async def _compose(
     deployed = environment.functions(options)
     programs = {f.name: environment.program(f, options, places) for f in deployed}
     pace = Pace()
-    settings = environment.parsed(options)
+    settings = environment.parse_options(options)
     pools, streams = _functions(programs, log, workers.relay_workers(settings.sources))
     functions = Functions(pools, pace.stir)
     stack.push_async_callback(functions.stop)
@@ -109,7 +109,7 @@ async def _compose(
         deployment.HTTP_ROUTES,
         functions.invoke,
         {name: each.proxy for name, each in streams.items()},
-        console=processes.installed().console,
+        console=processes.find_installed().console,
         origins=settings.cors_origins,
         prefix=settings.url_prefix,
     )
@@ -193,7 +193,7 @@ async def _store(
 def _prepare(url: str, options: Options, change: feed_options.Change | None) -> None:
     client = store.tables_client(url)
     store.create_tables(client)
-    settings = environment.parsed(options)
+    settings = environment.parse_options(options)
     store.create_coordination(url, settings.coordinator)
     store.tell_feeds(client, settings.feeds, settings.sources)
     if options.endpoint_url is None:
@@ -294,7 +294,7 @@ async def serving_apis(
 
 async def _refuse(scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
     """Answer a request or a handshake with *error*."""
-    refusal = http_gateway.refused(error)
+    refusal = http_gateway.refuse(error)
     if scope["type"] == "websocket":
         await receive()
         await refuse(send, refusal.status, refusal.body.decode())

@@ -29,7 +29,7 @@ import httpx
 
 from tidings.aws.config.deployment import Schedule
 from tidings.core.replication.relay import RELAY
-from tidings.http.asgi import Message, Receive, Send, disconnected
+from tidings.http.asgi import Message, Receive, Send, wait_for_disconnect
 from tidings.server import processes
 from tidings.twin import clock, http_gateway, runtime_client
 from tidings.twin.http_gateway import HttpResponse
@@ -290,7 +290,7 @@ class StreamFunction:
             await http_gateway.respond(send, _UNREACHABLE)
             return
         pump = asyncio.ensure_future(self._pump(scope, send))
-        gone = asyncio.ensure_future(disconnected(receive))
+        gone = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
             await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:

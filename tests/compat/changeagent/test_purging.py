@@ -34,7 +34,7 @@ class Purging:
     def allow(self, records: int, seconds: int) -> None:
         found = Configuration(purge_records=records, purge_ns=seconds * 1_000_000_000)
         assert self.operator_documents.write(
-            FEED, CONFIGURATION, OperatorDocument(config.encoded(found))
+            FEED, CONFIGURATION, OperatorDocument(config.encode_configuration(found))
         )
 
     def run(self, purge: Retention | None = None) -> list[int]:

@@ -13,7 +13,7 @@ from tests.compat.oplog.eventsource import EventSource
 from tests.compat.oplog.in_process import Client, run, streams
 from tests.compat.oplog.oplogc import Decoder, Event, InFlight
 from tests.unit.core.scene import Scene, op
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup.sse import HEARTBEAT
 from tidings.http.streams import live
 from tidings.http.streams.live import HEARTBEAT_MS
@@ -186,7 +186,7 @@ def test_10_6_a_stream_of_a_server_ends_with_what_opened_it(scene: Scene) -> Non
         asked = asyncio.ensure_future(client.get())
         while not client.status:
             await asyncio.sleep(0.01)
-        scene.configure(read_passwords=(hashed("a-password", salt=b"s", now_ms=1),))
+        scene.configure(read_passwords=(hash_password("a-password", salt=b"s", now_ms=1),))
         await asked
         return client
 

@@ -16,13 +16,14 @@ from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
-from tidings.core.auth.passwords import Verifier, hashed
+from tidings.core.auth.passwords import Verifier, hash_password
 from tidings.core.errors import WrongPassword
 from tidings.core.settings.profiles import Profile
 from tidings.server.feed_options import FeedOptions
 
 FIRST, SECOND, THIRD = (
-    hashed(f"password {number}", salt=b"s" * 16, now_ms=number * 1000) for number in (1, 2, 3)
+    hash_password(f"password {number}", salt=b"s" * 16, now_ms=number * 1000)
+    for number in (1, 2, 3)
 )
 # Fields that no option sets: hashes, endings, lost ranges, the version.
 APART = {"read_passwords", "ingest_passwords", "ended", "lost", "version", "closed"}

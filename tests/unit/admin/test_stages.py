@@ -17,7 +17,7 @@ from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.address import DEFAULT_URL, socket_url
 from tidings.client.cli.main import main
 from tidings.client.cli.options import address_options
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.settings.profiles import Profile
 
 OUTPUTS = {
@@ -43,7 +43,7 @@ def _run(*words: str) -> Result:
 
 
 def _passwords(profiles: DynamoDBProfiles) -> None:
-    stored = tuple(hashed("correct horse", salt=SALT, now_ms=at) for at in (NEW_MS, OLD_MS))
+    stored = tuple(hash_password("correct horse", salt=SALT, now_ms=at) for at in (NEW_MS, OLD_MS))
     profiles.save("orders", replace(Profile(), read_passwords=stored, ingest_passwords=stored[1:]))
 
 

@@ -128,9 +128,9 @@ class Host(Assembly):
             renewals=scene.log,
             claims=scene.claims,
             followers=scene.followers,
-            counters=scene.tallies,
+            counters=scene.counters,
             state=scene.state,
-            removed_parents=scene.departures,
+            removed_parents=scene.removed_parents_reader,
             tombstones=scene.tombstones,
             sums=scene.sums,
             tags=MemoryTags(),
@@ -142,7 +142,7 @@ class Host(Assembly):
             archive=scene.archive,
             connections=scene.connections,
             inbox=scene.inbox,
-            subscriptions=scene.watches,
+            subscriptions=scene.subscriptions,
             registry=scene.registry,
             sockets=scene.sockets,
             replay_sockets=scene.sockets,
@@ -174,7 +174,11 @@ class Host(Assembly):
     def sweeper(self) -> Sweeper:
         """Return the sweeper of a host that archives nothing by itself."""
         sweeper = super().sweeper
-        return replace(sweeper, archives=False, trimmer=replace(sweeper.trimmer, archives=False))
+        return replace(
+            sweeper,
+            archives=False,
+            retention_service=replace(sweeper.retention_service, archives=False),
+        )
 
     def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
         return handler
@@ -190,16 +194,16 @@ class Scene:
     followers: MemoryFollowers = field(default_factory=MemoryFollowers)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
-    departures: MemoryRemovedParents = field(default_factory=MemoryRemovedParents)
+    removed_parents_reader: MemoryRemovedParents = field(default_factory=MemoryRemovedParents)
     archive: MemoryArchive = field(default_factory=MemoryArchive)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
-    watches: MemorySubscriptions = field(default_factory=MemorySubscriptions)
+    subscriptions: MemorySubscriptions = field(default_factory=MemorySubscriptions)
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
     sockets: MemorySockets = field(default_factory=MemorySockets)
     waker: MemoryWaker = field(default_factory=MemoryWaker)
     keys: MemoryKeys = field(default_factory=MemoryKeys)
     key_usage: MemoryKeyUsage = field(default_factory=MemoryKeyUsage)
-    tallies: MemoryCounters = field(default_factory=MemoryCounters)
+    counters: MemoryCounters = field(default_factory=MemoryCounters)
     tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
     sums: MemorySums = field(default_factory=MemorySums)
     sums_wanted: bool = True
@@ -215,10 +219,10 @@ class Scene:
             new_id=self.new_id,
             count=self.count,
             spread=one_by_one,
-            trace=nobody,
+            trace=discard_trace,
             await_writer=self.wait,
         )
-        self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
+        self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
         self.issuer = KeyIssuer(self.keys, self.profiles, self.clock)
         self.host = host = Host(self)
         self.meter, self.holding, self.guard = host.meter, host.holding, host.guard
@@ -230,7 +234,7 @@ class Scene:
         self.projector, self.pusher = cast(Projector, host.projector()), self.lane(0)
         self.archiver = host.archiver()
         self.gathering = host.archive_follower
-        self.sweeper, self.trimmer = host.sweeper, host.sweeper.trimmer
+        self.sweeper, self.retention_service = host.sweeper, host.sweeper.retention_service
 
     def lane(self, number: int) -> Pusher:
         """Return a lane of push, in a process of its own."""

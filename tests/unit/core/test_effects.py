@@ -36,13 +36,13 @@ def test_a_deadline_is_over_when_it_is_further_away_than_it_can_be() -> None:
 def test_no_lease_outlives_a_clock_that_was_ahead() -> None:
     """P14.3: this covers leases of consumers, relays and leaders; each has its usual length."""
     ahead = NOW + AHEAD_MS
-    worked = consumers.taken(Consumer("main", "c", position=Place(1, 0, 0)), "a", ahead)
+    worked = consumers.acquire(Consumer("main", "c", position=Place(1, 0, 0)), "a", ahead)
     relay = Relay("main", owner="a", lease_until_ms=ahead + limits.RELAY_LEASE_MS)
     lease = LeaderLease("c", 0, "a", until_ms=ahead + limits.LEADER_LEASE_MS)
     for held in (worked, relay, lease):
         assert held.held(ahead)
         assert not held.held(NOW)
-    taken_over = consumers.taken(worked, "b", NOW)
+    taken_over = consumers.acquire(worked, "b", NOW)
     assert (taken_over.owner, taken_over.fence) == ("b", worked.fence + 1)
 
 

@@ -83,8 +83,8 @@ def test_whatever_is_sent_is_an_id_or_nothing(one: str, other: str) -> None:
 @given(st.binary(min_size=24, max_size=24))
 def test_what_is_kept_comes_back(stored: bytes) -> None:
     """24 bytes are 55 characters, and the trace id is 32 of them."""
-    text = tracing.unpacked(stored)
-    assert tracing.packed(text) == stored
+    text = tracing.unpack_trace(stored)
+    assert tracing.pack_trace(text) == stored
     assert tracing.trace_id(text) == stored[:16].hex()
 
 
@@ -131,6 +131,6 @@ def test_a_process_traces_some_and_then_one_a_second(mode: str) -> None:
 
 def test_nothing_is_traced_by_default() -> None:
     """No clock and no random number is used."""
-    untraced = tracing.untraced()
+    untraced = tracing.disabled_tracer()
     assert untraced.choose(SAMPLED) == ""
     untraced.tell(TraceRecord("ingest", "main", 1, 0))

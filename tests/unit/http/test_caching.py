@@ -12,7 +12,7 @@ import pytest
 from tests.fakes import MemoryOperatorDocuments
 from tests.unit.core.changeagent.gates import gate
 from tests.unit.core.scene import FEED, Scene
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
 from tidings.core.replication.serve import ReplicationReader
@@ -170,7 +170,7 @@ def test_a_wait_is_answered_by_what_is_valid_then(feed: Feed, path: str) -> None
     profiles = feed.scene.profiles
 
     def let_in(password: str) -> None:
-        stored = (hashed(password, salt=b"s" * 16, now_ms=0),)
+        stored = (hash_password(password, salt=b"s" * 16, now_ms=0),)
         standing = profiles.profile(FEED)
         assert profiles.save(FEED, replace(standing, read_passwords=stored))
 

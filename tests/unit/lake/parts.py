@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.unit.core.scene import NOW
 from tidings.core.archive import segments
-from tidings.core.archive.compaction import joined
+from tidings.core.archive.compaction import join_parts
 from tidings.core.archive.segments import Span
 from tidings.core.model.operations import is_change, object_key, parse_line
 from tidings.core.model.pages import Page
@@ -89,7 +89,7 @@ class Scene:
         return self.store.list(self.feed, 0, 1000)
 
     def pages(self) -> list[Page]:
-        return joined(
+        return join_parts(
             segments.decode(self.store.get(self.feed, span) or b"") for span in self.spans()
         )
 

@@ -12,9 +12,9 @@ from tidings.lake.columns import (
     INFER,
     DataColumn,
     TypeColumns,
-    added,
     from_file,
-    inferred,
+    infer_columns,
+    missing_columns,
     parse,
 )
 from tidings.lake.warehouse import BadColumns
@@ -82,11 +82,11 @@ def test_a_file_that_is_none_and_too_many_columns(tmp_path: Path) -> None:
 
 def test_a_column_is_added_and_never_changed() -> None:
     """One that is declared otherwise than the table has it needs another name."""
-    assert added([TITLE], [TITLE, VIEWS]) == [VIEWS]
+    assert missing_columns([TITLE], [TITLE, VIEWS]) == [VIEWS]
     with pytest.raises(BadColumns, match="column 'title': the table has it as string"):
-        added([TITLE], [DataColumn("title", "title", "bigint")])
+        missing_columns([TITLE], [DataColumn("title", "title", "bigint")])
     with pytest.raises(BadColumns, match="of the key 'viewCount'"):
-        added([VIEWS], [DataColumn("views", "views", "bigint")])
+        missing_columns([VIEWS], [DataColumn("views", "views", "bigint")])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_column_is_added_and_never_changed() -> None:
 )
 def test_a_kind_for_what_was_seen(kinds: set[str], kind: str) -> None:
     """A key with values of several kinds, or of a kind without a column, becomes text."""
-    assert inferred([], {"k": kinds}) == [DataColumn("k", "k", kind)]
+    assert infer_columns([], {"k": kinds}) == [DataColumn("k", "k", kind)]
 
 
 def test_keys_become_names_and_some_stay_in_data() -> None:
@@ -113,7 +113,7 @@ def test_keys_become_names_and_some_stay_in_data() -> None:
         key: {"BIGINT"}
         for key in ("viewCount", "ViewCount", "view-count", "7days", "id", "Title", "a`b", "_unfit")
     }
-    found = inferred([TITLE], seen | {"nothing": {"VOID"}, "empty": {"ARRAY<VOID>"}})
+    found = infer_columns([TITLE], seen | {"nothing": {"VOID"}, "empty": {"ARRAY<VOID>"}})
 
     assert [(each.name, each.key) for each in found] == [
         ("view_count", "viewCount"),
@@ -126,4 +126,4 @@ def test_no_more_columns_are_inferred_than_a_table_may_have() -> None:
     """The most frequent keys come first, and get the columns."""
     seen = {f"k{number}": {"STRING"} for number in range(COLUMNS_MAX + 5)}
 
-    assert len(inferred([TITLE], seen)) == COLUMNS_MAX - 1
+    assert len(infer_columns([TITLE], seen)) == COLUMNS_MAX - 1

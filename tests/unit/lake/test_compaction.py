@@ -16,7 +16,7 @@ from tests.unit.core.scene import NOW, line
 from tests.unit.lake.dying import Dying, Killed, Losing
 from tests.unit.lake.parts import Scene, fold, kept
 from tidings.core import limits
-from tidings.core.archive.compaction import PAGE_BYTES, wanted
+from tidings.core.archive.compaction import PAGE_BYTES, select_entries
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
@@ -74,7 +74,7 @@ def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
 
     closed = [each for each in before if each[0] <= 6]
     places = {each[:2] for each in scene.entries() if each[0] <= 6}
-    assert places == wanted(each for each in pages if each.number <= 6)
+    assert places == select_entries(each for each in pages if each.number <= 6)
     assert places == {(1, 2), (4, 0), (4, 1), (5, 0), (6, 0)}
     assert (report.operations, report.left) == (len(closed), 5)
     assert fold(scene.entries()) == fold(before)

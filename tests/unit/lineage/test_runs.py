@@ -50,7 +50,7 @@ def test_the_first_end_counts() -> None:
 )
 def test_what_ends_a_run_goes_on(receiver: Receiver, error: BaseException, state: State) -> None:
     """A failure fails it, Ctrl-C aborts it, and the exception is raised."""
-    with pytest.raises(type(error)), runs.told(JOB):
+    with pytest.raises(type(error)), runs.report_run(JOB):
         raise error
     assert receiver.states == [State.START, state]
 
@@ -58,7 +58,7 @@ def test_what_ends_a_run_goes_on(receiver: Receiver, error: BaseException, state
 def test_columns_and_the_name_in_a_catalog_are_facets(receiver: Receiver) -> None:
     """The facets are those of the OpenLineage client."""
     table = Dataset("file", "/lake/t", (("id", "string"), ("views", "bigint")), ("file:/lake", "t"))
-    with runs.told(JOB, writes=[table]) as run:
+    with runs.report_run(JOB, writes=[table]) as run:
         run.wrote(table, 3)
     (written,) = receiver.events[-1]["outputs"]
     fields = [(each["name"], each["type"]) for each in written["facets"]["schema"]["fields"]]
@@ -125,7 +125,7 @@ def test_what_is_wrong_with_the_receiver_is_logged_once(
     """This holds for an invalid address, and for one without a server."""
     monkeypatch.setattr(runs, "END_S", 20)
     monkeypatch.setenv("OPENLINEAGE_URL", url)
-    with caplog.at_level(logging.WARNING), runs.told(JOB):
+    with caplog.at_level(logging.WARNING), runs.report_run(JOB):
         pass
     assert len(logged(caplog)) == 1
     assert not [each for each in caplog.records if each.name.startswith("urllib3")]
@@ -139,7 +139,7 @@ def test_a_receiver_that_hangs_is_waited_for_a_while(
     with socket.create_server(("127.0.0.1", 0)) as hangs:
         monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{hangs.getsockname()[1]}")
         begun = time.monotonic()
-        with runs.told(JOB):
+        with runs.report_run(JOB):
             pass
         took = time.monotonic() - begun
     assert took < 20  # the client alone would wait 5 s, six times
@@ -152,7 +152,7 @@ def test_one_that_refuses_is_asked_again_and_named_without_its_user(
     """The log holds no password either."""
     with receiving(status=403) as refuses:
         monkeypatch.setenv("OPENLINEAGE_URL", refuses.url.replace("//", "//user:pass@"))
-        with runs.told(JOB):
+        with runs.report_run(JOB):
             pass
         assert refuses.states == ["START", "COMPLETE"]
     (said,) = logged(caplog)
@@ -164,6 +164,6 @@ def test_it_is_disabled_by_the_variable_of_the_client(
 ) -> None:
     """`OPENLINEAGE_DISABLED`."""
     monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
-    with runs.told(JOB):
+    with runs.report_run(JOB):
         pass
     assert receiver.bodies == []

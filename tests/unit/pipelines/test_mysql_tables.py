@@ -185,7 +185,7 @@ def test_a_transaction_that_mysql_compressed(algorithm: int) -> None:
     fields = b"\x02" + (b"\x01\x00" if algorithm == 0 else b"\x03\xfc\xff\x00")
     body = b"\x01\x03" + size + fields + b"\x03\x03\xfc" + struct.pack("<H", len(inner)) + b"\0"
     packet = b"\0" + event(40, body + payload, 900) + b"sums"
-    found = list(mysql.expanded(packet, 4))
+    found = list(mysql.expand_packet(packet, 4))
     heads = [struct.unpack_from("<IBIIIH", each, 1) for each in found]
     assert [head[1] for head in heads] == [19, 30, 16]
     assert [head[4] for head in heads] == [0, 0, 900]
@@ -204,7 +204,7 @@ def test_a_transaction_that_mysql_compressed(algorithm: int) -> None:
 )
 def test_an_event_that_cannot_be_read_is_not_skipped(packet: bytes, said: str) -> None:
     with pytest.raises(WrongPipeline, match=said):
-        list(mysql.expanded(b"\0" + packet, 0))
+        list(mysql.expand_packet(b"\0" + packet, 0))
 
 
 PARTITIONED = (

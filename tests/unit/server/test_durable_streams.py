@@ -24,7 +24,7 @@ from tidings.core.durable_streams.stream import Appending, Extent, Producer, Str
 from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender
 from tidings.core.model.cursors import Place
-from tidings.core.tracing import untraced
+from tidings.core.tracing import disabled_tracer
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import SqliteStreams
@@ -306,7 +306,7 @@ def test_a_page_and_its_producer_are_written_together(tmp_path: Path) -> None:
         store=store,
         together=database.transaction,
         runtime=replace(Scene().runtime, clock=lambda: NOW),
-        tracer=untraced(),
+        tracer=disabled_tracer(),
     )
     writer.create("main", "s", Appending(b"a", "text/plain"))
     before = store.stream("main", "s"), pages.head("main")

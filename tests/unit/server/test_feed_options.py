@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_a_checkout_shows_its_own_page() -> None:
     """This holds for an editable install too, which developers use."""
-    assert processes.installed().console == ROOT / "console"
+    assert processes.find_installed().console == ROOT / "console"
 
 
 def test_a_wheel_shows_what_it_carries(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_wheel_shows_what_it_carries(tmp_path: Path) -> None:
     here = tmp_path / "site-packages" / "tidings" / "server"
     (here / processes.PACKED).mkdir(parents=True)
 
-    assert processes.installed(here) == processes.Installed(here / "packed" / "console", None)
+    assert processes.find_installed(here) == processes.Installed(here / "packed" / "console", None)
 
 
 def test_a_checkout_without_history_shows_none(tmp_path: Path) -> None:
@@ -36,13 +36,13 @@ def test_a_checkout_without_history_shows_none(tmp_path: Path) -> None:
     (tmp_path / "console").mkdir()
     (tmp_path / "pyproject.toml").touch()
 
-    assert processes.installed(tmp_path / "server").history is None
+    assert processes.find_installed(tmp_path / "server").history is None
 
 
 def test_neither_is_told_in_one_sentence(tmp_path: Path) -> None:
     """The sentence says what to do about it."""
     with pytest.raises(processes.NoPage, match="install Tidings again"):
-        processes.installed(tmp_path)
+        processes.find_installed(tmp_path)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tidings.core import limits
-from tidings.http.asgi import Message, Receive, Send, disconnected
+from tidings.http.asgi import Message, Receive, Send, wait_for_disconnect
 from tidings.server.http_protocol import Admission, Connection, RequestLimits, connections_within
 from tidings.server.http_server import serving
 
@@ -73,7 +73,7 @@ class App:
         await send({"type": "http.response.body", "body": b""})
 
     async def _endless(self, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(disconnected(receive))
+        gone = asyncio.ensure_future(wait_for_disconnect(receive))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while not gone.done():
             await send({"type": "http.response.body", "body": BIG, "more_body": True})
@@ -82,7 +82,7 @@ class App:
     async def _waiting(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"begun", "more_body": True})
-        await disconnected(receive)
+        await wait_for_disconnect(receive)
 
     async def _refused(self, receive: Receive, send: Send) -> None:
         await _send(send, 401, b"no")

@@ -70,7 +70,7 @@ def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
 def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, int]]) -> str:
     """Return the address of an archive with one part that was compacted to these operations."""
     log = on_twin(feed, twin.dynamodb_url).log()
-    kept = segments.compacted(log.read(feed, 0), keeping)
+    kept = segments.keep_entries(log.read(feed, 0), keeping)
     open_archive(f"file://{folder}", _no_s3).put(feed, *segments.encode(kept))
     return f"file://{folder}"
 

@@ -143,4 +143,4 @@ def test_columns_that_are_not_known_are_refused() -> None:
     with pytest.raises(WrongColumn, match="no column 'object'; there are cursor, page"):
         columns.subset(["object"])
     with pytest.raises(WrongColumn, match="column id is string, not int"):
-        columns.checked(StructType([StructField("id", IntegerType())]))
+        columns.check_schema(StructType([StructField("id", IntegerType())]))

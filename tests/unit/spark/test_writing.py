@@ -21,7 +21,7 @@ from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, encode
 from tidings.core.model import timestamps
 from tidings.spark import options
 from tidings.spark.options import NotAppended, WrongColumn, WrongOption
-from tidings.spark.sink import StreamWriter, Writer, checked, pages
+from tidings.spark.sink import StreamWriter, Writer, check_schema, pages
 from tidings.twin import Twin
 
 NAMES = ["event", "type", "id", "data"]
@@ -151,7 +151,7 @@ def test_an_invalid_row_is_named_and_nothing_of_its_page_is_there(twin: Twin, fe
 def test_T39_columns_that_make_no_operation_are_refused(fields: list[str], rule: str) -> None:
     """Nothing is sent before that."""
     with pytest.raises(WrongColumn, match=rule):
-        checked(StructType([StructField(name, StringType()) for name in fields]))
+        check_schema(StructType([StructField(name, StringType()) for name in fields]))
 
 
 def test_a_column_of_another_type_is_refused() -> None:
@@ -159,7 +159,7 @@ def test_a_column_of_another_type_is_refused() -> None:
     schema = StructType([*SCHEMA.fields[:3], StructField("data", LongType())])
 
     with pytest.raises(WrongColumn, match="column data is bigint, must be string; `to_json`"):
-        checked(schema)
+        check_schema(schema)
 
 
 def test_a_sink_is_reached_over_http_and_appends(twin: Twin, feed: str) -> None:

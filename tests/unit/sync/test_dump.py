@@ -120,7 +120,7 @@ def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_
     texts = [made(random).encode() for _ in range(3000)] + [each.encode() for each in ODD] + RAW
     path = written(tmp_path / "dump", [b"", *texts])  # a mark at the file's start is dropped
 
-    table = dump.recognised(spark_session.current().text(session, [path])).cache()
+    table = dump.recognise_lines(spark_session.current().text(session, [path])).cache()
     lines, asked = table.collect(), dump.asked_core(table).collect()
 
     assert [bytes(each["text"]) for each in lines[1:]] == texts
@@ -152,7 +152,7 @@ def test_lines_of_one_order_are_what_the_core_says(
 
     text = spark_session.current().text(session, [path])
     apart = text.select(dump.taken_apart(order).alias("apart"))
-    found = dump.recognised(text).collect()
+    found = dump.recognise_lines(text).collect()
 
     assert apart.where(F.col("apart").startswith("\x01")).count() > 100
     assert (found[0]["key"], found[0]["moment"]) == ("v/x", "2026-01-01T00:00:10.1")
@@ -172,7 +172,7 @@ def test_ordinary_lines_do_not_wait_for_python(session: SparkSession, tmp_path: 
         line("x2", 1)[:-1] + b', "data": {"title": "\xc3\xbc \\"b\\"", "n": [1, {"p": [null]}]}}',
     ]
     path = written(tmp_path / "dump", texts)
-    found = dump.recognised(spark_session.current().text(session, [path])).collect()
+    found = dump.recognise_lines(spark_session.current().text(session, [path])).collect()
     assert [each["key"] for each in found] == ["video/x1", "video/ü€😀", "a_b-1//%", "video/x2"]
     assert found[2]["moment"] == "2026-01-01T00:00:00.123"
 
@@ -186,7 +186,7 @@ def test_the_last_line_of_an_object_counts(session: SparkSession, tmp_path: Path
         text = spark_session.current().text(session, [one, two])
         splits = text.select("block").distinct().count()
         assert is_remote() or splits > 5  # Sail reads a file in one piece
-        found = dump.latest(dump.recognised(text)).collect()
+        found = dump.latest(dump.recognise_lines(text)).collect()
     finally:
         session.conf.unset("spark.sql.files.maxPartitionBytes")
 
@@ -205,7 +205,9 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
     packed.write_bytes(gzip.compress(line("y", 1) + b"\n\n" + json.dumps([1]).encode()))
     session.conf.set("spark.sql.files.maxPartitionBytes", 20_000)
     try:
-        lines = dump.recognised(spark_session.current().text(session, [one, str(packed)])).cache()
+        lines = dump.recognise_lines(
+            spark_session.current().text(session, [one, str(packed)])
+        ).cache()
         bad = dump.asked_core(lines).where("error IS NOT NULL").cache()
         found = [str(each) for each in first_bad(bad, lines, {})]
     finally:

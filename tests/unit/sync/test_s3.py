@@ -18,7 +18,7 @@ from tidings.twin import Twin
 
 
 def keys(address: str) -> list[str]:
-    return [each.address.removeprefix("s3://dumps/") for each in files.named(address)]
+    return [each.address.removeprefix("s3://dumps/") for each in files.list_files(address)]
 
 
 def test_an_object_or_everything_below_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_until_it_is_removed(
             assert files.read(f"{folder}/plan/b/2") == "éplan/b/2"
             files.remove(f"{folder}/plan")
             files.remove(f"{folder}/never")
-            assert files.named(f"{folder}/plan") == []
+            assert files.list_files(f"{folder}/plan") == []
             assert files.read(f"{folder}/plan2") == "éplan2"
 
 
@@ -60,7 +60,7 @@ def test_an_upload_keeps_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
         def sent(dump: str, to: str) -> tuple[str, list[tuple[str, bytes]]]:
             stdin = io.BytesIO(gzip.compress(b"line"))
-            called = files.uploaded(dump, stdin, tmp_path, f"s3://dumps/{to}/")
+            called = files.upload_dump(dump, stdin, tmp_path, f"s3://dumps/{to}/")
             return called, [
                 (key, client.get_object(Bucket="dumps", Key=key)["Body"].read())
                 for key in keys(f"s3://dumps/{to}/")

@@ -143,11 +143,13 @@ URL = "http://127.0.0.1:8042"
 
 def test_one_option_chains_a_feed() -> None:
     """The feed has the name in the address; without one it is the default feed."""
-    assert feed_options.chained(Options(chain_from=URL)) == {DEFAULT_FEED: f"{URL}/feeds/main"}
+    assert feed_options.chained_feeds(Options(chain_from=URL)) == {
+        DEFAULT_FEED: f"{URL}/feeds/main"
+    }
     orders = Options(chain_from=f"{URL}/feeds/orders/")
-    assert feed_options.chained(orders) == {"orders": f"{URL}/feeds/orders"}
-    assert environment.parsed(orders).feeds == {"main", "orders"}
-    assert set(environment.parsed(orders).sources) == {"orders"}
+    assert feed_options.chained_feeds(orders) == {"orders": f"{URL}/feeds/orders"}
+    assert environment.parse_options(orders).feeds == {"main", "orders"}
+    assert set(environment.parse_options(orders).sources) == {"orders"}
 
 
 def test_D1_local_feeds_stay_beside_chained_ones() -> None:
@@ -158,8 +160,8 @@ def test_D1_local_feeds_stay_beside_chained_ones() -> None:
         source=("types=a,b", "fall_off=wait", "restart_offset=3"),
     )
     environment.check(options)
-    sources = environment.parsed(options).sources
-    assert environment.parsed(options).feeds == {"main", "mine", "theirs", "more"}
+    sources = environment.parse_options(options).sources
+    assert environment.parse_options(options).feeds == {"main", "mine", "theirs", "more"}
     assert {feed: source.url for feed, source in sources.items()} == {
         "theirs": f"{URL}/feeds/main",
         "more": f"{URL}/feeds/x",
@@ -174,9 +176,9 @@ def test_an_elected_twin_is_at_the_address_where_it_listens() -> None:
     options = Options(
         port=8052, chain_from=URL, source=("role=elected",), coordinator="dynamodb://seats"
     )
-    (source,) = environment.parsed(options).sources.values()
+    (source,) = environment.parse_options(options).sources.values()
     assert (source.role, source.address) == (Role.ELECTED, "http://127.0.0.1:8052/feeds/main")
-    assert environment.parsed(options).coordinator is not None
+    assert environment.parse_options(options).coordinator is not None
 
 
 @pytest.mark.parametrize(

@@ -136,10 +136,10 @@ def addresses(stage: str, cloudformation: Any) -> Addresses:
     Raises:
         NoStage: the stage does not exist, or it is older than this command.
     """
-    return exposed(stage, cloudformation).addresses
+    return public_description(stage, cloudformation).addresses
 
 
-def exposed(stage: str, cloudformation: Any) -> Exposed:
+def public_description(stage: str, cloudformation: Any) -> Exposed:
     """
     Return the public description of the stage.
 

@@ -134,7 +134,7 @@ class Layout(Generic[Kind]):
         return Codec(lambda value: {"M": self.encode(value)}, lambda value: self.decode(value["M"]))
 
 
-def listed(of: Codec) -> Codec:
+def tuple_codec(of: Codec) -> Codec:
     """Return the codec of a field that is a tuple."""
     return Codec(
         lambda values: {"L": [of.write(each) for each in values]},
@@ -152,4 +152,4 @@ TEXT = Codec(text, lambda value: value["S"], "")
 NUMBER = Codec(number, lambda value: int(value["N"]), 0)
 BINARY = Codec(lambda value: {"B": value}, bytes_of, b"", is_sparse=True)
 FLAG = Codec(lambda value: {"BOOL": value}, lambda value: value["BOOL"], absent=False)
-TEXTS = listed(TEXT)
+TEXTS = tuple_codec(TEXT)

@@ -25,7 +25,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidings.aws.clients import ConditionFailed, translated
+from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -333,7 +333,7 @@ class DynamoDBConnections(TableStore):
             self._subscriptions.remove(lane, Subscription(connection.id, wanted, since=0))
 
     def page(self, place: str, limit: int) -> ConnectionPage:
-        with translated():
+        with translate_errors():
             answer = self._table.client.scan(
                 TableName=self._table.name,
                 FilterExpression="begins_with(#kind, :prefix)",

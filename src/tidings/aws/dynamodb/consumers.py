@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from tidings.aws.clients import ConditionFailed, translated
+from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -47,7 +47,9 @@ _CANCELLED, _CONFLICT = "TransactionCanceledException", "TransactionConflictExce
 _LOST = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 
 _PREFIX = "consumer#"
-_POSITION = as_text(lambda position_: position.encoded(position_) or "", position.read).sparse
+_POSITION = as_text(
+    lambda position_: position.encode_position(position_) or "", position.read
+).sparse
 _FAILURE = Layout(
     Failure,
     id=TEXT.sparse,
@@ -140,7 +142,7 @@ class DynamoDBConsumers:
         first = self._consumer_write(feed, name, version, change.consumer)
         others: list[Any] = list(self._other_writes(feed, name, change))
         try:
-            with translated():
+            with translate_errors():
                 if others:
                     self._table.client.transact_write_items(TransactItems=[first, *others])
                 else:

@@ -4,7 +4,7 @@ The log: pages in a separate table, head, floor, renewal and claims in the contr
 A page, immutable except for its expiry: feed, page number. `body` is NDJSON (S) or deflated NDJSON
 (B), `append` identifies the write, `at` is the commit time in ms. `slots` are the slots of its
 entries, if some were left out. `skipped` is the number of page numbers before it without a page.
-`trace` is the trace of its request in 24 bytes (`tracing.packed`), if it is traced: as text, a
+`trace` is the trace of its request in 24 bytes (`tracing.pack_trace`), if it is traced: as text, a
 plain page of `limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
 
 The head, a counter of the last page number taken: `head#<feed>`, `-`. It only grows; if it is
@@ -70,7 +70,7 @@ def encode_page(feed: str, page: Page) -> Item:
         "at": number(page.at_ms),
         **expiry(page.expires_ms),
         **({} if page.slots is None else {"slots": _slots(page.slots)}),
-        **({"trace": {"B": tracing.packed(page.trace)}} if page.trace else {}),
+        **({"trace": {"B": tracing.pack_trace(page.trace)}} if page.trace else {}),
         **({"skipped": number(page.skipped)} if page.skipped else {}),
     }
 
@@ -90,7 +90,7 @@ def decode_page(item: Item) -> Page:
 
 
 def _trace_of(value: Value) -> str:
-    return tracing.unpacked(bytes_of(value))
+    return tracing.unpack_trace(bytes_of(value))
 
 
 def _slots(slots: Sequence[int]) -> Value:

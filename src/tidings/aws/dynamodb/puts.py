@@ -30,7 +30,7 @@ from botocore.exceptions import (
     NoCredentialsError,
 )
 
-from tidings.aws.clients import ConditionFailed, ca_certs, translated
+from tidings.aws.clients import ConditionFailed, ca_certs, translate_errors
 from tidings.aws.dynamodb.table import conditional
 from tidings.aws.effects import Threads
 from tidings.aws.signed_http import Connection, IdleConnections, Signer
@@ -116,7 +116,7 @@ class Puts:
             if attempt:
                 self._sleep(_FIRST_WAIT_MS << (attempt - 1))
             try:
-                with translated():
+                with translate_errors():
                     answer = self._requests.ask("PutItem", params)
             except ConditionFailed as failed:
                 return failed.item == put.item, None

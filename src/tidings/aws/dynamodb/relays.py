@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from tidings.aws.clients import ConditionFailed, translated
+from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import Item, number, number_of, text, text_of
 from tidings.aws.dynamodb.log import encode_page, head_key
 from tidings.aws.dynamodb.table import Table, TableStore, expressions, of_version
@@ -120,7 +120,7 @@ class DynamoDBRelays:
     def write(self, before: Relay, after: Relay) -> bool:
         put = self._document(before, after)
         try:
-            with translated():
+            with translate_errors():
                 self._control.client.put_item(**put, ReturnValuesOnConditionCheckFailure="ALL_OLD")
         except ConditionFailed as failed:
             return failed.retried and failed.item == put["Item"]  # our own write, retried
@@ -136,7 +136,7 @@ class DynamoDBRelays:
         writes: list[Any] = [{"Put": put}, {"Update": self._head(before, after)}]
         writes += [{"Put": self._page(after.feed, each)} for each in pages]
         try:
-            with translated():
+            with translate_errors():
                 self._control.client.transact_write_items(TransactItems=writes)
         except Unavailable:
             if self._control.get(relay_key(after.feed)) == put["Item"]:

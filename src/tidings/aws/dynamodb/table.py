@@ -1,5 +1,6 @@
 """
-One table of DynamoDB. Every method raises `ConditionFailed` and `Unavailable` like `translated`.
+One table of DynamoDB. Every method raises `ConditionFailed` and `Unavailable` like
+`translate_errors`.
 
 In an expression `#page` is the attribute `page`, and `:page` one of the values.
 """
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from tidings.aws.clients import ConditionFailed, translated
+from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import Item, number, text
 from tidings.aws.effects import Threads
 from tidings.core.effects import Sleep
@@ -69,7 +70,7 @@ class Table:
         self.client, self.name = client, name
 
     def get(self, key: Item, *, consistent: bool = True) -> Item | None:
-        with translated():
+        with translate_errors():
             answer = self.client.get_item(TableName=self.name, Key=key, ConsistentRead=consistent)
         return answer.get("Item")
 
@@ -78,7 +79,7 @@ class Table:
     ) -> Item:
         """Put *item*; return the attributes selected by *returns*."""
         params: Any = {"Item": item, "ReturnValues": returns, **conditional(condition, values)}
-        with translated():
+        with translate_errors():
             return self.client.put_item(TableName=self.name, **params).get("Attributes", {})
 
     def put_over(self, item: Item, version: int, *, may_be_new: bool) -> bool:
@@ -107,7 +108,7 @@ class Table:
         """Update the item; return the attributes selected by *returns*."""
         params: Any = {"Key": key, "ReturnValues": returns}
         params |= conditional(condition, values, update)
-        with translated():
+        with translate_errors():
             return self.client.update_item(TableName=self.name, **params).get("Attributes", {})
 
     def raise_page(self, key: Item, page: int) -> None:
@@ -123,7 +124,7 @@ class Table:
     ) -> Item:
         """Delete the item; return the attributes selected by *returns*."""
         params: Any = {"Key": key, "ReturnValues": returns, **conditional(condition, values)}
-        with translated():
+        with translate_errors():
             return self.client.delete_item(TableName=self.name, **params).get("Attributes", {})
 
     def page(
@@ -137,7 +138,7 @@ class Table:
     ) -> QueryOutputTypeDef:
         """Query one page of the items that meet *condition*, with all attributes or *fields*."""
         params = expressions(values, KeyConditionExpression=condition, ProjectionExpression=fields)
-        with translated():
+        with translate_errors():
             return self.client.query(
                 TableName=self.name, ConsistentRead=consistent, **params, **more
             )
@@ -231,13 +232,13 @@ class Batches:
         raise Unavailable(f"{len(left)} items of a batch were refused {_ATTEMPTS_MAX} times")
 
     def _put_once(self, puts: list[Item]) -> list[Item]:
-        with translated():
+        with translate_errors():
             answer = self._client.batch_write_item(RequestItems={self._table: puts})  # type: ignore[dict-item]
         return list(answer.get("UnprocessedItems", {}).get(self._table, []))  # type: ignore[arg-type]
 
     def _get(self, keys: list[Item], items: list[Item]) -> list[Item]:
         """Append the found items to *items*; return the unprocessed keys."""
-        with translated():
+        with translate_errors():
             answer = self._client.batch_get_item(
                 RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}}
             )

@@ -17,7 +17,15 @@ import click
 from tidings.client.address import FIELDS
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, filter_options, json_option, place_options
-from tidings.client.cli.render import NONE, cell, compact, described, failures, machine, show_list
+from tidings.client.cli.render import (
+    NONE,
+    cell,
+    compact,
+    describe_entry,
+    failures,
+    machine,
+    show_list,
+)
 from tidings.client.errors import ClientError, Lost, Unwritten
 from tidings.client.events import Event
 from tidings.client.retries import stop_on_signals
@@ -184,12 +192,12 @@ _add(
 _add(
     "step",
     "Acknowledge the next message without sending it.",
-    lambda name, answer: described(answer["stepped"]),
+    lambda name, answer: describe_entry(answer["stepped"]),
 )
 _add(
     "park",
     "Park the next message with its last error, and continue with the others.",
-    lambda name, answer: described(answer["parked"]),
+    lambda name, answer: describe_entry(answer["parked"]),
 )
 _add(
     "retry",

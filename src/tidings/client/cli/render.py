@@ -144,7 +144,7 @@ def plain(text: str) -> str:
     return _UNPRINTABLE.sub(_escape, text)
 
 
-def described(entry: dict[str, Any]) -> str:
+def describe_entry(entry: dict[str, Any]) -> str:
     """Return the fields of *entry*, an operation of the log, as labelled lines."""
     data = entry["data"]
     fields = {

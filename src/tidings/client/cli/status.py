@@ -70,7 +70,7 @@ def _once(address: str, as_json: bool) -> Report:
     if report.fields and as_json:
         click.echo(render.compact(report.fields))
     elif report.fields:
-        render.show(shown(report))
+        render.show(render_report(report))
     if report.problem:
         click.echo(f"Error: {report.problem}", err=True)
     return report
@@ -78,7 +78,7 @@ def _once(address: str, as_json: bool) -> Report:
 
 def _watch(address: str, as_json: bool) -> NoReturn:
     if not as_json:
-        render.watch(lambda: shown(fetch(address)), EVERY_S)
+        render.watch(lambda: render_report(fetch(address)), EVERY_S)
     while True:
         _once(address, as_json)
         time.sleep(EVERY_S)
@@ -88,11 +88,11 @@ def fetch(address: str) -> Report:
     """Return a report, or one with the problem."""
     import httpx
 
-    from tidings.client.feed_api import trusted
+    from tidings.client.feed_api import ssl_context
     from tidings.client.retries import error_of_answer
 
     try:
-        answer = httpx.get(address, timeout=PATIENCE_S, verify=trusted())
+        answer = httpx.get(address, timeout=PATIENCE_S, verify=ssl_context())
         fields = answer.json()
     except httpx.HTTPError as error:
         return Report(problem=render.plain(f"{address} does not answer: {error}"))
@@ -104,7 +104,7 @@ def fetch(address: str) -> Report:
     return Report(fields)
 
 
-def shown(report: Report) -> Group:
+def render_report(report: Report) -> Group:
     """Return the report for a terminal: fields first, then a row for each follower."""
     from rich.console import Group
     from rich.table import Table

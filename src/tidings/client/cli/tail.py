@@ -207,7 +207,7 @@ def show(offset: str, as_json: bool, place: Place) -> None:
     each = None
     with place.asking() as api:
         for each in _entries(api, first, last if dots else first):
-            click.echo(render.compact(each) if as_json else render.described(each))
+            click.echo(render.compact(each) if as_json else render.describe_entry(each))
     if each is None:
         raise click.ClickException(f"message {offset} is not in the log")
 

@@ -49,7 +49,7 @@ class Weighed:
     size: int
 
 
-def closed(spans: Sequence[Span]) -> list[Span]:
+def closed_parts(spans: Sequence[Span]) -> list[Span]:
     """
     Return the parts that end before the last part begins.
 
@@ -65,7 +65,9 @@ def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) 
     A consumer that has acknowledged nothing is before the first page, so nothing may be compacted.
     A consumer that still copies the state has not started to read the log and needs no page of it.
     """
-    handled = [page for each in consumers if (page := position.handled(each)) is not None]
+    handled = [
+        page for each in consumers if (page := position.last_unneeded_page(each)) is not None
+    ]
     return min(*handled, *effective_checkpoints(checkpoints, archives=False).values())
 
 
@@ -104,7 +106,7 @@ def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator
             return
 
 
-def wanted(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int]]:
+def select_entries(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int]]:
     """
     Return the page and slot of each entry of *pages* to keep. *pages* must ascend.
 
@@ -150,13 +152,13 @@ def _weight(part: Weighed) -> int:
     return part.size + PAGE_BYTES * (part.span.last - part.span.first + 1)
 
 
-def joined(parts: Iterable[Sequence[Page]]) -> list[Page]:
+def join_parts(parts: Iterable[Sequence[Page]]) -> list[Page]:
     """Return the pages of parts that overlap or touch, each page once."""
     by_number = {page.number: page for part in parts for page in part}
     return [by_number[number] for number in sorted(by_number)]
 
 
-def covered(spans: Iterable[Span]) -> list[Span]:
+def covered_parts(spans: Iterable[Span]) -> list[Span]:
     """
     Return the parts that another part contains entirely, in the order in which to remove them.
 

@@ -60,7 +60,7 @@ class ArchiveReader:
         for _ in range(limits.ARCHIVE_LISTS_MAX):
             if after >= until:
                 return True
-            reached = covered(self._list(feed, after), after)
+            reached = covered_page(self._list(feed, after), after)
             if reached == after:
                 return False
             after = reached
@@ -136,7 +136,7 @@ def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
     return gaps
 
 
-def covered(spans: Sequence[Span], after: int) -> int:
+def covered_page(spans: Sequence[Span], after: int) -> int:
     """Return the last page up to which *spans*, in order, hold all pages after *after*."""
     for span in spans:
         if span.first <= after + 1:

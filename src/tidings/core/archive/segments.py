@@ -160,7 +160,7 @@ def _are_slots(slots: list[int], count: int) -> bool:
     return len(slots) == count and ascend
 
 
-def compacted(pages: Sequence[Page], wanted: set[tuple[int, int]]) -> list[Page]:
+def keep_entries(pages: Sequence[Page], wanted: set[tuple[int, int]]) -> list[Page]:
     """Return *pages* with only the entries of *wanted*, a set of (page, slot)."""
     return [_left_of(page, wanted) for page in pages]
 

@@ -25,7 +25,7 @@ from tidings.core.errors import (
     UnknownKey,
     WrongKey,
 )
-from tidings.core.model.filters import EVERYTHING, Filter, checked
+from tidings.core.model.filters import EVERYTHING, Filter, validate_values
 from tidings.core.settings.profiles import change, close
 from tidings.core.settings.values import Admission, Ended, with_ending
 
@@ -148,7 +148,7 @@ def bound_of(types: Iterable[str], parents: Iterable[str]) -> Filter:
 
 
 def _values(given: Iterable[str], field: str) -> frozenset[str] | None:
-    return checked(list(given), field) or None
+    return validate_values(list(given), field) or None
 
 
 def validate_key(key: Key) -> Key:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from tidings.core import limits
 from tidings.core.auth.guard import WHOLE, Allowed, Role, opens
 from tidings.core.errors import InvalidFilter, InvalidSetting, OutsideKey
-from tidings.core.model.filters import EVERYTHING, Filter, checked
+from tidings.core.model.filters import EVERYTHING, Filter, validate_values
 from tidings.core.model.json_body import unique
 from tidings.core.settings.values import Admission
 
@@ -74,7 +74,7 @@ def may_ask(url: str) -> bool:
     )
 
 
-def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
+def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
     """
     Return the rights of a token with *claims* for *role* on *feed*, until it expires.
 
@@ -140,6 +140,6 @@ def _values(grant: Mapping[str, Any], name: str) -> frozenset[str] | None:
     if not isinstance(given, list) or not given or not all(isinstance(v, str) for v in given):
         raise OutsideKey(f"has a grant with invalid {name}", field="token")
     try:
-        return checked(given, name)
+        return validate_values(given, name)
     except InvalidFilter as error:
         raise OutsideKey(f"has a grant with invalid {name}: {error.rule}") from None

@@ -67,7 +67,7 @@ def from_line(text: str) -> str:
     return check_password(text.removesuffix("\n").removesuffix("\r"))
 
 
-def hashed(password: str, *, salt: bytes, now_ms: int) -> str:
+def hash_password(password: str, *, salt: bytes, now_ms: int) -> str:
     """Return the text to store for *password*; *salt* must be fresh and random."""
     key = _derived(_bytes(password), salt, _LOG_N, _R, _P)
     return "$".join((_NAME, f"{_LOG_N}", f"{_R}", f"{_P}", f"{now_ms}", _text(salt), _text(key)))

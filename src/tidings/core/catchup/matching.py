@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from tidings.core.model.events import LEAVE, Event, leave_of, of_line, redacted_leave_of, to_sse
-from tidings.core.model.operations import data_of, encoded, event_of, parse_line
+from tidings.core.model.operations import data_of, event_of, parse_line, to_canonical_json
 from tidings.core.model.pages import lines_of
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def with_ref(event: Event, template: str) -> Event:
     data = json.loads(event.data)
     # One pass: a placeholder in a name is text. Nothing is escaped: a name may be a path.
     ref = _PLACEHOLDER.sub(lambda place: str(data[place[1]]), template)
-    return event._replace(data=f'{event.data[:-1]},"ref":{encoded(ref)}}}')
+    return event._replace(data=f'{event.data[:-1]},"ref":{to_canonical_json(ref)}}}')
 
 
 def with_refs(parts: Sequence[Part], template: str) -> Sequence[Part]:

@@ -18,7 +18,13 @@ from tidings.core.errors import InvalidChange, InvalidOperation, TooLarge
 from tidings.core.model import timestamps
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import check_size, decode_spelled, members
-from tidings.core.model.operations import MARKED, check_text, encoded, is_change, without_breaks
+from tidings.core.model.operations import (
+    MARKED,
+    check_text,
+    is_change,
+    to_canonical_json,
+    without_breaks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,10 +100,10 @@ def line_of(change: Change, *, name: str, now_ms: int) -> str:
     Raises:
         TooLarge: longer than an operation may be.
     """
-    time, tags = timestamps.from_ms(now_ms), encoded(list(change.tags))
+    time, tags = timestamps.from_ms(now_ms), to_canonical_json(list(change.tags))
     line = (
         f'{{"event":"insert","timestamp":"{time}","parents":{tags},"type":"{TYPE}",'
-        f'"id":{encoded(name)},"data":{change.data}{MARKED}'
+        f'"id":{to_canonical_json(name)},"data":{change.data}{MARKED}'
     )
     size = len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
@@ -123,7 +129,7 @@ def entry_of(line: str, *, number: int, at_ms: int) -> str:
     Return *line* in the JSON format for readers of changes. *at_ms* is the commit time of its page.
     """
     tags = tags_of(line)
-    shown = f'"tags":{encoded(tags)},' if tags else ""
+    shown = f'"tags":{to_canonical_json(tags)},' if tags else ""
     return f'{{"_id":{number},"_ts":{at_ms * _NS_PER_MS},{shown}"data":{_shown(line)}}}'
 
 
@@ -131,7 +137,7 @@ def may_hold(text: str, tags: Iterable[str]) -> bool:
     """
     Return False only if no line in *text* has one of *tags*, because its encoding does not occur.
     """
-    return any(encoded(tag) in text for tag in tags)
+    return any(to_canonical_json(tag) in text for tag in tags)
 
 
 def _shown(line: str) -> str:
@@ -152,7 +158,7 @@ def _check_storable(value: object) -> None:
         InvalidChange: it has a lone surrogate or a number that is too large.
     """
     try:
-        encoded(value).encode()
+        to_canonical_json(value).encode()
     except UnicodeEncodeError:
         raise InvalidChange("must not contain a lone surrogate", field="data") from None
     except ValueError:

@@ -14,7 +14,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, OperatorDocument
-from tidings.core.changeagent.webhooks import Hook, as_document, hooks_from, redacted, with_stored
+from tidings.core.changeagent.webhooks import (
+    Hook,
+    as_document,
+    hooks_from,
+    redact_headers,
+    with_stored,
+)
 from tidings.core.errors import InvalidSetting, Unavailable
 from tidings.core.model import feeds
 from tidings.core.model.feeds import Retention
@@ -123,10 +129,10 @@ class Configuration:
 
     def shown(self) -> dict[str, object]:
         """Return the document without the credentials in headers of webhooks."""
-        return replace(self, hooks=redacted(self.hooks)).document()
+        return replace(self, hooks=redact_headers(self.hooks)).document()
 
 
-def replaced(current: Configuration, document: object) -> Configuration:
+def replace_configuration(current: Configuration, document: object) -> Configuration:
     """
     Return the configuration in *document*. Missing durations are taken from *current*.
 
@@ -187,12 +193,12 @@ def _duration(given: dict[str, object], name: str, current: int) -> int:
         raise InvalidSetting(f"Error parsing {name}: {error}") from None
 
 
-def stored(text: str) -> Configuration:
+def decode_configuration(text: str) -> Configuration:
     """Parse a stored document; return the defaults for an empty one."""
-    return replaced(Configuration(), json.loads(text)) if text else Configuration()
+    return replace_configuration(Configuration(), json.loads(text)) if text else Configuration()
 
 
-def encoded(configuration: Configuration) -> str:
+def encode_configuration(configuration: Configuration) -> str:
     """Return the configuration as it is stored."""
     return json.dumps(configuration.document(), separators=(",", ":"))
 
@@ -204,7 +210,9 @@ class Purges:
     operator_documents: OperatorDocuments
 
     def __call__(self, feed: str) -> Retention | None:
-        return stored(self.operator_documents.operator_document(feed, CONFIGURATION).text).purge
+        return decode_configuration(
+            self.operator_documents.operator_document(feed, CONFIGURATION).text
+        ).purge
 
 
 DOWN = "down"
@@ -247,7 +255,9 @@ class Administrator:
         self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
 
     def configuration(self, feed: str) -> Configuration:
-        return stored(self.operator_documents.operator_document(feed, CONFIGURATION).text)
+        return decode_configuration(
+            self.operator_documents.operator_document(feed, CONFIGURATION).text
+        )
 
     def configure(self, feed: str, document: object) -> Configuration:
         """
@@ -258,10 +268,10 @@ class Administrator:
         """
 
         def change(current: str) -> str:
-            configuration = replaced(stored(current), document)
-            return encoded(configuration)
+            configuration = replace_configuration(decode_configuration(current), document)
+            return encode_configuration(configuration)
 
-        return stored(self._write(feed, CONFIGURATION, change))
+        return decode_configuration(self._write(feed, CONFIGURATION, change))
 
     def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
         """Apply *change* to the document, again if another process changed it concurrently."""

@@ -361,7 +361,7 @@ def _last(page: Page) -> int:
     return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
 
 
-def extended(listing: Listing, query: Query, pages: Sequence[Page]) -> Listing:
+def extend_listing(listing: Listing, query: Query, pages: Sequence[Page]) -> Listing:
     """Return *listing*, which is empty, with the entries of *pages* after it."""
     scan = Scan(query, listing.next, listing.page)
     scan.show(pages)

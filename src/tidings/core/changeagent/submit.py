@@ -12,9 +12,9 @@ from tidings.core.changeagent import config, webhooks
 from tidings.core.changeagent.changes import change_from, line_of, number_of
 from tidings.core.changeagent.documents import CONFIGURATION
 from tidings.core.errors import InvalidChange, Rejected, TooLarge, Unavailable, WrongContentType
-from tidings.core.ingest.ingest import appended, check_key, check_within
+from tidings.core.ingest.ingest import append_lines, check_key, check_within
 from tidings.core.model import feeds
-from tidings.core.tracing import Tracer, untraced
+from tidings.core.tracing import Tracer, disabled_tracer
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
@@ -44,7 +44,7 @@ class Proposer:
     feeds: frozenset[str]
     count: Count
     counters: Counters
-    tracer: Tracer = field(default_factory=untraced)
+    tracer: Tracer = field(default_factory=disabled_tracer)
 
     def accept(self, request: Request) -> int:
         """
@@ -74,12 +74,12 @@ class Proposer:
         change = change_from(body)
         line = line_of(change, name=self.appender.new_id(), now_ms=self.appender.clock())
         check_within(allowed, [line])
-        hooks = config.stored(
+        hooks = config.decode_configuration(
             self.operator_documents.operator_document(feed, CONFIGURATION).text
         ).hooks
         if hooks:
             webhooks.check(self.ask(hooks, change.data))
         own = key and allowed.namespaced_key(key)
-        page = appended(self.appender, self.tracer, request, body, [line], own)
+        page = append_lines(self.appender, self.tracer, request, body, [line], own)
         self.count("OperationsIngested", 1)
         return number_of(page.number, 0)

@@ -74,7 +74,7 @@ def _principal(name: str) -> str:
     return hashlib.sha256(f"user\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def encoded(users: dict[str, str]) -> str:
+def encode_users(users: dict[str, str]) -> str:
     """Return the stored form of *users*: an htpasswd file without comments."""
     return "".join(f"{name}:{stored}\n" for name, stored in users.items())
 

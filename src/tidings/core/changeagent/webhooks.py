@@ -143,7 +143,7 @@ def as_document(hooks: Sequence[Hook]) -> list[Mapping[str, object]]:
     ]
 
 
-def redacted(hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+def redact_headers(hooks: Sequence[Hook]) -> tuple[Hook, ...]:
     """Return *hooks* with `REDACTED` for the value of each header that may be a credential."""
     return tuple(
         replace(

@@ -135,7 +135,7 @@ class ConsumerStore(Protocol):
         """Return at most `limits.NOTES_MAX` notes, the latest first."""
 
 
-def taken(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
+def acquire(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
     """
     Give the lease to *worker*, with a new fence.
 
@@ -162,12 +162,12 @@ def check_fence(consumer: Consumer, fence: int) -> None:
         raise FenceLost(rule, field="fence", value=fence)
 
 
-def renewed(consumer: Consumer, now_ms: int) -> Consumer:
+def renew(consumer: Consumer, now_ms: int) -> Consumer:
     """Renew the lease; a late holder may continue if no other worker took it."""
     return replace(consumer, until_ms=now_ms + limits.CONSUMER_LEASE_MS)
 
 
-def passed(consumer: Consumer, through: Position) -> Consumer:
+def ack_through(consumer: Consumer, through: Position) -> Consumer:
     """Acknowledge everything up to *through*; never move back."""
     if rank(through) <= rank(consumer.position):
         return consumer
@@ -178,7 +178,7 @@ def passed(consumer: Consumer, through: Position) -> Consumer:
     return _settled(replace(consumer, position=through, acked=acked, failure=failure))
 
 
-def confirmed(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
+def ack_entries(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
     """
     Acknowledge *entries*, even if entries before them are open.
 
@@ -201,7 +201,7 @@ def sending(consumer: Consumer, through: Position) -> Consumer:
     return replace(consumer, sent=later(consumer.sent, through))
 
 
-def failed(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
+def fail(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
     """Release after a failure; send unacknowledged entries again, one at a time."""
     before = consumer.failure
     again = before is not None and before.id == entry and entry != ""
@@ -210,12 +210,12 @@ def failed(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
     return _doubted(replace(consumer, failure=failure, owner="", until_ms=0))
 
 
-def released(consumer: Consumer) -> Consumer:
+def release(consumer: Consumer) -> Consumer:
     """Release after a worker has finished: nothing is in doubt."""
     return _settled(replace(consumer, sent=None, owner="", until_ms=0))
 
 
-def moved(consumer: Consumer, position: Position | None) -> Consumer:
+def move(consumer: Consumer, position: Position | None) -> Consumer:
     """
     Move to *position* for an operator. The worker has to take the lease again.
 
@@ -228,12 +228,12 @@ def moved(consumer: Consumer, position: Position | None) -> Consumer:
         raise NothingDone("stands there already", field="position")
     ahead = rank(position) > rank(consumer.position)
     if ahead and isinstance(position, Place):
-        return unheld(passed(consumer, position))
+        return revoke_lease(ack_through(consumer, position))
     fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
-    return unheld(fresh)
+    return revoke_lease(fresh)
 
 
-def unparked(consumer: Consumer, ids: Collection[str]) -> Consumer:
+def remove_parked(consumer: Consumer, ids: Collection[str]) -> Consumer:
     """Remove the parked messages *ids*, and do not send them again."""
     return replace(not_retried(consumer, ids), parked=consumer.parked - len(ids))
 
@@ -243,7 +243,7 @@ def not_retried(consumer: Consumer, ids: Collection[str]) -> Consumer:
     return replace(consumer, retries=tuple(each for each in consumer.retries if each not in ids))
 
 
-def unheld(consumer: Consumer) -> Consumer:
+def revoke_lease(consumer: Consumer) -> Consumer:
     """Take the lease from the worker; its next request is refused."""
     return replace(consumer, owner="", until_ms=0, fence=consumer.fence + 1)
 

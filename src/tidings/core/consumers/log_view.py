@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.consumers import position as positions
-from tidings.core.consumers.consumer import passed
+from tidings.core.consumers.consumer import ack_through
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import Place
@@ -64,10 +64,10 @@ class LogView:
         """
         if self.lost(feed, position):
             rule = "names a page that was lost: begin with `copy`, or with an id that is in the log"
-            raise InvalidConsumer(rule, field=field, value=positions.encoded(position))
+            raise InvalidConsumer(rule, field=field, value=positions.encode_position(position))
         if positions.rank(position)[0] > self.reader.log.head(feed):
             rule = "is after the end of the log: not an id of this feed"
-            raise InvalidConsumer(rule, field=field, value=positions.encoded(position))
+            raise InvalidConsumer(rule, field=field, value=positions.encode_position(position))
 
     def check_within(self, consumer: Consumer) -> int:
         """
@@ -78,7 +78,7 @@ class LogView:
         """
         floor = self.reader.log.floor(consumer.feed)
         if positions.fell_off(consumer.position, floor):
-            handled = positions.handled(consumer.position)
+            handled = positions.last_unneeded_page(consumer.position)
             rule = (
                 f"is at page {handled}, and the log begins with page {floor}: the pages between"
                 " were removed. Move it to `oldest`, or to `copy` to send every object again"
@@ -107,11 +107,11 @@ class LogView:
         for page in self._pages(consumer, reads_max):
             entry = _first_open(consumer, page)
             if entry is None:
-                consumer = passed(consumer, page.end)
+                consumer = ack_through(consumer, page.end)
             elif entry.place.slot == 0:
                 return consumer
             else:
-                return passed(consumer, replace(entry.place, slot=entry.place.slot - 1))
+                return ack_through(consumer, replace(entry.place, slot=entry.place.slot - 1))
         return consumer
 
     def due(self, consumer: Consumer, count: int) -> list[Entry]:
@@ -196,7 +196,7 @@ class LogView:
         if consumer.position is not None and not isinstance(consumer.position, Place):
             return
         floor = self.check_within(consumer)
-        handled = positions.handled(consumer.position) or 0
+        handled = positions.last_unneeded_page(consumer.position) or 0
         after = max(handled, floor - 1)
         for _ in range(reads_max):
             try:

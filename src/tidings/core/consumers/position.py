@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import InvalidConsumer
-from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since, known, parse
+from tidings.core.model.cursors import (
+    PAGE_END,
+    START,
+    Place,
+    Replication,
+    Since,
+    parse,
+    parse_cursor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +50,7 @@ def later(one: Position | None, other: Position | None) -> Position | None:
     return one if rank(one) > rank(other) else other
 
 
-def handled(position: Position | None) -> int | None:
+def last_unneeded_page(position: Position | None) -> int | None:
     """Return the last page that is not needed any more; None if the log is not needed."""
     match position:
         case Place(page, slot, _):
@@ -56,11 +64,11 @@ def handled(position: Position | None) -> int | None:
 
 def fell_off(position: Position | None, floor: int) -> bool:
     """Return True if pages needed from *position* on are below *floor*; never at the oldest."""
-    done = handled(position)
+    done = last_unneeded_page(position)
     return position is not None and done is not None and done + 1 < floor
 
 
-def encoded(position: Position | None) -> str | None:
+def encode_position(position: Position | None) -> str | None:
     """Encode for clients; `0` is a copy that has not begun."""
     if position is None:
         return None
@@ -68,7 +76,7 @@ def encoded(position: Position | None) -> str | None:
 
 
 def read(text: str | None) -> Position | None:
-    """Decode the result of `encoded`."""
+    """Decode the result of `encode_name`."""
     if not text:
         return None
     position = parse(text)
@@ -96,17 +104,17 @@ def cursor(position: Position | None, floor: int) -> str:
     read as a time. It missed nothing, so send the log from its floor instead of the state.
     """
     gone = isinstance(position, Place) and position.slot >= PAGE_END and position.page < floor
-    return oldest(floor) if position is None or gone else encoded(position) or ""
+    return oldest(floor) if position is None or gone else encode_position(position) or ""
 
 
-def given(text: object, field: str) -> Position:
+def parse_position(text: object, field: str) -> Position:
     """
     Parse an id that a client sent: of an entry, of the end of a page, or within a copy.
 
     Raises:
         InvalidConsumer: *text* is not an id.
     """
-    position = known(text)
+    position = parse_cursor(text)
     if not isinstance(position, Place | Replication):
         raise InvalidConsumer("must be the id of an event", field=field, value=text)
     return position
@@ -119,7 +127,7 @@ def entry(text: object, field: str) -> Place:
     Raises:
         InvalidConsumer: *text* is not one.
     """
-    place = known(text)
+    place = parse_cursor(text)
     if not isinstance(place, Place) or place.slot >= PAGE_END:
         raise InvalidConsumer("must be the id of one operation", field=field, value=text)
     return place

@@ -176,7 +176,7 @@ class Consumers:
         def take(stored: Consumer) -> Change:
             nonlocal floor
             floor = self.view.check_within(stored)
-            return Change(consumers.taken(stored, worker, self.clock()))
+            return Change(consumers.acquire(stored, worker, self.clock()))
 
         held = self.repository.change(feed, name, take)
         return self._session(held, floor)
@@ -196,7 +196,7 @@ class Consumers:
 
         def take(stored: Consumer) -> Change:
             consumers.check_fence(stored, fence)
-            done = consumers.renewed(self._after(stored, ack), self.clock())
+            done = consumers.renew(self._after(stored, ack), self.clock())
             return Change(_without(done, ack.retried), drop=ack.retried)
 
         return self._session(self.repository.change(feed, name, take))
@@ -218,7 +218,7 @@ class Consumers:
             if entry in stored.retries and entry in parked:
                 again = _again(parked[entry], error, now_ms)
                 return Change(consumers.not_retried(stored, (entry,)), park=again)
-            return Change(consumers.failed(stored, entry, error, now_ms))
+            return Change(consumers.fail(stored, entry, error, now_ms))
 
         return self._session(self.repository.change(feed, name, take))
 
@@ -232,13 +232,13 @@ class Consumers:
 
         def take(stored: Consumer) -> Change:
             consumers.check_fence(stored, fence)
-            return Change(consumers.released(stored))
+            return Change(consumers.release(stored))
 
         return self._session(self.repository.change(feed, name, take))
 
     def _after(self, stored: Consumer, ack: Acknowledgement) -> Consumer:
-        done = stored if ack.through is None else consumers.passed(stored, ack.through)
-        done = consumers.confirmed(done, ack.ids)
+        done = stored if ack.through is None else consumers.ack_through(stored, ack.through)
+        done = consumers.ack_entries(done, ack.ids)
         idle = ack.through or not done.sent  # nothing is being written now
         if ack.ids or done.acked or (idle and not ack.sending):
             done = self.view.advanced(done)  # entries that are filtered out may be all that is left
@@ -280,7 +280,7 @@ class Consumers:
         return self.store.parked(feed, name)
 
     def _lag(self, consumer: Consumer, head: int, floor: int) -> Lag:
-        handled = positions.handled(consumer.position)
+        handled = positions.last_unneeded_page(consumer.position)
         if handled is None:
             return Lag(head, 0)
         fell_off = positions.fell_off(consumer.position, floor)
@@ -315,7 +315,7 @@ class Consumers:
 
         def refilter(consumer: Consumer) -> Change:
             other = replace(consumer, filter=wanted.filter)
-            return Change(other if other == consumer else consumers.unheld(other))
+            return Change(other if other == consumer else consumers.revoke_lease(other))
 
         return self.repository.change(feed, name, refilter), False
 
@@ -361,13 +361,13 @@ class Consumers:
         position = self.place(feed, target, "position")
 
         def change(consumer: Consumer) -> Change:
-            note = self._note("mark", why, positions.encoded(position) or positions.OLDEST)
-            moved = consumers.moved(consumer, position)
+            note = self._note("mark", why, positions.encode_position(position) or positions.OLDEST)
+            moved = consumers.move(consumer, position)
             if rank(position) > rank(consumer.position):
                 return Change(moved, note)
             ids = self._parked_ids(consumer)
             beyond = [each for each in ids if rank(read(each)) > rank(position)]
-            return Change(consumers.unparked(moved, beyond), note, drop=tuple(beyond))
+            return Change(consumers.remove_parked(moved, beyond), note, drop=tuple(beyond))
 
         return self.repository.change(feed, name, change)
 
@@ -424,7 +424,7 @@ class Consumers:
 
         def change(consumer: Consumer) -> Change:
             chosen = _chosen(self._parked_ids(consumer), which)
-            left = consumers.unparked(consumer, chosen)
+            left = consumers.remove_parked(consumer, chosen)
             return Change(left, self._note("drop", why, which), drop=tuple(chosen))
 
         return self.repository.change(feed, name, change)
@@ -443,7 +443,7 @@ class Consumers:
         if text == positions.NOW:
             return self.view.frontier(feed)
         try:
-            position = positions.given(text, field)
+            position = positions.parse_position(text, field)
         except InvalidConsumer as error:
             rule = f"{error.rule}, or one of oldest, now, copy"
             raise InvalidConsumer(rule, field=field, value=text) from None
@@ -478,11 +478,11 @@ class Consumers:
                 rule = "has no message before it"
                 raise NothingDone(rule, field="consumer", value=name)
             met[:] = [entry]
-            confirmed = consumers.confirmed(consumer, [entry.place])
+            confirmed = consumers.ack_entries(consumer, [entry.place])
             passed = self.view.advanced(confirmed, limits.UPCOMING_READS_MAX)
             kept = parked(entry)
             new = kept is not None and kept.id not in self._parked_ids(consumer)
-            left = replace(consumers.unheld(passed), parked=passed.parked + new)
+            left = replace(consumers.revoke_lease(passed), parked=passed.parked + new)
             return Change(left, self._note(what, why, entry.place.encode()), park=kept)
 
         self.repository.change(feed, name, change)
@@ -512,7 +512,9 @@ class ConsumerRetention:
 
     def pages(self, feed: str) -> frozenset[int]:
         """Return the last page that each consumer has handled, if it needs the log."""
-        handled = (positions.handled(each.position) for each in self.store.consumers(feed))
+        handled = (
+            positions.last_unneeded_page(each.position) for each in self.store.consumers(feed)
+        )
         return frozenset(page for page in handled if page is not None)
 
 
@@ -560,7 +562,7 @@ def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
     for each in retried:
         if each not in consumer.retries:
             raise UnknownParked("was not to be sent again", field="retried", value=each)
-    return consumers.unparked(consumer, set(retried))
+    return consumers.remove_parked(consumer, set(retried))
 
 
 def _again(parked: Parked, error: str, now_ms: int) -> Parked:

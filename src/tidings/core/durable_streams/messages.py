@@ -20,7 +20,7 @@ from tidings.core import limits
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import JSON_TYPE, check_count, check_size, decode_json
-from tidings.core.model.operations import encoded, line_from
+from tidings.core.model.operations import line_from, to_canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -113,7 +113,7 @@ def _data_of(media_type: str, body: bytes) -> Sequence[Any]:
 
 def _pieces(text: str) -> Iterator[str]:
     """Yield *text* in pieces that fit into an operation."""
-    if len(encoded(text).encode()) <= _ROOM:
+    if len(to_canonical_json(text).encode()) <= _ROOM:
         yield text
         return
     half = len(text) // 2
@@ -133,7 +133,7 @@ def is_told_as_text(media_type: str) -> bool:
 def body_of(media_type: str, data: Sequence[Any]) -> bytes:
     """Return the body for a reader of messages with *data*."""
     if media_type == JSON_TYPE:
-        return f"[{','.join(map(encoded, data))}]".encode()
+        return f"[{','.join(map(to_canonical_json, data))}]".encode()
     return b"".join(_bytes_of(each) for each in data)
 
 

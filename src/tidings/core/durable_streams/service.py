@@ -19,10 +19,10 @@ from tidings.core.durable_streams.stream import (
     after,
     check_same,
     is_repeated,
-    known,
+    require_stream,
 )
-from tidings.core.durable_streams.stream import known as checked
-from tidings.core.ingest.ingest import Request, appended
+from tidings.core.durable_streams.stream import require_stream as checked
+from tidings.core.ingest.ingest import Request, append_lines
 from tidings.core.limits import ID_BYTES_MAX
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.operations import check_text
@@ -203,7 +203,7 @@ class StreamWriter:
             Rejected: see the rule in the error; nothing was appended.
         """
         with self.together():
-            stream = known(self.store.stream(feed, name), name)
+            stream = require_stream(self.store.stream(feed, name), name)
             self.appender.check_writable(feed)
             check_complete(asked)
             if is_repeated(stream, asked):
@@ -222,7 +222,7 @@ class StreamWriter:
             Chained: *feed* is a copy.
         """
         with self.together():
-            known(self.store.stream(feed, name), name)
+            require_stream(self.store.stream(feed, name), name)
             self._append(feed, [messages.deletion(name, self.runtime.clock())], trace)
             self.store.remove(feed, name)
 
@@ -246,7 +246,7 @@ class StreamWriter:
     def _append(self, feed: str, lines: Sequence[str], trace: str | None) -> Place:
         """Append *lines* as a page; return the place of the last one."""
         request = Request(feed, b"", "", trace=trace)
-        page = appended(self.appender, self.tracer, request, b"", lines, None)
+        page = append_lines(self.appender, self.tracer, request, b"", lines, None)
         self.runtime.count("OperationsIngested", len(lines))
         return Place(page.number, len(lines) - 1, page.seconds)
 

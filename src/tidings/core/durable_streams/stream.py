@@ -159,7 +159,7 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def known(stream: Stream | None, name: str) -> Stream:
+def require_stream(stream: Stream | None, name: str) -> Stream:
     """
     Return *stream*, which was looked up by *name*.
 

@@ -168,7 +168,7 @@ def effective_checkpoints(
     return {name: page for name, page in counting.items() if (lane_of(name) or 0) < lanes}
 
 
-def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
+def advance_lease(lease: Lease, pages: Sequence[Page]) -> Lease:
     """
     Return *lease* after *pages*. Operations are counted once, because the checkpoint moves once.
     """
@@ -360,7 +360,7 @@ class Follower:
         count = handler.handle(lease.feed, pages) if pages else 0
         work.keep(run, count)
         if count:
-            lease = replace(moved(lease, pages[:count]), note=handler.note(lease.feed))
+            lease = replace(advance_lease(lease, pages[:count]), note=handler.note(lease.feed))
             more = more or run.more or count < len(run.pages)
         elif pages and not more:
             return self._release(lease, work)

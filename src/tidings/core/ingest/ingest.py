@@ -22,7 +22,7 @@ from tidings.core.errors import (
 from tidings.core.model import feeds
 from tidings.core.model.json_body import lines_from, reader_for
 from tidings.core.model.operations import parse_line
-from tidings.core.tracing import Tracer, untraced
+from tidings.core.tracing import Tracer, disabled_tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ class Ingester:
     guard: Guard
     required: Preconditions
     lines: BodyParser = _operations
-    tracer: Tracer = field(default_factory=untraced)
+    tracer: Tracer = field(default_factory=disabled_tracer)
 
     def accept(self, request: Request) -> list[str]:
         """
@@ -125,13 +125,13 @@ class Ingester:
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)
-        page = appended(self.appender, self.tracer, request, body, lines, own, required)
+        page = append_lines(self.appender, self.tracer, request, body, lines, own, required)
         # With a key, return the ids of the page in the log, which may be an earlier request's.
         # Without a key, the page need not be unpacked.
         return page, len(lines) if own is None else len(page.lines)
 
 
-def appended(
+def append_lines(
     appender: Appender,
     tracer: Tracer,
     request: Request,

@@ -212,7 +212,9 @@ class Restorer:
         note = Note(self.reader.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
         for consumer in self.consumers.consumers(feed):
             left = taken_back(consumer, kept)
-            change = consumers.Change(consumers.unheld(left) if left == consumer else left, note)
+            change = consumers.Change(
+                consumers.revoke_lease(left) if left == consumer else left, note
+            )
             if not self.consumers.write(feed, consumer.name, consumer.version, change):
                 raise Unavailable(f"the consumer {consumer.name} of {feed} is at work; try again")
             if left != consumer:
@@ -241,7 +243,7 @@ def _placed(consumer: Consumer, position: Position | None) -> Consumer:
     Return *consumer* at *position*; pages in delivery or acknowledged after it are sent again.
     """
     fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
-    return consumers.unheld(fresh)
+    return consumers.revoke_lease(fresh)
 
 
 def cut(store: ArchiveStore, feed: str, kept: int) -> int:

@@ -102,7 +102,7 @@ def parse(text: str) -> Cursor:
     )
 
 
-def known(text: object) -> Cursor | None:
+def parse_cursor(text: object) -> Cursor | None:
     """Return the cursor spelled by *text*, or None if it is empty or not a valid cursor."""
     try:
         return parse(text) if isinstance(text, str) and text else None

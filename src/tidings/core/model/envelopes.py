@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import timestamps
 from tidings.core.model.events import LEAVE, to_sse, to_traced_json, to_traced_sse
-from tidings.core.model.operations import encoded
+from tidings.core.model.operations import to_canonical_json
 from tidings.core.version import VERSION
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _cloudevent(event: Event, feed: str, clock: Clock) -> str:
     if event.trace:
         attributes["traceparent"] = event.trace
     if not event.data:
-        return encoded(attributes)
+        return to_canonical_json(attributes)
     fields = json.loads(event.data)
     attributes["subject"] = f"{fields['type']}/{fields['id']}"
     if "timestamp" in fields:  # absent if the key may see only that the object left
@@ -119,7 +119,7 @@ def _cloudevent(event: Event, feed: str, clock: Clock) -> str:
     if not is_row(event):
         attributes["sequence"] = event.id[8:]
     attributes["datacontenttype"] = "application/json"
-    return f'{encoded(attributes)[:-1]},"data":{event.data}}}'
+    return f'{to_canonical_json(attributes)[:-1]},"data":{event.data}}}'
 
 
 def _debezium(event: Event, feed: str, clock: Clock) -> str:
@@ -147,6 +147,6 @@ def _debezium(event: Event, feed: str, clock: Clock) -> str:
     before, after = (event.data, "null") if op == "d" else ("null", event.data or "null")
     message = ',"message":{"prefix":"live","content":null}' if op == "m" else ""
     return (
-        f'{{"before":{before},"after":{after},"source":{encoded(source)},"op":"{op}",'
+        f'{{"before":{before},"after":{after},"source":{to_canonical_json(source)},"op":"{op}",'
         f'"ts_ms":{now_ms},"transaction":null{message}}}'
     )

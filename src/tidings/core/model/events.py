@@ -12,7 +12,7 @@ from binascii import b2a_base64
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
-from tidings.core.model.operations import data_of, encoded, event_of
+from tidings.core.model.operations import data_of, event_of, to_canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +54,7 @@ def redacted_leave_of(event: Event) -> Event:
     It is sent to clients that may not see the object's new parents.
     """
     fields = json.loads(event.data)
-    return Event(event.id, LEAVE, encoded({"type": fields["type"], "id": fields["id"]}))
+    return Event(event.id, LEAVE, to_canonical_json({"type": fields["type"], "id": fields["id"]}))
 
 
 def to_sse(event: Event) -> str:

@@ -198,7 +198,8 @@ def _begins(id: str, wanted: frozenset[str]) -> bool:
 
 def from_query(query: Mapping[str, str | None]) -> Filter:
     """
-    Return the filter of a query: `FIELDS` as lists in text form (see `listed`), and `leave`.
+    Return the filter of a query: `FIELDS` as lists in text form (see `list_sandboxes`), and
+    `leave`.
 
     An empty parameter counts as absent.
 
@@ -206,11 +207,11 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
         InvalidFilter: a list is invalid or has too many values, a value is too long or cannot be
             stored, or `leave` is neither `true` nor `false`.
     """
-    values = {name: listed(text, name) for name in FIELDS if (text := query.get(name))}
+    values = {name: parse_list(text, name) for name in FIELDS if (text := query.get(name))}
     return from_lists(values, leave=switch(query.get("leave"), "leave"))
 
 
-def listed(text: str, field: str) -> list[str]:
+def parse_list(text: str, field: str) -> list[str]:
     """
     Return the values of the list *text*: comma-separated, or a JSON array of strings.
 
@@ -234,7 +235,8 @@ def listed(text: str, field: str) -> list[str]:
 
 def as_text(values: Iterable[str]) -> str:
     """
-    Return *values* in the format that `listed` parses. Without values, the list matches nothing.
+    Return *values* in the format that `list_sandboxes` parses. Without values, the list matches
+    nothing.
     """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
@@ -258,7 +260,7 @@ def from_lists(
         texts = isinstance(given, list) and all(isinstance(each, str) for each in given)
         if given is not None and not texts:
             raise wrong("must be an array of strings", field=name, value=given)
-        sets[name] = checked(given, name) if isinstance(given, list) else None
+        sets[name] = validate_values(given, name) if isinstance(given, list) else None
     return wanting(**sets, leave=leave)
 
 
@@ -286,7 +288,7 @@ def switch(text: str | None, field: str) -> bool:
     return text == "true"
 
 
-def checked(values: list[str], field: str) -> frozenset[str]:
+def validate_values(values: list[str], field: str) -> frozenset[str]:
     """
     Return *values* as a set, without empty ones.
 

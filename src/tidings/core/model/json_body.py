@@ -69,7 +69,7 @@ def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
 
     Otherwise return None: the reader of the body decides, and its errors name the operation.
     """
-    typed = compiled()
+    typed = compiled_parser()
     if typed is None:
         return None
     depth_max, texts = limits.JSON_DEPTH_MAX, [body]
@@ -125,7 +125,7 @@ def _check_digits(text: bytes) -> None:
 
 
 @cache
-def compiled() -> ModuleType | None:
+def compiled_parser() -> ModuleType | None:
     """Return the module of the compiled parser, or None if its package is not installed."""
     try:
         from tidings.core.model import typed

@@ -59,7 +59,7 @@ def _significant(number: str) -> str:
     return plain.lstrip("-").replace(".", "").strip("0")
 
 
-def spelled(data: object, encoder: json.JSONEncoder) -> str:
+def spell_numbers(data: object, encoder: json.JSONEncoder) -> str:
     """
     Return *data* as JSON, each `LongNumber` with all its digits.
 
@@ -324,14 +324,14 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
     return value
 
 
-def encoded(value: object) -> str:
+def to_canonical_json(value: object) -> str:
     """
     Return *value* as canonical JSON of the log: one spelling per string, no line breaks inside.
 
     Raises:
         ValueError: a number is outside the range of JSON.
     """
-    return without_breaks(spelled(value, _ENCODER))
+    return without_breaks(spell_numbers(value, _ENCODER))
 
 
 def without_breaks(text: str) -> str:
@@ -345,7 +345,7 @@ def _encode(data: object, where: str) -> str:
     if isinstance(data, Canonical):
         return data
     try:
-        return spelled(data, _ENCODER)
+        return spell_numbers(data, _ENCODER)
     except ValueError:
         rule = "must not hold a number beyond the range of a double"
         raise InvalidOperation(rule, field=f"{where}data") from None

@@ -25,11 +25,11 @@ from tidings.core.errors import (
     NotWhole,
     Unavailable,
 )
-from tidings.core.model.cursors import Place, known
+from tidings.core.model.cursors import Place, parse_cursor
 from tidings.core.model.feeds import check_known
 from tidings.core.model.pages import filler, jump
 from tidings.core.model.timestamps import from_ms
-from tidings.core.replication.relay import RELAY, Copy, Wanted, restarted, succeeded
+from tidings.core.replication.relay import RELAY, Copy, Wanted, clear_failure, restart
 from tidings.core.replication.source import URL_RULE, WrongSource, parse_feed_url
 from tidings.core.settings.profiles import possible, remember_lost
 
@@ -132,7 +132,7 @@ class RelayControl:
             NotChained: the feed is local.
             InvalidRelay: the action is unknown, or a field breaks its rule.
             NothingDone: the action would change nothing.
-            NotWhole: see `promoted`.
+            NotWhole: see `promote_relay`.
         """
         check_known(feed, self.feeds)
         source, wanted = self.sources.get(feed), _parse_action(action, fields)
@@ -177,9 +177,9 @@ class RelayControl:
             rule = f"is a copy of {source.url}: only a feed that producers post to can yield"
             raise InvalidRelay(rule, field="feed", value=relay.feed)
         if action is Action.PROMOTE:
-            return promoted(relay, source, fields)
+            return promote_relay(relay, source, fields)
         if action is not Action.RESET:
-            return changed(relay, action)
+            return apply_action(relay, action)
         here = max(relay.checkpoint, self.reader.log.head(relay.feed))
         return reset(relay, here, source.restart_offset, fields)
 
@@ -246,7 +246,7 @@ class RelayControl:
         return [_member_document(member, self.reader.clock()) for member in members]
 
 
-def changed(relay: Relay, action: Action) -> Relay:
+def apply_action(relay: Relay, action: Action) -> Relay:
     """
     Return *relay* after *action*.
 
@@ -258,16 +258,16 @@ def changed(relay: Relay, action: Action) -> Relay:
         case Action.PAUSE if wanted is Wanted.RUN:
             return replace(relay, wanted=Wanted.PAUSE)
         case Action.RESUME if wanted is Wanted.PAUSE:
-            return restarted(replace(relay, wanted=Wanted.RUN))
+            return restart(replace(relay, wanted=Wanted.RUN))
         case Action.SHUTDOWN if wanted is not Wanted.SHUTDOWN:
             return replace(relay, wanted=Wanted.SHUTDOWN)
         case Action.START if wanted is Wanted.SHUTDOWN or relay.stands or relay.failures:
-            return restarted(replace(relay, wanted=Wanted.RUN))
+            return restart(replace(relay, wanted=Wanted.RUN))
     rule = f"is {relay.status}: there is nothing to {action.value}"
     raise NothingDone(rule, field="feed", value=relay.feed)
 
 
-def promoted(relay: Relay, source: Source, fields: Mapping[str, object]) -> Relay:
+def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) -> Relay:
     """
     Return *relay* of a feed that becomes a master.
 
@@ -288,7 +288,7 @@ def promoted(relay: Relay, source: Source, fields: Mapping[str, object]) -> Rela
         raise NotWhole(lacks, field="feed", value=relay.feed)
     why = _parse_why(fields) if "why" in fields else relay.why
     free = replace(relay, owner="", lease_until_ms=0, why=why)
-    return replace(succeeded(free), wanted=Wanted.PROMOTED)
+    return replace(clear_failure(free), wanted=Wanted.PROMOTED)
 
 
 def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, object]) -> Relay:
@@ -305,7 +305,7 @@ def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, obj
     copy = _parse_copy(fields.get("to"), here, restart_offset)
     wanted = Wanted.RUN if relay.wanted is Wanted.PROMOTED else relay.wanted
     after = replace(relay, wanted=wanted, checkpoint=here, copy=copy, why=why)
-    return restarted(after if here == relay.checkpoint else replace(after, seconds=0))
+    return restart(after if here == relay.checkpoint else replace(after, seconds=0))
 
 
 def _parse_why(fields: Mapping[str, object]) -> str:
@@ -329,7 +329,7 @@ def _parse_copy(to: object, here: int, restart_offset: int) -> Copy:
     if to == LATEST:
         return Copy(empty=True)
     place = _parse_place(to)
-    page = position.handled(place) or 0
+    page = position.last_unneeded_page(place) or 0
     if here and page <= here:
         rule = f"must be after page {here}, the last local page: no page is written twice"
         raise InvalidRelay(rule, field="to", value=to)
@@ -338,7 +338,7 @@ def _parse_copy(to: object, here: int, restart_offset: int) -> Copy:
 
 
 def _parse_place(to: object) -> Place:
-    place = known(to)
+    place = parse_cursor(to)
     if not isinstance(place, Place):
         rule = f"must be {EVERYTHING}, {LATEST} or the id of an event"
         raise InvalidRelay(rule, field="to", value=to)

@@ -16,7 +16,7 @@ from tidings.core import limits
 from tidings.core.effects import has_passed, is_ahead
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.source import Role
-from tidings.core.settings.profiles import Lost, bounded
+from tidings.core.settings.profiles import Lost, merge_lost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +190,7 @@ class Relay:
         return self.owner != "" and is_ahead(self.lease_until_ms, now_ms, limits.RELAY_LEASE_MS)
 
 
-def failed(relay: Relay, condition: Condition, error: str, *, now_ms: int) -> Relay:
+def record_failure(relay: Relay, condition: Condition, error: str, *, now_ms: int) -> Relay:
     """Return *relay* after a failed attempt. The delay doubles up to a maximum."""
     failures = relay.failures + 1
     return replace(
@@ -208,15 +208,15 @@ def backoff_ms(failures: int) -> int:
     return min(doubled, limits.RELAY_BACKOFF_MS_MAX)
 
 
-def succeeded(relay: Relay) -> Relay:
+def clear_failure(relay: Relay) -> Relay:
     return replace(relay, failures=0, attempt_ms=0, error="")
 
 
-def restarted(relay: Relay) -> Relay:
+def restart(relay: Relay) -> Relay:
     """Return *relay* as an operator starts it: without its error, at the same position."""
     condition = Condition.COPYING if relay.copy else Condition.RUNNING
     begun = relay.copy or relay.checkpoint
-    return replace(succeeded(relay), condition=condition if begun else Condition.NEW)
+    return replace(clear_failure(relay), condition=condition if begun else Condition.NEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class RelayLock:
             upstream_ended=status.ended,
             master=status.master or url,
             via=(*status.via, self.relay.id),
-            lost=bounded({*self.relay.lost, *status.lost}),
+            lost=merge_lost({*self.relay.lost, *status.lost}),
         )
 
     @property

@@ -34,8 +34,8 @@ from tidings.core.replication.relay import (
     Counts,
     RelayLock,
     Wanted,
-    failed,
-    succeeded,
+    clear_failure,
+    record_failure,
 )
 from tidings.core.replication.source import ALL, FallOff, Role
 
@@ -72,7 +72,7 @@ def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
     return new_pages
 
 
-def packed(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
+def pack_page(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
     """
     Return *page* as the log stores it.
 
@@ -93,7 +93,7 @@ def packed(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
     )
 
 
-def grouped(pages: Iterable[Page]) -> Iterator[list[Page]]:
+def group_pages(pages: Iterable[Page]) -> Iterator[list[Page]]:
     """Yield *pages* in groups that fit one write."""
     group: list[Page] = []
     size = 0
@@ -290,7 +290,7 @@ class _Run:
             moved = replace(moved, transitions=relay.transitions + 1)
             self.parts.runtime.count("RelayRoleChanges", 1)
         if to.url not in ("", relay.upstream):
-            moved = replace(succeeded(moved), upstream=to.url, via=(relay.id,))
+            moved = replace(clear_failure(moved), upstream=to.url, via=(relay.id,))
         self.lock.save(moved)
 
     def _wait(self) -> None:
@@ -344,7 +344,9 @@ class _Run:
         self.lock.repeated += len(batch.pages) - len(pages)
         pages = [page for page in pages if self.comparison.allows(page.number)]
         now, page_ms = self.parts.runtime.clock(), self.parts.page_ms
-        return list(grouped(packed(page, relay.id, now_ms=now, page_ms=page_ms) for page in pages))
+        return list(
+            group_pages(pack_page(page, relay.id, now_ms=now, page_ms=page_ms) for page in pages)
+        )
 
     def _received(
         self, batch: ReplicationBatch, groups: Sequence[Sequence[Page]], url: str
@@ -439,7 +441,9 @@ class _Run:
 
     def _failed(self, condition: Condition, error: str) -> None:
         self.parts.runtime.count("RelayRetries", 1)
-        self.lock.save(failed(self.relay, condition, error, now_ms=self.parts.runtime.clock()))
+        self.lock.save(
+            record_failure(self.relay, condition, error, now_ms=self.parts.runtime.clock())
+        )
 
     def _stand(self, condition: Condition, error: str) -> None:
         """Stop until an operator acts."""
@@ -459,7 +463,7 @@ class _Run:
             self._begin_copy(copy, error)
 
     def _begin_copy(self, copy: Copy, error: str) -> None:
-        relay = replace(succeeded(self.relay), copy=copy, condition=Condition.COPYING)
+        relay = replace(clear_failure(self.relay), copy=copy, condition=Condition.COPYING)
         self.lock.save(replace(relay, error=_cut(error)))
 
     def _copy(self, copy: Copy, url: str) -> None:
@@ -491,7 +495,7 @@ class _Run:
 
 
 def _well(relay: Relay) -> Relay:
-    return replace(succeeded(relay), condition=Condition.RUNNING)
+    return replace(clear_failure(relay), condition=Condition.RUNNING)
 
 
 def _cut(error: str) -> str:

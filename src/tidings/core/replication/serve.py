@@ -94,7 +94,7 @@ def _selection(query: Query) -> Selection:
 def _place(text: str) -> Place:
     if not text:
         return START
-    place = cursors.known(text)
+    place = cursors.parse_cursor(text)
     if not isinstance(place, Place) or place.slot != PAGE_END:
         rule = f"must be the end of a page: an event id that ends with {PAGE_END:06x}"
         raise InvalidCursor(rule, field="after", value=text)

@@ -306,7 +306,7 @@ def _text(value: object, field: str) -> str:
 def _names(value: object, field: str) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise WrongSource(f"{field}: must be a list of texts")
-    return filters.checked(value, field)
+    return filters.validate_values(value, field)
 
 
 def _share(value: object, field: str) -> Share | None:

@@ -211,12 +211,12 @@ def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
         if lost in profile.lost:
             return profile
         others = [each for each in profile.lost if each[0] != lost[0]]
-        return replace(profile, lost=bounded([*others, lost]))
+        return replace(profile, lost=merge_lost([*others, lost]))
 
     change(profiles, feed, with_lost)
 
 
-def bounded(lost: Iterable[Lost]) -> tuple[Lost, ...]:
+def merge_lost(lost: Iterable[Lost]) -> tuple[Lost, ...]:
     """
     Return *lost* in the order of the log, the oldest ranges merged if there are too many.
 

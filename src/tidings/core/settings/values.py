@@ -114,7 +114,7 @@ def check_all(resources: Sequence[Resource], max_age_s: int) -> None:
         raise InvalidSetting(rule, field="maxAge", value=max_age_s)
 
 
-def declared(resources: Iterable[Resource]) -> Mapping[str, Resource]:
+def by_name(resources: Iterable[Resource]) -> Mapping[str, Resource]:
     """Return *resources* by name."""
     return {resource.name: resource for resource in resources}
 

@@ -29,7 +29,7 @@ from tidings.core.state.sums import (
     changes_in,
     digest,
     note_of,
-    recalled,
+    recall_sums,
     type_of,
 )
 from tidings.core.state.tombstones import known_since, note
@@ -223,7 +223,7 @@ class SumKeeper:
 
     def _recalled(self, lease: Lease) -> _Tally:
         stored = self.store.read(lease.feed)
-        sums = recalled(stored, lease.note, lease.checkpoint)
+        sums = recall_sums(stored, lease.note, lease.checkpoint)
         if stored is None and not lease.checkpoint:
             return _Tally(Sums(0))  # there is nothing to count before the first page
         if sums is None:

@@ -187,7 +187,7 @@ def changes_in(note: bytes, sums: Sums) -> dict[tuple[str, int], int]:
     return {(names[of], bucket): change for of, bucket, change in changes}
 
 
-def recalled(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | None:
+def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | None:
     """
     Return the sums of *stored* and *note*, as of *checkpoint* or a later page.
 
@@ -255,7 +255,7 @@ class SumReader:
         self.asked(feed)
         for lease in self.followers.leases(feed):
             if lease.name == STATE:
-                sums = recalled(self.store.read(feed), lease.note, lease.checkpoint)
+                sums = recall_sums(self.store.read(feed), lease.note, lease.checkpoint)
                 return sums or Sums(lease.checkpoint, unknown=ALL)
         return Sums(0)
 

@@ -54,7 +54,7 @@ class TombstoneStore(Protocol):
         ...
 
 
-def unnoted(now_ms: int) -> Remembered:
+def default_record(now_ms: int) -> Remembered:
     """Return the record for a feed that has tombstones but no record."""
     least_ms = limits.TOMBSTONE_MS_MIN
     return Remembered(least_ms, least_ms, now_ms)
@@ -62,7 +62,7 @@ def unnoted(now_ms: int) -> Remembered:
 
 def known_since(store: TombstoneStore, feed: str, now_ms: int) -> int:
     """Return the time in ms from which on every deletion of *feed* is recorded."""
-    remembered = store.remembered(feed) or unnoted(now_ms)
+    remembered = store.remembered(feed) or default_record(now_ms)
     return remembered.known_since(now_ms)
 
 
@@ -82,7 +82,7 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
         if old is None and first:
             new = Remembered(life_ms, life_ms, 0)
         else:
-            new = (old or unnoted(now_ms)).then(life_ms, now_ms)
+            new = (old or default_record(now_ms)).then(life_ms, now_ms)
         if store.remember(feed, old, new):
             return new
     raise Unavailable(f"{feed}: how long deletions are remembered was changed in the meantime")

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.model import timestamps
-from tidings.core.model.operations import as_event, line_from, parse_number, spelled
+from tidings.core.model.operations import as_event, line_from, parse_number, spell_numbers
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.sync.dumps import YEAR_ONE_MS, StoredObject, event_for, moment_of, timestamp_of
 
@@ -106,7 +106,7 @@ def _content(line: str) -> dict[str, Any]:
     Return the compared fields as JSON text, so that 1, 1.0 and true differ but key order does not.
     """
     fields = json.loads(line, parse_float=parse_number)
-    return {name: spelled(fields.get(name), _SORTED) for name in _SAID}
+    return {name: spell_numbers(fields.get(name), _SORTED) for name in _SAID}
 
 
 class Verdict(Enum):

@@ -81,7 +81,7 @@ def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
     return Moment(ms - limits.CLOCK_SKEW_MS_MAX)
 
 
-def reached(place: Place, seconds: int | None, *, floor: int, end: int) -> Reached:
+def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -> Reached:
     """
     Return the watermark at *place* after checking that *place* belongs to the feed.
 
@@ -131,7 +131,7 @@ def future_rule(now_ms: int) -> str:
 
 
 def _place(text: str) -> Place:
-    place = cursors.known(text)
+    place = cursors.parse_cursor(text)
     if not isinstance(place, Place):
         rule = "must be the end of the log when the dump began (`tidings log end`), or a timestamp"
         raise InvalidSync(rule, field=FIELD, value=text)

@@ -265,7 +265,9 @@ def approval(id: str) -> str:
     return f"{APPROVALS}{id}"
 
 
-def checked(request: Request | None, id: str, bucket: str, tables: Tables) -> dict[str, Any]:
+def validate_request(
+    request: Request | None, id: str, bucket: str, tables: Tables
+) -> dict[str, Any]:
     """Return the input of the steps after the check; `wanted` is False if nothing follows."""
     if request is None:
         return {"wanted": False}
@@ -279,18 +281,21 @@ def checked(request: Request | None, id: str, bucket: str, tables: Tables) -> di
     }
 
 
-def exported(
+def add_export(
     sync: Mapping[str, Any], id: str, bucket: str, export: str, through: int
 ) -> dict[str, Any]:
     """
-    Return *sync* (`checked`) with the arguments to read the state from the export *export*, an ARN.
+    Return *sync* (`validate_values`) with the arguments to read the state from the export *export*,
+    an ARN.
     """
     folder = f"s3://{bucket}/{EXPORTS}{id}/AWSDynamoDB/{export.rpartition('/')[2]}/"
     where = ["--state", folder, "--through", str(through)]
     return {**sync, "arguments": [*sync["arguments"], *where]}
 
 
-def judged(below: str, summary: Mapping[str, Any] | None, *, dry_run: bool) -> dict[str, Any]:
+def decide_next_step(
+    below: str, summary: Mapping[str, Any] | None, *, dry_run: bool
+) -> dict[str, Any]:
     """
     Return the next step after the plan, as `next`, and the input of later steps.
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core.errors import InvalidItem
 from tidings.core.model import json_body
-from tidings.core.model.operations import EVENTS, encoded, line_from, parse_line
-from tidings.core.settings.values import declared
+from tidings.core.model.operations import EVENTS, line_from, parse_line, to_canonical_json
+from tidings.core.settings.values import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ KIND_MISSING = "changeKind object required on item to publish"
 ID_MISSING = "changedResourceId required on item to publish"
 
 
-def concerned(line: str, resources: Mapping[str, Resource]) -> Operation:
+def with_sub_resources(line: str, resources: Mapping[str, Resource]) -> Operation:
     """
     Return the operation in *line*; if its type is declared, with the sub-resources it concerns.
     """
@@ -47,7 +47,8 @@ def concerned(line: str, resources: Mapping[str, Resource]) -> Operation:
 
 def item_of(line: str, operation: Operation, at_ms: int) -> str:
     """
-    Return the item to send to a listener; *operation* is the result of `concerned` for *line*.
+    Return the item to send to a listener; *operation* is the result of `with_sub_resources` for
+    *line*.
 
     *at_ms* is the time when the page was committed. It becomes the item's time of publication.
     """
@@ -63,7 +64,7 @@ def item_of(line: str, operation: Operation, at_ms: int) -> str:
         item = {**data, **item}
     elif data is not None:
         item["data"] = data
-    return encoded(item)
+    return to_canonical_json(item)
 
 
 def items_of(
@@ -72,7 +73,7 @@ def items_of(
     """Yield the items of *pages* that match *wanted*, in order."""
     for page in pages:
         for line in page.lines:
-            operation = concerned(line, resources)
+            operation = with_sub_resources(line, resources)
             if wanted.matches(operation):
                 yield item_of(line, operation, page.at_ms)
 
@@ -127,7 +128,7 @@ class Items:
         self._profiles = profiles
 
     def __call__(self, feed: str, body: bytes, content_type: str, now_ms: int) -> list[str]:
-        resources = declared(self._profiles.profile(feed).resources)
+        resources = by_name(self._profiles.profile(feed).resources)
 
         def line(raw: object, now_ms: int, where: str) -> str:
             return line_of(raw, resources, now_ms=now_ms, where=where)

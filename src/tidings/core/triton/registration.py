@@ -16,7 +16,7 @@ from tidings.core.errors import InvalidOperation, InvalidRegistration, TooLarge,
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import decode_json
-from tidings.core.model.operations import check_text, encoded
+from tidings.core.model.operations import check_text, to_canonical_json
 from tidings.core.settings.values import Resource
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _refuse(sentence: str) -> NoReturn:
 def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
     """Return the reply to a registered *listener*: the route of each resource, in order."""
     routes = [resources[kind.resource].document() for kind in listener.kinds]
-    return encoded(routes[0] if listener.version == V1 else {"bootstrapRoutes": routes})
+    return to_canonical_json(routes[0] if listener.version == V1 else {"bootstrapRoutes": routes})
 
 
 class Registry(Protocol):

@@ -25,7 +25,7 @@ from tidings.core.model.events import (
     with_trace,
 )
 from tidings.core.model.filters import keys_of, parent_key
-from tidings.core.triton.items import concerned, item_of
+from tidings.core.triton.items import item_of, with_sub_resources
 from tidings.core.websocket.connections import Subscription
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _plan_page(
     planned: Plan, page: Page, index: Index, left: Left | None, template: str, resources: Resources
 ) -> None:
     for slot, line in page.entries():
-        operation = concerned(line, resources)
+        operation = with_sub_resources(line, resources)
         matching = index.matching(operation)
         if operation.changed:
             matching = _without_listeners(planned, page, line, operation, matching)

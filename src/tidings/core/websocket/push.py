@@ -30,7 +30,7 @@ from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.feeds import PUSH, follower_of, pushers
 from tidings.core.model.filters import ALL_KEY, LEAVERS
 from tidings.core.settings.profiles import endings_of
-from tidings.core.settings.values import declared
+from tidings.core.settings.values import by_name
 from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import (
@@ -237,7 +237,7 @@ class Pusher:
             return 0
         lefts = self.removed_parents_reader.left(feed, settled) if leave else None
         profile = self.profiles.profile(feed)
-        resources = declared(profile.resources)
+        resources = by_name(profile.resources)
         plan = fanout.plan(settled, index, lefts, profile.object_url, resources)
         self._disconnect_ended(feed, index, plan, endings_of(profile), pages[-1].at_ms)
         self._send(feed, settled[: plan.pages], index, plan)
@@ -561,7 +561,7 @@ def _messages(
     """Return the messages in *pages* for one connection."""
     wanted = connection.filter
     if wanted.listens:
-        return list(items_of(pages, wanted, declared(profile.resources)))
+        return list(items_of(pages, wanted, by_name(profile.resources)))
     encoded = to_traced_json if connection.traced else to_json
     events = (
         encoded(with_ref(event, profile.object_url))

@@ -21,7 +21,7 @@ from tidings.core.model.cursors import Now
 from tidings.core.model.events import GZIP
 from tidings.core.model.feeds import DEFAULT_FEED, STATE, check_known, follower_of
 from tidings.core.model.json_body import decode_json
-from tidings.core.settings.values import declared
+from tidings.core.settings.values import by_name
 from tidings.core.triton.registration import V1, Listener, answer, looks_like, parse
 from tidings.core.websocket.connections import Outcome
 from tidings.core.websocket.session import Act, Event, State, after
@@ -204,7 +204,7 @@ class Registrar:
         self._register(admitted, request.listener, resources)
 
     def _resources(self, feed: str) -> Mapping[str, Resource]:
-        return declared(self.profiles.profile(check_known(feed, self.feeds)).resources)
+        return by_name(self.profiles.profile(check_known(feed, self.feeds)).resources)
 
     def _pong(self, connection: Connection, text: str) -> None:
         try:

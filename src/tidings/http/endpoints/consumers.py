@@ -82,9 +82,9 @@ class ConsumerRequest:
 def acknowledgement(body: Body) -> Acknowledgement:
     ids, retried = _list(body, "ids"), _list(body, "retried")
     return Acknowledgement(
-        through=position.given(body["through"], "through") if "through" in body else None,
+        through=position.parse_position(body["through"], "through") if "through" in body else None,
         ids=tuple(_entries(ids)),
-        sending=position.given(body["sending"], "sending") if "sending" in body else None,
+        sending=position.parse_position(body["sending"], "sending") if "sending" in body else None,
         retried=tuple(dict.fromkeys(retried)),
     )
 
@@ -145,7 +145,7 @@ def session_document(session: Session, now_ms: int) -> Document:
         "cursor": session.cursor,
         "copying": consumer.copying,
         "acked": position.encode_spans(consumer.acked),
-        "single_through": position.encoded(consumer.single),
+        "single_through": position.encode_position(consumer.single),
         "retries": list(consumer.retries),
         "paused": consumer.paused,
         **consumer.filter.values(),
@@ -157,14 +157,14 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
     return {
         "name": consumer.name,
         "state": "fell-off" if lag.fell_off else consumer.state(now_ms),
-        "position": position.encoded(consumer.position),
+        "position": position.encode_position(consumer.position),
         "copying": consumer.copying,
         "acked": position.encode_spans(consumer.acked),
         "lag_pages": lag.pages,
         "lag_ms": lag.ms,
         "parked": consumer.parked,
         "retries": list(consumer.retries),
-        "single_through": position.encoded(consumer.single),
+        "single_through": position.encode_position(consumer.single),
         "failure": failure and asdict(failure) | {"id": failure.id or None},
         "paused": consumer.paused,
         "worker": consumer.owner if consumer.held(now_ms) else None,

@@ -40,7 +40,7 @@ class Operations:
         try:
             if not is_post:
                 check_operations(request.method, request.path, "POST")
-            return answers.accepted(request, self.ingester.accept(posted(request)))
+            return answers.accepted_answer(request, self.ingester.accept(to_core_request(request)))
         except TidingsError as error:
             as_oplog = self.compatibility.are_oplogs(feed_of(request.path))
             return answers.refusal(error, path=request.path, as_oplog=as_oplog)
@@ -59,10 +59,10 @@ class Items:
     ingester: ingest.Ingester
 
     def __call__(self, request: Request) -> Answer:
-        return answers.accepted(request, self.ingester.accept(posted(request)))
+        return answers.accepted_answer(request, self.ingester.accept(to_core_request(request)))
 
 
-def posted(request: Request) -> ingest.Request:
+def to_core_request(request: Request) -> ingest.Request:
     """Return *request* as the core's request type."""
     return ingest.Request(
         feed=request.feed,
@@ -84,6 +84,6 @@ class Changes:
 
     def __call__(self, request: Request) -> Answer:
         try:
-            return changeagent_answer(200, {"_id": self.proposer.accept(posted(request))})
+            return changeagent_answer(200, {"_id": self.proposer.accept(to_core_request(request))})
         except TidingsError as error:
             return changeagent_refusal(error)

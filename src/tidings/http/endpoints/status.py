@@ -60,9 +60,9 @@ def _schema(request: Request) -> Answer:
     Raises:
         UnknownPath: the format is unknown.
     """
-    from tidings.http.openapi import SCHEMA_TYPE, served  # as above
+    from tidings.http.openapi import SCHEMA_TYPE, schema_document  # as above
 
-    schema = served(request.parameters["format"])
+    schema = schema_document(request.parameters["format"])
     if schema is None:
         raise UnknownPath("no such path", field="path", value=request.path)
     answer = json_answer(200, schema)

@@ -70,7 +70,7 @@ class Tokens:
 
     def knows(self, given: Credential) -> bool:
         """
-        Return True if *given* looks like a token; `allowed` rejects one without a valid signature.
+        Return True if *given* looks like a token; `grant_of` rejects one without a valid signature.
         """
         return len(given.secret) <= TOKEN_CHARS_MAX and bool(_TOKEN.fullmatch(given.secret))
 
@@ -87,7 +87,7 @@ class Tokens:
             OutsideKey: it does not grant *role* on *feed*.
             Unavailable: the keys of the issuer could not be fetched.
         """
-        return oidc_claims.allowed(self._claims(given.secret), self._issuer.claim, feed, role)
+        return oidc_claims.grant_of(self._claims(given.secret), self._issuer.claim, feed, role)
 
     def _claims(self, token: str) -> dict[str, Any]:
         import jwt
@@ -126,7 +126,7 @@ class Tokens:
         return name is not None and name not in self._keys
 
     def fetch(self) -> None:
-        """Fetch the keys of the issuer; a failure is recorded and raised later, in `allowed`."""
+        """Fetch the keys of the issuer; a failure is recorded and raised later, in `grant_of`."""
         with self._lock:
             self._renew()
 

@@ -20,7 +20,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import READ, REPLICATE, credential_from
 from tidings.core.auth.quotas import free
 from tidings.core.changeagent.changes import ID_MAX
-from tidings.core.changeagent.list import Listing, Query, extended, parse
+from tidings.core.changeagent.list import Listing, Query, extend_listing, parse
 from tidings.core.errors import InvalidChange, TidingsError, whole
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.replication import serve
@@ -30,13 +30,13 @@ from tidings.http.asgi import (
     Message,
     Receive,
     Send,
-    disconnected,
     headers_of,
     in_thread,
     preflight,
     query_of,
     send_answer,
     send_head,
+    wait_for_disconnect,
 )
 from tidings.http.request import Answer, base_url, root_links
 from tidings.http.router import CHANGES, COPIED, WrongMethod
@@ -97,7 +97,7 @@ class WaitingList(ABC):
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
-        gone = asyncio.ensure_future(disconnected(receive))
+        gone = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
             answer = await self._found(_Request(scope, headers, gone))
         except TidingsError as error:
@@ -245,7 +245,7 @@ class ChangeLists(WaitingList):
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
             pages = [each.page for each in tail.behind(listing.page)]
-            return extended(listing, query, pages) if pages else listing
+            return extend_listing(listing, query, pages) if pages else listing
         following = await listed(replace(query, since=listing.next, strict=False))
         return replace(following, at_start=listing.at_start)
 
@@ -269,7 +269,7 @@ class ReplicationApp(WaitingList):
         if match["what"] == "rows":
             text = await in_thread(self._rows, feed, query, allowed)
             return Answer(200, {"content-type": NDJSON}, text)
-        requested = narrowed(serve.parse_pages_request(query), allowed)
+        requested = restrict(serve.parse_pages_request(query), allowed)
         await in_thread(self.guard().check_leave, feed, requested.selection.filter)
         first = await in_thread(self._pages, feed, requested)
         batch = await self._awaited(request, feed, requested, first)
@@ -300,7 +300,7 @@ class ReplicationApp(WaitingList):
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _rows(self, feed: str, query: serve.Query, allowed: Allowed) -> str:
-        requested = narrowed(serve.parse_rows_request(query), allowed)
+        requested = restrict(serve.parse_rows_request(query), allowed)
         self.guard().check_leave(feed, requested.selection.filter)
         reader = self.replication_reader()
         rows = reader.rows(feed, requested.bucket, requested.after, requested.selection)
@@ -328,7 +328,7 @@ class ReplicationApp(WaitingList):
         return batch
 
 
-def narrowed(requested: Requested, allowed: Allowed) -> Requested:
+def restrict(requested: Requested, allowed: Allowed) -> Requested:
     """Return *requested*, restricted to the data in *allowed*."""
     selection = requested.selection
     return replace(

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core.catchup.catchup import Progress
-from tidings.http.asgi import framed
+from tidings.http.asgi import frame_chunk
 
 if TYPE_CHECKING:
     from tidings.core.catchup.sse import Stream, Tail
@@ -38,7 +38,7 @@ def _text(stream: Stream, tail: Tail) -> _Text | None:
         return None
     text = chunk.text
     mark = "}\n" if stream.lines else "\nevent: "  # occurs once in each line or block
-    return _Text(framed(text) if text else b"", text.count(mark), chunk.progress)
+    return _Text(frame_chunk(text) if text else b"", text.count(mark), chunk.progress)
 
 
 class LiveStream:

@@ -31,7 +31,6 @@ from tidings.http.asgi import (
     Query,
     Receive,
     Send,
-    disconnected,
     headers_of,
     in_thread,
     preflight,
@@ -39,6 +38,7 @@ from tidings.http.asgi import (
     send_answer,
     send_body,
     send_head,
+    wait_for_disconnect,
 )
 from tidings.http.request import named_quality, quality
 from tidings.http.router import check_operations, feed_of
@@ -130,7 +130,7 @@ class OpenStreams:
 
 
 async def _note_leaving(one: OpenStream, receive: Receive) -> None:
-    await disconnected(receive)
+    await wait_for_disconnect(receive)
     one.has_left = True
     one.end()
 

@@ -80,7 +80,7 @@ def travelled(item: attributes.Item) -> attributes.Item:
     return found
 
 
-TRACES = st.just("") | st.binary(min_size=24, max_size=24).map(tracing.unpacked)
+TRACES = st.just("") | st.binary(min_size=24, max_size=24).map(tracing.unpack_trace)
 BODIES = st.text() | st.binary(min_size=1)
 
 

@@ -20,13 +20,13 @@ from tidings.core.archive.compaction import (
     Weighed,
     below,
     bound,
-    closed,
-    covered,
+    closed_parts,
+    covered_parts,
     groups,
-    joined,
+    join_parts,
     older,
     pieces,
-    wanted,
+    select_entries,
 )
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
@@ -48,10 +48,10 @@ def kept(number: int, *lines: str) -> Page:
 
 def test_T17_the_last_part_is_never_closed() -> None:
     """A part that overlaps the last one is not closed either; without parts none is."""
-    assert closed([]) == []
-    assert closed([span(1, 9)]) == []
-    assert closed([span(1, 9), span(10, 12), span(11, 14)]) == [span(1, 9)]
-    assert closed([span(1, 9), span(8, 10), span(11, 14)]) == [span(1, 9), span(8, 10)]
+    assert closed_parts([]) == []
+    assert closed_parts([span(1, 9)]) == []
+    assert closed_parts([span(1, 9), span(10, 12), span(11, 14)]) == [span(1, 9)]
+    assert closed_parts([span(1, 9), span(8, 10), span(11, 14)]) == [span(1, 9), span(8, 10)]
 
 
 def test_T18_who_acknowledged_nothing_bounds_it_to_nothing() -> None:
@@ -107,8 +107,8 @@ def test_the_last_operation_of_each_object_is_left() -> None:
     change = line_of(Change("1", ("t",)), name="c", now_ms=NOW)
     pages = [kept(1, line("a"), change, line("b")), kept(2, line("a", event="delete"))]
 
-    assert wanted(pages) == {(1, 1), (1, 2), (2, 0)}
-    assert wanted(pages, changes=False) == {(1, 2), (2, 0)}
+    assert select_entries(pages) == {(1, 1), (1, 2), (2, 0)}
+    assert select_entries(pages, changes=False) == {(1, 2), (2, 0)}
 
 
 def test_neighbours_are_merged_up_to_what_a_reader_holds() -> None:
@@ -151,7 +151,7 @@ def test_T19_T21_whenever_it_ends_nothing_is_missing(sizes: list[int], data: st.
     store, before = MemoryArchive(), _filled(sizes, data)
     for part in before:
         store.put(FEED, *segments.encode(part))
-    pages = joined(before)
+    pages = join_parts(before)
     page = data.draw(st.integers(0, pages[-1].number), label="bound")
 
     for _ in _compacted(store, page, data):
@@ -160,9 +160,9 @@ def test_T19_T21_whenever_it_ends_nothing_is_missing(sizes: list[int], data: st.
 
     _check(store, pages)
     spans = store.list(FEED, 0, 1000)
-    reached = max((each.last for each in below(closed(spans), page)), default=0)
-    left = [each for each in joined(_decoded(store)) if each.number <= reached]
-    assert {each[:2] for each in _entries(left)} == wanted(left)
+    reached = max((each.last for each in below(closed_parts(spans), page)), default=0)
+    left = [each for each in join_parts(_decoded(store)) if each.number <= reached]
+    assert {each[:2] for each in _entries(left)} == select_entries(left)
     assert not any(name == "put" for name in again)
 
 
@@ -180,15 +180,15 @@ def _page(number: int, body: list[tuple[str, bool]]) -> Page:
 
 def _compacted(store: MemoryArchive, page: int, data: st.DataObject) -> Iterator[str]:
     """Run a compaction step by step; its puts come in any order, as no reader may rely on one."""
-    spans = below(closed(store.list(FEED, 0, 1000)), page)
+    spans = below(closed_parts(store.list(FEED, 0, 1000)), page)
     parts = {each: segments.decode(store.get(FEED, each) or b"") for each in spans}
-    left = wanted(joined(parts.values()))
+    left = select_entries(join_parts(parts.values()))
     weighed = [_weighed(each, pages, left) for each, pages in parts.items()]
     for group in data.draw(st.permutations(groups(weighed))):
-        merged = segments.compacted(joined(parts[each] for each in group), left)
+        merged = segments.keep_entries(join_parts(parts[each] for each in group), left)
         store.put(FEED, *segments.encode(merged))
         yield "put"
-    for each in covered(below(closed(store.list(FEED, 0, 1000)), page)):
+    for each in covered_parts(below(closed_parts(store.list(FEED, 0, 1000)), page)):
         store.remove(FEED, each)
         yield "remove"
 
@@ -200,7 +200,7 @@ def _weighed(span: Span, pages: list[Page], left: set[tuple[int, int]]) -> Weigh
 
 
 def _check(store: MemoryArchive, pages: list[Page]) -> None:
-    left = joined(_decoded(store))
+    left = join_parts(_decoded(store))
     assert [each.number for each in left] == [each.number for each in pages]
     assert _fold(left) == _fold(pages)
     for each in left:

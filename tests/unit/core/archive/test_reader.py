@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fakes import MemoryArchive
 from tests.unit.core.scene import FEED, line, page
 from tidings.core import limits
-from tidings.core.archive.reader import ArchiveReader, all_spans, covered, holes
+from tidings.core.archive.reader import ArchiveReader, all_spans, covered_page, holes
 from tidings.core.archive.segments import Span, encode
 from tidings.core.errors import TooLarge
 
@@ -86,7 +86,7 @@ def test_parts_that_overlap(parts: list[tuple[int, int]], after: int, until: int
 
     assert archive.numbers(after, until) == list(range(after + 1, min(end, until) + 1))
     assert archive.reader.reaches(FEED, after, until) is (end >= until)
-    assert covered(archive.list(FEED, after, 99), after) <= end
+    assert covered_page(archive.list(FEED, after, 99), after) <= end
 
 
 def test_holes_lie_between_parts() -> None:

@@ -79,8 +79,8 @@ def test_a_compacted_part_keeps_slots() -> None:
     """The entries that remain keep their slots, also after a second compaction."""
     pages = [kept(1, "a", "b", "c"), kept(2, "d"), kept(3, "e")]
 
-    once = segments.compacted(pages, {(1, 0), (1, 2), (3, 0)})
-    twice = segments.compacted(once, {(1, 2), (3, 0)})
+    once = segments.keep_entries(pages, {(1, 0), (1, 2), (3, 0)})
+    twice = segments.keep_entries(once, {(1, 2), (3, 0)})
 
     assert once == [kept(1, "a", "c", slots=(0, 2)), kept(2, slots=()), kept(3, "e")]
     assert twice == [kept(1, "c", slots=(2,)), kept(2, slots=()), kept(3, "e")]
@@ -97,8 +97,8 @@ def test_what_was_selected_is_not_compacted() -> None:
     pages = segments.decode(segments.encode([selected])[1])
 
     assert pages == [selected] and not pages[0].compacted
-    assert segments.compacted(pages, {(7, 1)}) == pages
-    assert segments.compacted(pages, set()) == [Page(7, "", "", NOW, slots=(), compacted=True)]
+    assert segments.keep_entries(pages, {(7, 1)}) == pages
+    assert segments.keep_entries(pages, set()) == [Page(7, "", "", NOW, slots=(), compacted=True)]
 
 
 BROKEN = {

@@ -9,15 +9,15 @@ import pytest
 
 from tests.fakes import MemoryProfiles
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role, credential_from
-from tidings.core.auth.passwords import Verifier, hashed
+from tidings.core.auth.passwords import Verifier, hash_password
 from tidings.core.errors import NoPasswordSet, WrongPassword
 from tidings.core.settings.profiles import Profile
 
 SALT = b"s" * 16
 READ_PASSWORD, INGEST_PASSWORD = "the read one", "the ingest one"
 PROFILE = Profile(
-    read_passwords=(hashed(READ_PASSWORD, salt=SALT, now_ms=0),),
-    ingest_passwords=(hashed(INGEST_PASSWORD, salt=SALT, now_ms=0),),
+    read_passwords=(hash_password(READ_PASSWORD, salt=SALT, now_ms=0),),
+    ingest_passwords=(hash_password(INGEST_PASSWORD, salt=SALT, now_ms=0),),
 )
 CLOSED = Profile(closed=True)
 

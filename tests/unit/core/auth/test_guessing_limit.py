@@ -14,14 +14,14 @@ from tests.unit.core.scene import FEED, Scene, shown
 from tidings.core import limits
 from tidings.core.auth.guard import READ, Credential, FailedAttemptLimiter, Guard, Role
 from tidings.core.auth.keys import KeyRing, PresentedKey
-from tidings.core.auth.passwords import Verifier, hashed
+from tidings.core.auth.passwords import Verifier, hash_password
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
 from tidings.core.settings.profiles import Profile
 
 RIGHT = "the right one"
-PROFILE = Profile(read_passwords=(hashed(RIGHT, salt=b"s" * 16, now_ms=0),))
+PROFILE = Profile(read_passwords=(hash_password(RIGHT, salt=b"s" * 16, now_ms=0),))
 COSTLY, CHEAP = f"$2b$12${'a' * 53}", f"$2b$04${'b' * 53}"
 
 

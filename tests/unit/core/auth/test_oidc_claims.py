@@ -9,7 +9,7 @@ import pytest
 
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.oidc_claims import Issuer, allowed, issuer_from, may_ask
+from tidings.core.auth.oidc_claims import Issuer, grant_of, issuer_from, may_ask
 from tidings.core.errors import InvalidSetting, OutsideKey
 from tidings.core.model.filters import EVERYTHING, Filter
 
@@ -27,7 +27,7 @@ def grant(*roles: str, feed: str = "main", **bound: object) -> dict[str, Any]:
 
 def test_a_grant_allows_its_roles_on_its_feed_until_the_token_expires() -> None:
     """The minute of clock tolerance applies to open connections, too."""
-    granted = allowed(claims(grant("read", "ingest")), "feeds", "main", Role.INGEST)
+    granted = grant_of(claims(grant("read", "ingest")), "feeds", "main", Role.INGEST)
 
     assert granted.bound == EVERYTHING
     assert granted.admission.until_ms == (EXP + limits.TOKEN_LEEWAY_S) * 1000
@@ -37,7 +37,7 @@ def test_a_grant_allows_its_roles_on_its_feed_until_the_token_expires() -> None:
 def test_a_grant_may_be_bounded() -> None:
     """The bound has the format of a key's bound; the first grant that has the role applies."""
     bounded = grant("read", types=["video"], parents=["user/42"])
-    granted = allowed(claims(grant("ingest"), bounded, grant("read")), "feeds", "main", Role.READ)
+    granted = grant_of(claims(grant("ingest"), bounded, grant("read")), "feeds", "main", Role.READ)
 
     assert granted.bound == Filter(frozenset({"video"}), frozenset({"user/42"}))
 
@@ -70,14 +70,14 @@ def test_a_grant_may_be_bounded() -> None:
 def test_what_is_not_granted_or_cannot_be_read_is_refused(token: dict[str, Any]) -> None:
     """A bound that is written wrong never opens more."""
     with pytest.raises(OutsideKey):
-        allowed(token, "feeds", "main", Role.READ)
+        grant_of(token, "feeds", "main", Role.READ)
 
 
 def test_who_steers_is_not_bounded() -> None:
     """A grant of admin on a part of a feed is ignored."""
     with pytest.raises(OutsideKey, match="no grant of admin"):
-        allowed(claims(grant("admin", types=["a"])), "feeds", "main", Role.ADMIN)
-    assert allowed(claims(grant("admin")), "feeds", "main", Role.ADMIN).bound == EVERYTHING
+        grant_of(claims(grant("admin", types=["a"])), "feeds", "main", Role.ADMIN)
+    assert grant_of(claims(grant("admin")), "feeds", "main", Role.ADMIN).bound == EVERYTHING
 
 
 def test_the_setting_names_an_issuer() -> None:

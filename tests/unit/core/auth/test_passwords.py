@@ -10,17 +10,23 @@ import pytest
 
 from tidings.core import limits
 from tidings.core.auth import passwords
-from tidings.core.auth.passwords import Verifier, check_password, from_line, hashed, set_at_ms
+from tidings.core.auth.passwords import (
+    Verifier,
+    check_password,
+    from_line,
+    hash_password,
+    set_at_ms,
+)
 from tidings.core.errors import InvalidSetting
 
 NOW = 1_763_000_000_123
 PASSWORD = "correct: horse"
-STORED = hashed(PASSWORD, salt=b"s" * 16, now_ms=NOW)
+STORED = hash_password(PASSWORD, salt=b"s" * 16, now_ms=NOW)
 SALTS = itertools.count()
 
 
 def stored(password: str) -> str:
-    return hashed(password, salt=next(SALTS).to_bytes(16), now_ms=NOW)
+    return hash_password(password, salt=next(SALTS).to_bytes(16), now_ms=NOW)
 
 
 @pytest.fixture
@@ -152,7 +158,7 @@ def test_the_end_of_a_line_does_not_count() -> None:
 @pytest.mark.parametrize("more", ["\0", "\0" * 8, "\0x"])
 def test_nothing_is_overlooked_behind_a_password(more: str) -> None:
     """scrypt fills a short password up with NULs, so that they would open what it opens."""
-    stored = [hashed("the password", salt=b"1" * 16, now_ms=0)]
+    stored = [hash_password("the password", salt=b"1" * 16, now_ms=0)]
     verifier = Verifier(b"key")
     assert verifier.matches("the password", stored)
     assert not verifier.matches(f"the password{more}", stored)

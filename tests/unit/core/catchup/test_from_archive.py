@@ -12,7 +12,7 @@ from tests.unit.core.following import SECOND, caught_up, filled, follow, in_orde
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, op
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
-from tidings.core.archive.segments import compacted, decode, encode
+from tidings.core.archive.segments import decode, encode, keep_entries
 from tidings.core.catchup.catchup import Progress
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START, Replication
@@ -38,7 +38,7 @@ def compact(scene: Scene, *left: tuple[int, int]) -> None:
     """Rewrite every part of the archive so that it keeps only these entries."""
     for span in scene.archive.list(FEED, 0, 100):
         pages = decode(scene.archive.get(FEED, span) or b"")
-        _, body = encode(compacted(pages, set(left)))
+        _, body = encode(keep_entries(pages, set(left)))
         scene.archive.put(FEED, span, body)
     another_process(scene)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.core.scene import FEED, NOW, Scene, line, op, page
 from tidings.core import limits
 from tidings.core.auth.guard import Credential
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup import sse
 from tidings.core.catchup.catchup import Progress, in_log
 from tidings.core.catchup.sse import Stream, Tail
@@ -136,7 +136,9 @@ def test_7_4_a_stream_that_will_end_begins_with_live(scene: Scene, form: str, da
 
 def test_10_6_a_stream_ends_with_the_password_that_opened_it(scene: Scene) -> None:
     """Adding or removing another password does not end it."""
-    old, new = (hashed(each, salt=b"s", now_ms=1) for each in ("old-password", "new-password"))
+    old, new = (
+        hash_password(each, salt=b"s", now_ms=1) for each in ("old-password", "new-password")
+    )
     scene.configure(read_passwords=(old,))
     by_old = scene.streamer.open(FEED, "", {}, Credential("old-password"))
     scene.configure(read_passwords=(new, old))
@@ -154,7 +156,7 @@ def test_10_6_a_stream_of_an_open_feed_ends_with_its_first_password(scene: Scene
     assert not stream.has_ended()
     assert stream.template == "/{{id}}"
 
-    scene.configure(read_passwords=(hashed("a-password", salt=b"s", now_ms=1),))
+    scene.configure(read_passwords=(hash_password("a-password", salt=b"s", now_ms=1),))
     assert stream.has_ended()
 
 

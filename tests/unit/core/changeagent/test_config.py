@@ -15,11 +15,11 @@ from tidings.core.changeagent.config import (
     Administrator,
     Configuration,
     Purges,
-    encoded,
+    decode_configuration,
+    encode_configuration,
     format_duration,
     parse_duration,
-    replaced,
-    stored,
+    replace_configuration,
 )
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.webhooks import Hook
@@ -32,8 +32,8 @@ FULL = Configuration(5, 60 * S, 20 * S, 3 * S, (Hook("http://a", (("b", "c"),)),
 
 def test_A38_what_is_stored_comes_back() -> None:
     """Without a stored document the defaults apply."""
-    assert stored(encoded(FULL)) == FULL
-    assert stored("") == Configuration()
+    assert decode_configuration(encode_configuration(FULL)) == FULL
+    assert decode_configuration("") == Configuration()
     assert list(Configuration().document()) == [
         "minPurgeRecords",
         "minPurgeDuration",
@@ -46,7 +46,7 @@ def test_A38_what_is_stored_comes_back() -> None:
 @pytest.mark.parametrize("document", [None, {}])
 def test_A38_durations_that_are_left_out_stay(document: Any) -> None:
     """Records and webhooks go, as in changeagent."""
-    assert replaced(FULL, document) == Configuration(0, 60 * S, 20 * S, 3 * S)
+    assert replace_configuration(FULL, document) == Configuration(0, 60 * S, 20 * S, 3 * S)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_A38_durations_that_are_left_out_stay(document: Any) -> None:
 def test_A39_what_breaks_a_rule_is_refused(document: Any, message: str) -> None:
     """The message is changeagent's if it had one; unknown keys are never ignored."""
     with pytest.raises(InvalidSetting, match=message):
-        replaced(Configuration(), document)
+        replace_configuration(Configuration(), document)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,9 @@ def test_A24_a_purge_needs_both(records: int, seconds: int, purge: Retention | N
     """The retention is given to the trimmer for each feed."""
     operator_documents = MemoryOperatorDocuments()
     operator_documents.write(
-        "main", CONFIGURATION, OperatorDocument(encoded(Configuration(records, seconds * S)))
+        "main",
+        CONFIGURATION,
+        OperatorDocument(encode_configuration(Configuration(records, seconds * S))),
     )
 
     assert Purges(operator_documents)("main") == purge
@@ -90,15 +92,15 @@ def test_credentials_in_headers_are_stored_and_not_shown(name: str) -> None:
     The redacted form can be written back and keeps the values; another address cannot read them.
     """
     given = {"webHooks": [{"uri": "http://a", "headers": {name: "abracadabra", "foo": "bar"}}]}
-    configuration = replaced(Configuration(), given)
+    configuration = replace_configuration(Configuration(), given)
     shown = configuration.shown()
 
     assert shown["webHooks"] == [{"uri": "http://a", "headers": {name: "redacted", "foo": "bar"}}]
-    assert replaced(configuration, shown) == configuration
-    assert stored(encoded(configuration)) == configuration
+    assert replace_configuration(configuration, shown) == configuration
+    assert decode_configuration(encode_configuration(configuration)) == configuration
     elsewhere = {"webHooks": [{"uri": "http://b", "headers": {name: "redacted"}}]}
     with pytest.raises(InvalidSetting, match="has no stored value"):
-        replaced(configuration, elsewhere)
+        replace_configuration(configuration, elsewhere)
 
 
 @pytest.mark.parametrize(

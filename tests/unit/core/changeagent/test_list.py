@@ -14,7 +14,7 @@ from tests.fakes import MemoryLog, MemoryTags
 from tests.unit.core.scene import FEED, PAGE_MS, Scene, op, page
 from tidings.core import limits
 from tidings.core.changeagent.changes import Change, end_of, line_of, number_of
-from tidings.core.changeagent.list import Listing, Query, extended, parse
+from tidings.core.changeagent.list import Listing, Query, extend_listing, parse
 from tidings.core.changeagent.tag_index import Indexer
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.model.pages import Pages
@@ -214,7 +214,7 @@ def test_what_comes_while_a_client_waits_is_put_behind(feed: Feed) -> None:
     query = Query(tags=frozenset({"a"}))
     empty = feed.lister.list(FEED, query)
     kept = [line_of(Change("1", (tag,)), name="n", now_ms=0) for tag in "bab"]
-    reply = extended(empty, query, [page(1, *kept[:1]), page(2, *kept[1:])])
+    reply = extend_listing(empty, query, [page(1, *kept[:1]), page(2, *kept[1:])])
 
     assert ids(reply) == [number_of(2, 0)]
     assert (reply.at_end, reply.at_start, reply.page) == (True, True, 2)

@@ -39,7 +39,9 @@ class Proposing:
         documents = MemoryOperatorDocuments()
         if verdicts:
             hooks = Configuration(hooks=(Hook("http://a"),) * len(verdicts))
-            documents.write(FEED, CONFIGURATION, OperatorDocument(config.encoded(hooks)))
+            documents.write(
+                FEED, CONFIGURATION, OperatorDocument(config.encode_configuration(hooks))
+            )
         self.proposer = Proposer(
             appender=scene.appender,
             gate=gate(scene, documents),

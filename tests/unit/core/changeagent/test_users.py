@@ -10,9 +10,9 @@ from tests.unit.core.changeagent.gates import gate
 from tests.unit.core.scene import FEED, Scene
 from tidings.core import limits
 from tidings.core.auth.guard import ADMIN, INGEST, READ, Credential
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.changeagent.documents import USERS, OperatorDocument, RecentDocuments
-from tidings.core.changeagent.users import UserVerifier, encoded, users_from
+from tidings.core.changeagent.users import UserVerifier, encode_users, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.profiles import Profile
 from tidings.http.outbound.credentials import matches_bcrypt
@@ -28,7 +28,7 @@ def test_A37_blank_lines_and_comments_mean_nothing() -> None:
     text = f"\n# users\r\nann:{HASH}\r\n\n  bob:{AS_2Y}  \n#x:{HASH}\ncid:{AS_2A}"
 
     assert users_from(text) == {"ann": HASH, "bob": AS_2Y, "cid": AS_2A}
-    assert users_from(encoded(users_from(text))) == users_from(text)
+    assert users_from(encode_users(users_from(text))) == users_from(text)
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_users_stand_before_passwords(scene: Scene) -> None:
     documents = MemoryOperatorDocuments()
     users = gate(scene, documents)
     users.check(FEED, READ, None)
-    stored = hashed("reader's own", salt=b"s" * 16, now_ms=0)
+    stored = hash_password("reader's own", salt=b"s" * 16, now_ms=0)
     scene.profiles.save(FEED, Profile(read_passwords=(stored,)))
     users.check(FEED, READ, Credential("reader's own", "anybody"))
     with pytest.raises(WrongPassword):
         users.check(FEED, READ, Credential("secret", "ann"))
 
-    documents.write(FEED, USERS, OperatorDocument(encoded({"ann": AS_2Y})))
+    documents.write(FEED, USERS, OperatorDocument(encode_users({"ann": AS_2Y})))
     for need in (READ, INGEST, ADMIN):
         users.check(FEED, need, Credential("secret", "ann"))
         for given in (None, Credential("secret", "bob"), Credential("reader's own", "ann")):
@@ -126,7 +126,7 @@ def test_A36_a_change_counts_within_five_seconds(scene: Scene) -> None:
 def test_each_user_has_idempotency_keys_of_their_own(scene: Scene) -> None:
     """A user must not be answered with the change that another one posted under the same key."""
     documents = MemoryOperatorDocuments()
-    documents.write(FEED, USERS, OperatorDocument(encoded({"ann": HASH, "bob": HASH})))
+    documents.write(FEED, USERS, OperatorDocument(encode_users({"ann": HASH, "bob": HASH})))
     users = gate(scene, documents)
     keys = {
         users.check(FEED, INGEST, Credential("secret", name)).namespaced_key("k")

@@ -82,7 +82,7 @@ def test_a_consumer_that_fell_off_is_told_so() -> None:
     """This is so for a position before the floor; not for a new consumer or one that is copying."""
     scene = ConsumerScene()
     scene.post("a", "a", "a", "a")
-    behind = consumer.passed(scene.register(), scene.places[0])
+    behind = consumer.ack_through(scene.register(), scene.places[0])
     scene.scene.log.raise_floor(FEED, 3)
     with pytest.raises(ConsumerFellOff, match="is at page 0, and the log begins with page 3"):
         scene.view.check_within(behind)

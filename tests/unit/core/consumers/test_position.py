@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.core.scene import Scene, op
 from tidings.core.consumers import position as positions
-from tidings.core.consumers.position import COPY, handled, later, rank
+from tidings.core.consumers.position import COPY, last_unneeded_page, later, rank
 from tidings.core.errors import InvalidConsumer
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 
@@ -32,17 +32,17 @@ def test_D_nothing_acknowledged_comes_before_everything() -> None:
 
 def test_what_is_not_needed_any_more() -> None:
     """A page with unhandled entries is still needed; before a copy begins no page of the log is."""
-    assert handled(None) == 0
-    assert handled(COPY) is None
-    assert handled(WITHIN) == 7
-    assert handled(Place(7, 2, 1)) == 6
-    assert handled(Place(7, PAGE_END, 1)) == 7
+    assert last_unneeded_page(None) == 0
+    assert last_unneeded_page(COPY) is None
+    assert last_unneeded_page(WITHIN) == 7
+    assert last_unneeded_page(Place(7, 2, 1)) == 6
+    assert last_unneeded_page(Place(7, PAGE_END, 1)) == 7
 
 
 @pytest.mark.parametrize("position", [None, COPY, WITHIN, Place(7, 2, 1)])
 def test_as_it_is_told(position: positions.Position | None) -> None:
     """An encoded position can be read again."""
-    assert positions.read(positions.encoded(position)) == position
+    assert positions.read(positions.encode_position(position)) == position
 
 
 def test_the_oldest_page_of_a_trimmed_log(scene: Scene) -> None:
@@ -61,7 +61,7 @@ def test_the_oldest_page_of_a_trimmed_log(scene: Scene) -> None:
 def test_only_ids_of_events_are_places(text: object) -> None:
     """Other kinds of cursor do not say which events were handled."""
     with pytest.raises(InvalidConsumer) as refused:
-        positions.given(text, "through")
+        positions.parse_position(text, "through")
     assert refused.value.field == "through"
 
 

@@ -55,9 +55,9 @@ def test_a_gap_that_closes_moves_the_position() -> None:
     assert scene.due() == [0, 3, 5]
     scene.ack(session, 0)
     assert scene.due() == [3, 5]
-    assert position.handled(scene.consumer().position) == 3
+    assert position.last_unneeded_page(scene.consumer().position) == 3
     scene.ack(session, through=3)
-    assert position.handled(scene.consumer().position) == 5
+    assert position.last_unneeded_page(scene.consumer().position) == 5
     assert scene.consumer().acked == ()
 
 
@@ -66,11 +66,11 @@ def test_T11_a_worker_that_waits_moves_on() -> None:
     scene = registered("b", "b", types=("a",))
     session = scene.lease()
     scene.ack(session)
-    assert position.handled(scene.consumer().position) == 2
+    assert position.last_unneeded_page(scene.consumer().position) == 2
     scene.post("b", "a")
     scene.ack(session, sending=3)
     scene.ack(session)
-    assert position.handled(scene.consumer().position) == 2
+    assert position.last_unneeded_page(scene.consumer().position) == 2
 
 
 def test_who_was_away_and_missed_nothing_is_sent_no_copy() -> None:

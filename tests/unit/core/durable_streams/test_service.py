@@ -33,7 +33,7 @@ from tidings.core.durable_streams.stream import (
 )
 from tidings.core.errors import Chained, Rejected, TooLarge
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.tracing import untraced
+from tidings.core.tracing import disabled_tracer
 
 NAME, KIND = "log", "text/plain"
 
@@ -49,7 +49,7 @@ class Streams:
             store=self.store,
             together=lambda: together,
             runtime=scene.runtime,
-            tracer=untraced(),
+            tracer=disabled_tracer(),
         )
         self.reader = StreamReader(self.store, scene.reader)
 

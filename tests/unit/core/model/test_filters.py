@@ -129,7 +129,7 @@ def test_values_that_cannot_be_stored(value: str) -> None:
     with pytest.raises(InvalidFilter, match="parents: must be at most 640 bytes without"):
         filters.parse(None, value)
     with pytest.raises(InvalidFilter, match="types: must be"):
-        filters.checked(["video", value], "types")
+        filters.validate_values(["video", value], "types")
 
 
 @given(st.none() | st.text(), st.none() | st.text())

@@ -188,6 +188,6 @@ def test_without_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
 
     text = json.dumps(op()).encode()
     wanted = json_body.lines_from(text, JSON_TYPE, now_ms=NOW)
-    monkeypatch.setattr(json_body, "compiled", lambda: None)
+    monkeypatch.setattr(json_body, "compiled_parser", lambda: None)
 
     assert json_body.lines_from(text, JSON_TYPE, now_ms=NOW) == wanted

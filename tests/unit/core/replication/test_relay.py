@@ -18,9 +18,9 @@ from tidings.core.replication.relay import (
     RelayLock,
     Wanted,
     backoff_ms,
-    failed,
-    restarted,
-    succeeded,
+    clear_failure,
+    record_failure,
+    restart,
 )
 from tidings.core.replication.wire import UpstreamStatus
 
@@ -40,17 +40,17 @@ def test_D13_a_success_begins_anew() -> None:
     """The next failure waits as the first did."""
     relay = Relay("main")
     for _ in range(9):
-        relay = failed(relay, Condition.RETRYING, "it broke", now_ms=NOW)
+        relay = record_failure(relay, Condition.RETRYING, "it broke", now_ms=NOW)
     assert (relay.failures, relay.attempt_ms, relay.error) == (9, NOW + 60_000, "it broke")
 
-    well = succeeded(relay)
+    well = clear_failure(relay)
     assert (well.failures, well.attempt_ms, well.error) == (0, 0, "")
-    assert failed(well, Condition.RETRYING, "", now_ms=NOW).attempt_ms == NOW + 500
+    assert record_failure(well, Condition.RETRYING, "", now_ms=NOW).attempt_ms == NOW + 500
 
 
 def test_an_error_is_kept_short() -> None:
     """Another server's answer may be long."""
-    relay = failed(Relay("main"), Condition.REFUSED, "x" * 10_000, now_ms=NOW)
+    relay = record_failure(Relay("main"), Condition.REFUSED, "x" * 10_000, now_ms=NOW)
     assert len(relay.error) == limits.ERROR_CHARS_MAX
 
 
@@ -82,9 +82,9 @@ def test_a_start_forgets_what_stopped_it_and_not_where_it_stands() -> None:
     """A relay that was stopped during a copy resumes the copy."""
     stopped = Relay("main", condition=Condition.CYCLE, failures=3, error="it broke", checkpoint=7)
 
-    assert restarted(stopped) == replace(stopped, condition=Condition.RUNNING, failures=0, error="")
-    assert restarted(replace(stopped, checkpoint=0)).condition is Condition.NEW
-    assert restarted(replace(stopped, copy=Copy())).condition is Condition.COPYING
+    assert restart(stopped) == replace(stopped, condition=Condition.RUNNING, failures=0, error="")
+    assert restart(replace(stopped, checkpoint=0)).condition is Condition.NEW
+    assert restart(replace(stopped, copy=Copy())).condition is Condition.COPYING
 
 
 def test_a_copy_knows_whether_it_has_begun_and_ended() -> None:

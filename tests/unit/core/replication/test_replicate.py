@@ -14,7 +14,7 @@ from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.replication.relay import Condition
-from tidings.core.replication.replicate import fresh, grouped, packed
+from tidings.core.replication.replicate import fresh, group_pages, pack_page
 from tidings.core.replication.source import Mod, Selection, Source
 
 
@@ -260,19 +260,19 @@ def test_D2_a_page_is_kept_with_its_bytes_time_and_slots() -> None:
     some = large.only([(3, lines[3]), (150, lines[150])])
 
     for each in (small, filler, large, some):
-        kept = packed(each, "r", now_ms=NOW, page_ms=PAGE_MS)
+        kept = pack_page(each, "r", now_ms=NOW, page_ms=PAGE_MS)
         assert (kept.number, kept.text, kept.at_ms) == (each.number, each.text, each.at_ms)
         assert list(kept.entries()) == list(each.entries())
         assert kept.append_id == "r"
-    assert isinstance(packed(large, "r", now_ms=NOW, page_ms=PAGE_MS).body, bytes)
+    assert isinstance(pack_page(large, "r", now_ms=NOW, page_ms=PAGE_MS).body, bytes)
 
 
 def test_a_page_expires_after_the_floor_has_passed_it() -> None:
     """
     It expires like any page; an old one stays a day, within which retention passes or extends it.
     """
-    young = packed(page(1, line(), at_ms=NOW), "r", now_ms=NOW + 5, page_ms=PAGE_MS)
-    old = packed(page(1, line(), at_ms=NOW - 3 * PAGE_MS), "r", now_ms=NOW, page_ms=PAGE_MS)
+    young = pack_page(page(1, line(), at_ms=NOW), "r", now_ms=NOW + 5, page_ms=PAGE_MS)
+    old = pack_page(page(1, line(), at_ms=NOW - 3 * PAGE_MS), "r", now_ms=NOW, page_ms=PAGE_MS)
 
     assert young.expires_ms == NOW + PAGE_MS
     assert old.expires_ms == NOW + limits.TTL_SLACK_MS
@@ -282,7 +282,7 @@ def test_a_page_with_too_many_entries_is_refused() -> None:
     """An upstream that is not Tidings could send it."""
     many = Page(1, "\n".join(["{}"] * (limits.REQUEST_OPERATIONS_MAX + 1)), "", NOW)
     with pytest.raises(BrokenPortion, match="holds 1001 entries"):
-        packed(many, "r", now_ms=NOW, page_ms=PAGE_MS)
+        pack_page(many, "r", now_ms=NOW, page_ms=PAGE_MS)
 
 
 def test_a_write_holds_so_many_pages_and_bytes() -> None:
@@ -291,8 +291,8 @@ def test_a_write_holds_so_many_pages_and_bytes() -> None:
     large = [Page(number, b"x" * limits.PAGE_BYTES_MAX, "", NOW) for number in range(1, 21)]
     huge = [Page(1, b"x" * (limits.RELAY_WRITE_BYTES + 1), "", NOW)]
 
-    assert [len(group) for group in grouped(small)] == [90, 90, 20]
-    assert [len(group) for group in grouped(large)] == [9, 9, 2]
-    assert [each for group in grouped(small) for each in group] == small
-    assert [len(group) for group in grouped(huge)] == [1]
-    assert list(grouped([])) == []
+    assert [len(group) for group in group_pages(small)] == [90, 90, 20]
+    assert [len(group) for group in group_pages(large)] == [9, 9, 2]
+    assert [each for group in group_pages(small) for each in group] == small
+    assert [len(group) for group in group_pages(huge)] == [1]
+    assert list(group_pages([])) == []

@@ -19,7 +19,7 @@ from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.projector import SumDemand, SumKeeper
 from tidings.core.state.rows import Row, bucket_of, project
-from tidings.core.state.sums import ALL, MODULO, OTHERS, Sums, digest, note_of, recalled
+from tidings.core.state.sums import ALL, MODULO, OTHERS, Sums, digest, note_of, recall_sums
 
 TOMBSTONE_MS = 10**12
 VECTORS = [  # those of PROTOCOL 20
@@ -52,7 +52,7 @@ def kept(scene: Scene) -> Sums | None:
     leases = [lease for lease in scene.followers.leases(FEED) if lease.name == STATE]
     if not leases:
         return Sums(0)
-    return recalled(scene.sums.read(FEED), leases[0].note, leases[0].checkpoint)
+    return recall_sums(scene.sums.read(FEED), leases[0].note, leases[0].checkpoint)
 
 
 def assert_kept(scene: Scene) -> None:
@@ -88,7 +88,7 @@ def test_rows_come_change_and_go(scene: Scene) -> None:
 
 def test_a_feed_that_holds_nothing_has_sums(scene: Scene) -> None:
     """They are zero."""
-    assert recalled(None, note_of(Sums(0), {}), 0) == Sums(0)
+    assert recall_sums(None, note_of(Sums(0), {}), 0) == Sums(0)
     assert Sums(0).whole == [0] * limits.BUCKETS == Sums(0).of("any")
 
 

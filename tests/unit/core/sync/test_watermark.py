@@ -46,15 +46,17 @@ def test_a_place_must_be_of_the_feed() -> None:
     """In its log, with the second of its page; or before the first page there ever was."""
     known_page = page(7, line())
     here = Place(7, 3, known_page.seconds)
-    assert watermark.reached(here, known_page.seconds, floor=1, end=9) == Reached(Position(7, 3))
-    assert watermark.reached(START, None, floor=1, end=0) == Reached(Position(0, PAGE_END))
+    assert watermark.find_watermark(here, known_page.seconds, floor=1, end=9) == Reached(
+        Position(7, 3)
+    )
+    assert watermark.find_watermark(START, None, floor=1, end=0) == Reached(Position(0, PAGE_END))
     for place, known, sentence in (
         (Place(7, 3, known_page.seconds + 1), known_page.seconds, "is not an id of this feed"),
         (Place(10, 3, 5), None, "is after the end of the log, page 9"),
         (Place(3, 3, 5), None, "the log gave up: it begins with page 5"),
     ):
         with pytest.raises(InvalidSync, match=sentence):
-            watermark.reached(place, known, floor=5, end=9)
+            watermark.find_watermark(place, known, floor=5, end=9)
 
 
 def test_the_newest_line_must_not_come_from_the_future() -> None:

@@ -18,7 +18,7 @@ from tidings.core.sync.workflow import (
     Request,
     Tables,
     Who,
-    judged,
+    decide_next_step,
     question,
     read_request,
     report,
@@ -136,7 +136,7 @@ def test_an_upload_is_a_dump_or_a_part_of_one(key: str, dump: str | None) -> Non
 
 def test_groups_are_applied_one_after_the_other() -> None:
     """Inserts come before deletes; an event without corrections has no group."""
-    following = judged("plans/1/", SUMMARY, dry_run=False)
+    following = decide_next_step("plans/1/", SUMMARY, dry_run=False)
 
     assert following["next"] == workflow.APPLY
     assert following["groups"] == ["plans/1/1-insert/part-", "plans/1/3-delete/part-"]
@@ -158,7 +158,7 @@ def test_what_follows_a_plan(
     changes: dict[str, Any], dry_run: bool, following: str, outcome: str
 ) -> None:
     """A question is asked only for plans that may be approved, and never for a dry run."""
-    decided = judged("plans/1/", SUMMARY | changes, dry_run=dry_run)
+    decided = decide_next_step("plans/1/", SUMMARY | changes, dry_run=dry_run)
 
     assert (decided["next"], decided["outcome"]) == (following, outcome)
 
@@ -166,14 +166,14 @@ def test_what_follows_a_plan(
 def test_a_job_that_leaves_no_plan_failed() -> None:
     """Its exit code does not matter."""
     with pytest.raises(PlanMissing, match=r"plans/1/summary\.json"):
-        judged("plans/1/", None, dry_run=False)
+        decide_next_step("plans/1/", None, dry_run=False)
 
 
 def test_what_was_applied_adds_up() -> None:
     """
     The counts are added over the parts of a group and over groups; the first group is then done.
     """
-    before = judged("plans/1/", SUMMARY, dry_run=False)
+    before = decide_next_step("plans/1/", SUMMARY, dry_run=False)
     part = {"applied": 2, "moved": 1, "done": 0}
 
     once = total(before, [part, part])
@@ -189,7 +189,9 @@ def test_nothing_follows_a_part_that_was_refused() -> None:
     part = {"applied": 2, "moved": 0, "done": 0}
     refused = {**part, "refused": {"key": "k", "error": "PlanTooOld"}}
 
-    following = total(judged("plans/1/", SUMMARY, dry_run=False), [part, refused, refused])
+    following = total(
+        decide_next_step("plans/1/", SUMMARY, dry_run=False), [part, refused, refused]
+    )
 
     assert following["groups"] == []
     assert following["refused"] == {"key": "k", "error": "PlanTooOld", "parts": 2}
@@ -198,10 +200,10 @@ def test_nothing_follows_a_part_that_was_refused() -> None:
 
 def test_an_export_takes_the_place_of_the_scan() -> None:
     """The job takes the last of two options; the folder is the one DynamoDB makes."""
-    sync = workflow.checked(read({"dump": DUMP}), "1", "syncs", TABLES)
+    sync = workflow.validate_request(read({"dump": DUMP}), "1", "syncs", TABLES)
     arn = "arn:aws:dynamodb:eu-west-1:1:table/state/export/0123-abc"
 
-    arguments = workflow.exported(sync, "1", "syncs", arn, 42)["arguments"]
+    arguments = workflow.add_export(sync, "1", "syncs", arn, 42)["arguments"]
 
     assert arguments[-6:] == [
         "--state",

@@ -11,7 +11,7 @@ from tests.unit.core.scene import NOW, line, page
 from tidings.core.errors import InvalidItem, InvalidOperation, TooLarge
 from tidings.core.model.filters import Filter
 from tidings.core.settings.values import Resource
-from tidings.core.triton.items import concerned, item_of, items_of, line_of
+from tidings.core.triton.items import item_of, items_of, line_of, with_sub_resources
 
 VM = {"vm": Resource("vm", ("nic", "alias"), "/vms")}
 
@@ -34,7 +34,7 @@ def item(**more: Any) -> dict[str, Any]:
 def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
     """The item has all its fields, and the commit time of its page."""
     written = line_of(item(**more, published="no"), VM, now_ms=NOW)
-    received = json.loads(item_of(written, concerned(written, VM), NOW + 1))
+    received = json.loads(item_of(written, with_sub_resources(written, VM), NOW + 1))
     assert received == item(**more, published=str(NOW + 1))
 
 
@@ -44,8 +44,8 @@ def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
 )
 def test_an_operation_concerns_sub_resources(fields: dict[str, Any], subs: tuple[str, ...]) -> None:
     """They are the ones it names, or all declared ones; operations of another type have none."""
-    assert concerned(line("x1", type="vm", **fields), VM).changed == subs
-    assert concerned(line("x1", **fields), VM).changed == ()
+    assert with_sub_resources(line("x1", type="vm", **fields), VM).changed == subs
+    assert with_sub_resources(line("x1", **fields), VM).changed == ()
 
 
 def test_items_of_pages_come_in_order() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.core.scene import FEED, NOW, Scene, op
 from tidings.core import limits
-from tidings.core.auth.passwords import hashed
+from tidings.core.auth.passwords import hash_password
 from tidings.core.errors import InvalidSetting, Unavailable
 from tidings.core.settings.profiles import validate
 from tidings.core.settings.values import Resource
@@ -109,7 +109,7 @@ def test_the_earlier_of_an_instance_is_idle(declared: Scene) -> None:
 
 def test_a_password_is_asked_for(declared: Scene) -> None:
     """It is in the payload; a wrong one ends the connection with the reason."""
-    stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
+    stored = hash_password("a good password", salt=b"0" * 16, now_ms=NOW)
     declared.configure(read_passwords=(stored,))
     declared.connections.open(Connection("c", NOW, listener=Listener(1, FEED)))
     declared.say("c", **REGISTRATION)
