@@ -91,10 +91,8 @@ ARCHIVE_LISTED = 1_000  # spans at once, as S3 lists them; 17 hours at a part pe
 ARCHIVE_LISTS_MAX = 20  # searched for holes before a replay: two seconds; the rest during it
 
 # --- push ------------------------------------------------------------------------------------
-FEW_SUBSCRIPTIONS = (
-    100  # read all at once: 8 units, as two operations' lookups; none at all: 1 unit
-)
-INDEX_MS = 60_000  # of page time, until a feed that exceeded FEW_WATCHES is checked again
+FEW_SUBSCRIPTIONS = 100  # read at once: 8 units, as two operations' lookups; none at all: 1 unit
+INDEX_MS = 60_000  # of page time, until a feed that exceeded FEW_SUBSCRIPTIONS is checked again
 LOOK_UPS_MAX = 400  # per batch, sequential: two seconds; above it all are read, 8,000 a query
 JOIN_READS_MAX = 10  # per subscription, some 10 MB: one that lags more reconnects and replays
 PUSH_LANES_MAX = 32  # 2,000 messages a second each: far above what API Gateway gives an account

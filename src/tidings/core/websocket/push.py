@@ -164,7 +164,7 @@ class Pusher:
         self.lanes.inbox.done(self._place(feed), change)
 
     def _note_misplaced(self, feed: str) -> bool:
-        """Note moves of some of the strangers in the inbox; return True if some are left."""
+        """Note moves of some of the misplaced ones in the inbox; return True if some are left."""
         known, count = self._of(feed), self.lanes.count(feed)
         changed = known.stale or known.count != count
         if changed and max(self.lane, known.count - 1, count - 1) > 0:
@@ -192,7 +192,7 @@ class Pusher:
 
     def _recount(self, feed: str, known: _Known) -> None:
         """
-        Determine the strangers with the current number of lanes.
+        Determine the misplaced ones with the current number of lanes.
 
         Two lanes with different numbers would move a connection back and forth.
         """
