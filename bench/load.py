@@ -38,29 +38,41 @@ TARGET = "each consumer hears each operation once, in the one order; the fold is
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
 @click.option("--url", help="Address of the feed.  [default: a new twin]")
-@click.option("--stage", metavar="NAME", help="Its stage instead, as AWS has it.")
+@click.option("--stage", metavar="NAME", help="Name of a deployed stage, instead of --url.")
 @click.option("--stream-url", default="", help="Address of its event streams, if it differs.")
-@click.option("--ws-url", help="Where its WebSocket is; default: /ws on --url.")
-@click.option("--feed", default="main", help="Which feed.")
-@click.option("--read-password-file", type=_FILE, help="The password of its readers.")
-@click.option("--ingest-password-file", type=_FILE, help="The password of its producers.")
+@click.option("--ws-url", help="Address of its WebSocket.  [default: /ws on --url]")
+@click.option("--feed", default="main", help="Name of the feed.")
+@click.option("--read-password-file", type=_FILE, help="File with the password of its readers.")
+@click.option("--ingest-password-file", type=_FILE, help="File with the password of its producers.")
 @click.option("--producers", default=4, type=_POSITIVE, help="Number of producers.")
-@click.option("--rate", default=RATE, type=_SECONDS, help="Operations a second, all together.")
-@click.option("--batch", default=1, type=click.IntRange(1, 1000), help="Operations a request.")
-@click.option("--consumers", default=8, type=_POSITIVE, help="Who listen.")
-@click.option("--transport", default="both", type=click.Choice(["both", *_BOTH]), help="How.")
-@click.option("--churn", default=0.0, type=click.FloatRange(min=0), help="Who leave, a minute.")
-@click.option("--duration", "duration_s", default=60.0, type=_SECONDS, help="Seconds.")
-@click.option("--objects", default=200, type=_POSITIVE, help="How many there are to change.")
-@click.option("--size", default=250, type=_POSITIVE, help="Bytes of an operation, about.")
-@click.option("--seed", default=1, help="Another one makes other operations.")
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON instead of the table.")
-@click.option("--save", is_flag=True, help="Put the result into bench/RESULTS.md.")
+@click.option("--rate", default=RATE, type=_SECONDS, help="Operations per second of all producers.")
+@click.option("--batch", default=1, type=click.IntRange(1, 1000), help="Operations per request.")
+@click.option("--consumers", default=8, type=_POSITIVE, help="Number of consumers.")
+@click.option(
+    "--transport",
+    default="both",
+    type=click.Choice(["both", *_BOTH]),
+    help="Transport of the consumers.",
+)
+@click.option(
+    "--churn",
+    default=0.0,
+    type=click.FloatRange(min=0),
+    help="Consumers that reconnect, per minute.",
+)
+@click.option("--duration", "duration_s", default=60.0, type=_SECONDS, help="Duration in seconds.")
+@click.option("--objects", default=200, type=_POSITIVE, help="Number of objects.")
+@click.option("--size", default=250, type=_POSITIVE, help="Approximate bytes of an operation.")
+@click.option("--seed", default=1, help="Seed of the operations.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one line of JSON instead of the table."
+)
+@click.option("--save", is_flag=True, help="Write the result to bench/RESULTS.md.")
 def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
     """
     Put load on a feed and check that nothing is lost.
 
-    Producers keep to a schedule. How long an operation takes is counted from when it was due, not
+    Producers keep to a schedule. The time of an operation is counted from when it was due, not
     from when it could be sent, so that a feed that stops shows in the percentiles. The
     operations are of a type of their own, `load-...`, and their objects are deleted at the end.
 
@@ -73,7 +85,7 @@ def main(transport: str, as_json: bool, save: bool, **options: Any) -> None:
     \b
     Exit codes:
       0  all operations were received, in order
-      1  something was lost, repeated, moved or altered, or the feed refused
+      1  an operation was lost, repeated, moved or altered, or the feed refused it
       2  wrong usage
     """
     transports = _BOTH if transport == "both" else (transport,)

@@ -228,7 +228,9 @@ def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
 @click.option("--seeds", default=TARGET, type=click.IntRange(min=1), help="Number of plain worlds.")
 @click.option("--minutes", default=0.0, help="Start no world after these; 0: run all.")
-@click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), help="Only it.")
+@click.option(
+    "--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), help="Run this world only."
+)
 @click.option("--save", is_flag=True, help="Continue after the last part, and save each one.")
 def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool) -> None:
     """

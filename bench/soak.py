@@ -259,16 +259,18 @@ def _silent(run: Run) -> None:
 
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
-@click.option("--seconds", default=SECONDS, type=click.FloatRange(min=20), help="How long.")
-@click.option("--on", type=click.Choice(list(HOSTS)), default="server", help="The host.")
+@click.option(
+    "--seconds", default=SECONDS, type=click.FloatRange(min=20), help="Duration in seconds."
+)
+@click.option("--on", type=click.Choice(list(HOSTS)), default="server", help="Host to run on.")
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
-    help="Operations a second.  [default: 500 on a server, 10 on a twin]",
+    help="Operations per second.  [default: 500 on a server, 10 on a twin]",
 )
-@click.option("--every", "every_s", default=_EVERY_S, help="Seconds from fault to fault.")
-@click.option("--save", is_flag=True, help="Put the result into bench/RESULTS.md.")
-@click.option("--note", multiple=True, help="What else the results should say; may be repeated.")
+@click.option("--every", "every_s", default=_EVERY_S, help="Seconds between faults.")
+@click.option("--save", is_flag=True, help="Write the result to bench/RESULTS.md.")
+@click.option("--note", multiple=True, help="Remark for the results; may be repeated.")
 def main(
     seconds: float,
     on: str,

@@ -338,7 +338,7 @@ def _destroyed(run: Sandbox) -> bool:
     try:
         run.destroy()
     except (Failed, KeyboardInterrupt, BotoCoreError, ClientError) as problem:
-        say(f"the stage is not gone: {problem}; {_command(run)} deletes it")
+        say(f"the stage still exists: {problem}; {_command(run)} deletes it")
         return False
     say("nothing of the stage is left")
     return True
@@ -349,11 +349,17 @@ def _command(run: Sandbox) -> str:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--emulator", "emulated", is_flag=True, help="On MiniStack, which it starts.")
-@click.option("--yes", is_flag=True, help="Do not ask before money is spent.")
-@click.option("--keep", is_flag=True, help="Leave the stage there; --destroy deletes it.")
-@click.option("--destroy", metavar="STAGE", help="Only delete a stage, of a run or a developer.")
-@click.option("--list", "list_", is_flag=True, help="Only list the sandboxes of the account.")
+@click.option("--emulator", "emulated", is_flag=True, help="Run on MiniStack, which is started.")
+@click.option("--yes", is_flag=True, help="Spend money without a confirmation.")
+@click.option("--keep", is_flag=True, help="Keep the stage; --destroy deletes it.")
+@click.option(
+    "--destroy",
+    metavar="STAGE",
+    help="Delete a stage of a run or a developer, and do nothing else.",
+)
+@click.option(
+    "--list", "list_", is_flag=True, help="List the sandboxes of the account, and do nothing else."
+)
 @click.argument("pytest_options", nargs=-1, type=click.UNPROCESSED)
 def main(
     emulated: bool,
@@ -367,7 +373,7 @@ def main(
     Deploy a stage to your account, run the tests against it, and delete it.
 
     PYTEST_OPTIONS go to both suites: `-k smoke`, `--subnet ID`. The exit code is 0 if no test
-    failed and nothing is left, 1 if one failed, 3 if something of the stage is left, 130 after
+    failed and nothing is left, 1 if one failed, 3 if a part of the stage is left, 130 after
     Ctrl-C.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -399,7 +405,7 @@ def _ask(run: Sandbox, account: str, region: str) -> None:
         "deletes it: some two hours.",
         f"By list prices of us-east-1 it costs at most ${DOLLARS:.2f}.",
         "Until it is deleted, anyone who finds its addresses can read it and post to it.",
-        "What stays: the CDK's bootstrap and its assets, and tidings-account with the logging role",
+        "These stay: the CDK's bootstrap and its assets, and tidings-account with the logging role",
         "of API Gateway.",
     )
     click.echo("\n".join(said), err=True)

@@ -256,7 +256,9 @@ class TidingsStack(cdk.Stack):
 
 class AccountStack(cdk.Stack):
     def __init__(self, scope: Construct) -> None:
-        super().__init__(scope, ACCOUNT_STACK, description="Tidings: what its stages share")
+        super().__init__(
+            scope, ACCOUNT_STACK, description="Tidings: the resources shared by all stages"
+        )
         GatewayLogging(self, "GatewayLogging")
         suppressions.apply(self)
 

@@ -25,7 +25,7 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-APIG4",
         "Producers and consumers know HTTP Basic and cannot sign requests: the functions ask for "
-        "the feed's password (tidings/core/auth/guard.py) and are closed where none is set. See "
+        "the feed's password (tidings/core/auth/guard.py) and are closed if none is set. See "
         "docs/adr/0011-passwords.md.",
     ),
     Suppression(
@@ -104,8 +104,8 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-DDB3",
-        "The table of connections says who is connected now: of a moment that a restore goes back "
-        "to nothing is left (tidings/aws/config/deployment.py). The other tables are recoverable.",
+        "The table of connections contains the present connections: restoring it would be "
+        "useless (tidings/aws/config/deployment.py). The other tables are recoverable.",
     ),
     Suppression(
         "AwsSolutions-L1",

@@ -141,9 +141,9 @@ def _accept(made: TableProducer) -> None:
     """Suppress findings here and not for the stack, which may belong to the owner."""
     reasons = {
         "AwsSolutions-IAM5": "ListStreams is authorised against all streams of the one table, and "
-        "Lambda names what it gives up, below one prefix of one bucket.",
+        "Lambda names the records that it gives up, below one prefix of one bucket.",
         "AwsSolutions-L1": "The vendor layer holds wheels for this runtime.",
-        "AwsSolutions-S1": "The bucket holds what Lambda gave up, which is nearly always nothing.",
+        "AwsSolutions-S1": "The bucket contains records that Lambda gave up, usually none.",
     }
     cdk_nag.NagSuppressions.add_resource_suppressions(
         made,

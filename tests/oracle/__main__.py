@@ -184,7 +184,7 @@ class Run:
             time.sleep(0.2)
         for each in waiting:
             self.history.violated(
-                f"2.1 {each.name} {each.types} stands at {each.reached}: {each.describe()}"
+                f"2.1 {each.name} {each.types} is at {each.reached}: {each.describe()}"
             )
         checks.check_acknowledged(log, self.history)
         checks.check_order(log, self.history)

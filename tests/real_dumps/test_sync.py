@@ -183,7 +183,9 @@ def test_a_file_that_is_not_gzip_is_named(synced: Synced) -> None:
     damaged = gzip.compress(line("a", 1))[:-8] + bytes(8)
     found = synced.run(plain)
     piped = synced.run("-", stdin=damaged)
-    sentence = f"Error: {plain}: what ends in .gz must be gzip: not a gzip file; nothing was done\n"
+    sentence = (
+        f"Error: {plain}: a file that ends in .gz must be gzip: not a gzip file; nothing was done\n"
+    )
     assert (found.exit_code, found.stderr) == (1, sentence)
     assert piped.exit_code == 1
     assert re.fullmatch(r"Error: stdin:1: cannot be read: .+; nothing was done\n", piped.stderr)

@@ -142,7 +142,7 @@ def test_the_help_shows_how() -> None:
     for words, wanted in (
         (["--help"], ["tidings sync videos.json --stage dev --as-of", "3 stopped by a guard"]),
         (["approve", "--help"], ["sync approve [OPTIONS] ID"]),
-        (["reject", "--help"], ["Give up the plan"]),
+        (["reject", "--help"], ["Reject the plan"]),
     ):
         done = subprocess.run([*COMMAND, *words], capture_output=True, text=True)
         assert done.returncode == 0

@@ -345,7 +345,7 @@ class Deployment:
         """It has all that the master has, as far as its log reaches back."""
         model, relay = self.world.model, self.relays.relay(FEED)
         if relay.checkpoint != model.frontier or self.log.head(FEED) != relay.checkpoint:
-            raise Broken(f"{self.name} stands at {relay}, the frontier is {model.frontier}")
+            raise Broken(f"{self.name} is at {relay}, the frontier is {model.frontier}")
         floor = self.log.floor(FEED)
         numbers = [page.number for page in self.log.read(FEED, floor - 1)]
         if numbers != list(range(floor, relay.checkpoint + 1))[: len(numbers)]:

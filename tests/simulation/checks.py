@@ -38,7 +38,7 @@ def check_followers(world: World, feed: str) -> None:
     for name in FOLLOWERS:
         if checkpoints.get(name, 0) != frontier:
             stands = checkpoints.get(name)
-            raise Broken(f"{name} of {feed} stands at {stands}, frontier is {frontier}")
+            raise Broken(f"{name} of {feed} is at {stands}, frontier is {frontier}")
     for lease in world.stores.followers.leases(feed):
         if lane_of(lease.name):
             continue  # one that was given up stays, and a new one begins at the others' place

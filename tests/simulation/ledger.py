@@ -258,7 +258,7 @@ class Ledger:
             raise Broken(f"{self.name} parked {self.parked}, there is {parked}")
         for op in self.log.ops[self.log.after(at_of(consumer.position)) :]:
             if wanted.matches(op) and not _acked(consumer, op.at):
-                raise Broken(f"{self.name} is still due {op.at}, and stands at {consumer.position}")
+                raise Broken(f"{self.name} is still due {op.at}, but is at {consumer.position}")
         if self.whole:
             self._check_objects(wanted)
 

@@ -102,7 +102,7 @@ class Named:
         if needed - 1 == page and kept and kept[0].at_ms < now - 2 * _AGE_MS:
             self.world.faults.saw("floor waited for a consumer")
         if at != NOWHERE and max(needed, before) < page and young:
-            raise Broken(f"the floor is {page}, and {self.name} stands at {standing.position}")
+            raise Broken(f"the floor is {page}, and {self.name} is at {standing.position}")
 
     def moves(self) -> bool:
         """Whether it has come further since this was asked, and something is left to do."""

@@ -63,7 +63,7 @@ def test_a_plan_is_applied_and_reported(stage: Machine, jobs: Jobs) -> None:
     ((subject, message),) = stage.told
     assert subject == "tidings dev: sync of main done"
     assert "2 creates, 1 updates, 1 deletes, 0 untouched." in message
-    assert "4 applied, 0 moved meanwhile" in message
+    assert "4 applied, 0 left as they are" in message
 
 
 def test_the_job_is_told_what_was_asked(stage: Machine, jobs: Jobs) -> None:

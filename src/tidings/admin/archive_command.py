@@ -215,7 +215,7 @@ def status(target: ArchiveTarget, as_json: bool) -> None:
 @click.command(epilog=EXIT_CODES)
 @click.argument("where", metavar="X[..Y]")
 @archive_options
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON an operation.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each operation.")
 def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     """
     Print the operations of page X, or of all pages from X to Y.

@@ -232,17 +232,16 @@ _KINDS = {
     "--log-days",
     type=int,
     metavar="N",
-    help="Its log_days of infra/settings.py; not checked without it.",
+    help="log_days of the stage in infra/settings.py.  [default: not checked]",
 )
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON a check.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each check.")
 def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) -> None:
     """
-    Ask the account whether a deploy of the stage NAME would go through.
+    Check whether the deploy of the stage NAME would succeed in this account.
 
-    It looks at the name, the Region, the Lambda concurrency, the CDK's bootstrap, the stacks, names
-    that are taken and the logging role of API Gateway, and changes nothing.
-    The exit code is 1 if a deploy would fail. A check that the credentials do not permit is
-    reported as unknown.
+    The checks cover the name, the Region, the Lambda concurrency, the CDK's bootstrap, the stacks,
+    names already in use and the logging role of API Gateway. They change nothing. The exit code is
+    1 if a deploy would fail. A check that the credentials do not permit is reported as unknown.
 
     \b
     Examples:

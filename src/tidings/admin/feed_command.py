@@ -105,8 +105,8 @@ def feed() -> None:
     """
     Show and change the settings of a feed: links, compatibility mode, resources, passwords.
 
-    A change counts within five seconds, without a deployment. Which AWS account is meant is
-    said as to any of its tools: AWS_PROFILE, AWS_REGION.
+    A change takes effect within five seconds, without a deployment. Select the AWS account as for
+    other tools: AWS_PROFILE, AWS_REGION.
 
     \b
     Examples:
@@ -120,7 +120,7 @@ def feed() -> None:
 @target_options
 @click.option("--json", "in_json", is_flag=True, help="Print one line of JSON.")
 def show(target: Target, in_json: bool) -> None:
-    """Show the settings of a feed. Of passwords, only when they were set."""
+    """Show the settings of a feed. Passwords are shown as the time when they were set."""
     profile = target.read()
     if in_json:
         click.echo(json.dumps(settings_json(target.feed, profile)))
@@ -131,8 +131,12 @@ def show(target: Target, in_json: bool) -> None:
 @feed.command("set")
 @target_options
 @click.option("--object-url", metavar="TEMPLATE", help="Template of `ref`; empty for no `ref`.")
-@click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Answer as oplog did, or do not.")
-@click.option("--leave", type=click.Choice(["on", "off"]), help="Keep what `leave=true` needs.")
+@click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Answer as oplog did, or not.")
+@click.option(
+    "--leave",
+    type=click.Choice(["on", "off"]),
+    help="Store removed parents, for consumers with `leave=true`.",
+)
 @click.option(
     "--resource",
     "resources",
@@ -140,9 +144,13 @@ def show(target: Target, in_json: bool) -> None:
     metavar="NAME:SUB,SUB[=/ROUTE]",
     help="Declare a resource to listeners, in place of all others; may be repeated.",
 )
-@click.option("--no-resources", is_flag=True, help="Declare none.")
-@click.option("--max-age", type=int, help="Seconds that items stay; 0: as long as any operation.")
-@click.option("--push-lanes", type=int, help="Followers that a stage pushes to WebSockets by.")
+@click.option("--no-resources", is_flag=True, help="Declare no resources.")
+@click.option(
+    "--max-age", type=int, help="Seconds that items are kept; 0: as long as any operation."
+)
+@click.option(
+    "--push-lanes", type=int, help="Number of followers that push to the WebSockets of a stage."
+)
 def set_(
     target: Target,
     object_url: str | None,
@@ -197,7 +205,7 @@ def password(
     """
     Set or remove the password to read a feed, or to post to it (ingest).
 
-    It is asked for twice, or taken from a file or from stdin; only a hash of it is stored.
+    The command prompts for it twice, or reads it from a file or stdin; only its hash is stored.
 
     \b
     To rotate it while clients run:

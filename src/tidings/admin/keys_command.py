@@ -97,9 +97,14 @@ class Duration(click.ParamType[int]):
         return ms
 
 
-json_option = click.option("--json", "in_json", is_flag=True, help="As JSON, a line a key.")
+json_option = click.option(
+    "--json", "in_json", is_flag=True, help="Print a line of JSON for each key."
+)
 by_option = click.option(
-    "--by", default=getpass.getuser, show_default="your user name", help="Who makes it."
+    "--by",
+    default=getpass.getuser,
+    show_default="your user name",
+    help="Name of the operator.  [default: USER]",
 )
 
 
@@ -130,7 +135,7 @@ def keys() -> None:
     multiple=True,
     required=True,
     type=click.Choice([role.value for role in Role]),
-    help="What it allows; may be repeated.",
+    help="Right of the key; repeatable.",
 )
 @click.option("--type", "types", multiple=True, help="Allow this type only; repeatable.")
 @click.option("--parent", "parents", multiple=True, help="Allow this parent only; repeatable.")
@@ -158,7 +163,7 @@ def create(
     in_json: bool,
 ) -> None:
     """
-    Make a key and print it, this once.
+    Create a key and print it. It cannot be shown again.
 
     \b
     Examples:
@@ -186,7 +191,7 @@ def create(
 @json_option
 def list_(target: Target, in_json: bool) -> None:
     """
-    Show the keys of a feed, those too that ended within the last month.
+    Show the keys of a feed, including those that ended within the last month.
 
     \b
     Examples:
@@ -246,7 +251,7 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
 @json_option
 def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> None:
     """
-    Make a key with the rights of another one, print it once, and let the old one run out.
+    Create a key with the rights of another one, print it once, and let the old one expire.
 
     \b
     Example:

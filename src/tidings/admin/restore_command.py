@@ -29,9 +29,11 @@ from tidings.core.maintenance.restore import Plan, Restored, Restorer
     help="The last event or page that a client received.  [default: the last possible one]",
 )
 @click.option(
-    "--archive", metavar="URL|FOLDER", help="Its archive, if not that of the stage; it is cut."
+    "--archive",
+    metavar="URL|FOLDER",
+    help="Archive of the feed, which is cut.  [default: that of the stage]",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def restore(
     target: StateTarget,
@@ -55,7 +57,7 @@ def restore(
     """
     if target.feed in target.settings.sources:
         raise click.ClickException(
-            f"{target.feed} is a copy: restore nothing, `tidings relays reset` copies it anew"
+            f"{target.feed} is a copy: restore nothing, `tidings relays reset` copies it again"
         )
     restorer = _restorer(target, archive)
     plan = restorer.plan(target.feed, last_page)

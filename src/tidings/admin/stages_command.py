@@ -86,14 +86,14 @@ def cost_document(spent: Spent, stage: str, day: date) -> dict[str, Any]:
     default=DAYS,
     show_default=True,
     metavar="DAYS",
-    help="Passwords and keys of this age are due to be rotated.",
+    help="Report passwords and keys of this age as due for rotation.",
 )
 @click.option(
     "--cost",
     is_flag=True,
-    help=f"And what each cost yesterday: AWS bills ${REQUEST_DOLLARS:.2f} for the answer.",
+    help=f"Also print yesterday's cost of each stage; AWS bills ${REQUEST_DOLLARS:.2f} for it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON a stage.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each stage.")
 def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
     """
     List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.

@@ -105,7 +105,7 @@ def feed_options(
 data_option = click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of a server's data instead, whether it runs or not.",
+    help="Folder of a server's data, running or not, instead of a stage.",
 )
 
 

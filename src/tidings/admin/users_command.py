@@ -49,7 +49,7 @@ def import_(target: Target, file: IO[str]) -> None:
 @users.command("list")
 @target_options
 def list_(target: Target) -> None:
-    """Show the names of the users, one a line."""
+    """Show the names of the users, one per line."""
     text = target.documents.operator_document(target.feed, USERS).text
     for line in text.splitlines():
         click.echo(line.partition(":")[0])
@@ -58,7 +58,7 @@ def list_(target: Target) -> None:
 @users.command()
 @target_options
 def clear(target: Target) -> None:
-    """Remove all users; then the feed asks for its passwords and keys, and stays closed."""
+    """Remove all users; then the feed requires its passwords and keys, and stays closed."""
     _write(target, "")
     click.echo(f"{target.feed}: no users", err=True)
 

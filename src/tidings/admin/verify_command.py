@@ -154,7 +154,7 @@ def show_findings(result: Findings, feed: str, floor: int) -> None:
         console.print(table)
     hidden = result.differences - len(result.first)
     if hidden:
-        console.print(f"and {hidden:,} more: --json tells all")
+        console.print(f"and {hidden:,} more: --json lists all")
     console.print(f"{sentence(result, feed, floor)}.")
 
 
@@ -205,7 +205,7 @@ archive_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[URL|FOLDER]",
-    help="Begin with the archive: that of the stage, or the one that is named.",
+    help="Read the archive first: that of the stage, or the one at this address.",
 )
 
 
@@ -261,8 +261,19 @@ def examine(
 @examined_options
 @tables_option
 @archive_option
-@click.option("--buckets", callback=buckets_of, default=ALL, show_default=True, help="Only these.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON a difference, then a sum.")
+@click.option(
+    "--buckets",
+    callback=buckets_of,
+    default=ALL,
+    show_default=True,
+    help="Compare these buckets only.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print a line of JSON for each difference, then a summary.",
+)
 @click.pass_context
 def verify(
     ctx: click.Context,
@@ -311,15 +322,15 @@ def _print(difference: Difference) -> None:
 @examined_options
 @tables_option
 @archive_option
-@click.option("--dry-run", is_flag=True, help="Only say what would be put right.")
+@click.option("--dry-run", is_flag=True, help="Print the differences and change nothing.")
 @click.option(
     "--max-alien-share",
     type=click.FloatRange(0, 1),
     default=dumps.ALIEN_SHARE_MAX,
     show_default=True,
-    help="Stop where the log knows nothing of a larger share of the rows.",
+    help="Stop if a larger share of the rows is unknown to the log.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @click.pass_context
 def rebuild(
     ctx: click.Context,
@@ -372,4 +383,4 @@ def _show(result: Findings, done: Repaired | None, feed: str, floor: int, as_jso
         return
     show_findings(result, feed, floor)
     if done is not None and result.differences:
-        click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed meanwhile.")
+        click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed in the meantime.")

@@ -212,21 +212,21 @@ def _default_folder() -> Path:
     "--queue-dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the queue in this folder; default: tidings/agent below ~/.local/state.",
+    help="Folder of the queue.  [default: tidings/agent below ~/.local/state]",
 )
 @click.option(
     "--max-queued-events",
     type=click.IntRange(1),
     default=QUEUED_EVENTS_MAX,
     show_default=True,
-    help="Take no more operations than this.",
+    help="Maximum number of queued operations.",
 )
 @click.option(
     "--max-queued-bytes",
     type=click.IntRange(1),
     default=QUEUED_BYTES_MAX,
     show_default=True,
-    help="Nor more bytes than this.",
+    help="Maximum number of queued bytes.",
 )
 @click.option(
     "--drain-seconds",
@@ -234,7 +234,7 @@ def _default_folder() -> Path:
     type=click.FloatRange(0),
     default=DRAIN_S,
     show_default=True,
-    help="When it is stopped, send what is queued for at most this long.",
+    help="Maximum time to post queued operations when the agent is stopped.",
 )
 def agent(
     url: str,

@@ -364,8 +364,8 @@ def _warn(warning: str) -> None:
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Where Tidings is.")
-@click.option("--feed", default="main", show_default=True, help="Which feed to post to.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of Tidings.")
+@click.option("--feed", default="main", show_default=True, help="Name of the feed.")
 @click.option(
     "--repo",
     type=click.Path(path_type=Path),
@@ -378,7 +378,7 @@ def _warn(warning: str) -> None:
     type=click.FloatRange(min=0),
     default=50.0,
     show_default=True,
-    help="Operations a second while the history is posted; 0 as fast as possible.",
+    help="Operations per second of the history; 0: as fast as possible.",
 )
 @click.option("--once", is_flag=True, help="Stop after the history.")
 @click.option("--made-up", is_flag=True, help="Post invented changes without end.")
@@ -404,7 +404,7 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
             count = post_history(poster, history(repository, warn=_warn), Pace(rate))
             click.echo(f"the history of {repository.name}: {count:,} operations")
             if not once and not repository.is_bare:
-                click.echo("now what changes on disk; Ctrl-C ends it")
+                click.echo("now the changes on disk; Ctrl-C ends it")
                 _follow(poster, repository)
     except (NoRepository, ClientError) as error:
         raise click.ClickException(str(error)) from None

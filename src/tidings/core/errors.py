@@ -311,7 +311,7 @@ class FellOff(TidingsError):
     """
 
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
-        super().__init__(f"{feed}/{follower}: stands at page {checkpoint}, floor is {floor}")
+        super().__init__(f"{feed}/{follower}: is at page {checkpoint}, floor is {floor}")
 
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):
@@ -322,7 +322,7 @@ class PlanTooOld(Rejected, code="plan_too_old", status=410):
     def __init__(self, *, feed: str, through: int) -> None:
         rule = (
             f"{feed}: the plan was made at page {through}; the log or the deletions since then "
-            "are not all known any more, make a new plan"
+            "are incomplete: make a new plan"
         )
         super().__init__(rule, field="through", value=through)
 

@@ -357,8 +357,10 @@ DOCS: dict[str, Doc] = {
     "GET /consumers/{name}": Doc("one of them", "14.2"),
     "DELETE /consumers/{name}": Doc("forget it", "14.6", query=("why", "by")),
     "GET /consumers/{name}/parked": Doc("messages put aside", "14.6"),
-    "GET /consumers/{name}/notes": Doc("what operators did", "14.6"),
-    "POST /consumers/{name}/{action}": Doc("what workers and operators say", "14", body=_ACTED),
+    "GET /consumers/{name}/notes": Doc("the actions of operators", "14.6"),
+    "POST /consumers/{name}/{action}": Doc(
+        "the actions of workers and operators", "14", body=_ACTED
+    ),
     "GET /hooks": Doc("all webhooks", "19.2"),
     "PUT /hooks/{name}": Doc(
         "make or change a webhook", "19.2", body=((JSON, _ref("Webhook")),), status=201

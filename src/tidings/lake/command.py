@@ -225,8 +225,8 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 @endpoint_option
 @click.option("--until", metavar="PAGE|AGE", help="Compact up to this page, or this age: 30d.")
 @click.option("--drop-changes", is_flag=True, help="Keep no changes that belong to no object.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @password_options
 @click.pass_context
 def compact(
@@ -349,7 +349,7 @@ _columns_option = click.option(
     "--columns",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON: of which types there are tables, and their columns.",
+    help="JSON: the types with tables, and their columns.",
 )
 _folder_option = click.option(
     "--table", required=True, metavar="FOLDER", help="Folder of the tables; created if missing."
@@ -360,7 +360,7 @@ _folder_option = click.option(
 @_folder_option
 @click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder, for older pages.")
 @_columns_option
-@click.option("--once", is_flag=True, help="End where the feed ends now.")
+@click.option("--once", is_flag=True, help="Stop at the present end of the feed.")
 @click.option(
     "--every",
     default=EVERY_S,
@@ -371,7 +371,7 @@ _folder_option = click.option(
 )
 @click.option("--allow-gaps", is_flag=True, help="Continue after lost pages of the log.")
 @lineage_option
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each batch.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch.")
 @named_feed_options
 def follow(
     named: NamedFeed,
@@ -459,7 +459,7 @@ def _as_text(batch: Batch) -> None:
 
 @click.command(epilog=EXIT_CODES)
 @click.option("--table", metavar="FOLDER", help="Folder of the tables, if they are not in Glue.")
-@click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as one line of JSON.")
 @named_feed_options
 def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
     """
@@ -516,10 +516,10 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder of the tables.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON a row.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
     """
-    Ask the tables of a feed, `history`, `latest` and each type's by its name, in Spark's SQL.
+    Query the tables of a feed in Spark's SQL: `history`, `latest`, and each type by its name.
 
     \b
     Examples:

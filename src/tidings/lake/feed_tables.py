@@ -416,7 +416,7 @@ class FeedTables:
         """
         found, seen = table.metadata(), self._seen[table.called]
         if found is not None and found.snapshot != seen:
-            raise Raced(f"another run wrote {table.name} meanwhile; run again")
+            raise Raced(f"another run wrote {table.name} in the meantime; run again")
         work()
         made = self._look_at(table)
         if made.snapshot != seen:

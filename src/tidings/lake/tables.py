@@ -211,7 +211,7 @@ class Table:
             yield
         except SPARK_ERRORS as error:
             if any(name in str(error) for name in _REFUSED):
-                raise Raced(f"another run wrote {self.name} meanwhile; run again") from None
+                raise Raced(f"another run wrote {self.name} in the meantime; run again") from None
             raise
         finally:
             session.conf.unset(_SNAPSHOT_PROPERTY + THROUGH)

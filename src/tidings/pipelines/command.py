@@ -44,13 +44,13 @@ class _Named(click.Choice[str]):
 @click.group(epilog=EXIT_CODES)
 def pipeline() -> None:
     """
-    Copy a feed into stores and keep them equal, with functions on the way.
+    Copy a feed into stores and keep them up to date, with functions on the way.
 
     \b
     Examples:
       tidings pipeline init postgres parquet       write pipeline.py
       tidings pipeline init ndjson --read mysql    from a table of MySQL, through a feed
-      tidings pipeline test                        show the first messages, write nothing
+      tidings pipeline test                        check pipeline.py, without moving data
       tidings pipeline run                         run it until Ctrl-C
     """
 
@@ -62,7 +62,7 @@ def pipeline() -> None:
     "sources",
     multiple=True,
     type=_Named(SOURCES, SOURCE_NAMES),
-    help="Also read this source. Repeatable.",
+    help="Also read this source; repeatable.",
 )
 @click.option("--file", default=DEFAULT_FILE, show_default=True, type=click.Path(path_type=Path))
 @click.option("--name", default="copy", show_default=True, help="Name of the pipeline.")
@@ -135,7 +135,7 @@ def _checked(name: str, consumer: str, reader: Reader) -> bool:
 @pipeline.command(epilog=EXIT_CODES)
 @click.argument("name", required=False, type=_Named(SOURCES | SINKS, SOURCE_NAMES | SINK_NAMES))
 def about(name: str | None) -> None:
-    """Say which sources and stores there are, or show how one is written."""
+    """List the sources and stores, or show an example of one."""
     samples = SOURCES | SINKS
     if name is None:
         for each, sample in samples.items():
@@ -151,8 +151,10 @@ def about(name: str | None) -> None:
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 @click.option("--emf", is_flag=True, help="The same, with metrics as CloudWatch embeds them.")
-@click.option("--events-url", metavar="URL", help="POST each event there, too.")
-@click.option("--events-bus", metavar="NAME", help="Put each event on this bus of EventBridge.")
+@click.option("--events-url", metavar="URL", help="Also post each event to this address.")
+@click.option(
+    "--events-bus", metavar="NAME", help="Also put each event on this bus of EventBridge."
+)
 @click.option(
     "--attempts",
     type=click.IntRange(min=1),
@@ -161,7 +163,7 @@ def about(name: str | None) -> None:
     help="Attempts at a message before its store is stopped.",
 )
 @lineage_option
-@click.option("--worker", default="", metavar="TEXT", help="A name of this process, no other's.")
+@click.option("--worker", default="", metavar="TEXT", help="Unique name of this process.")
 @click.pass_context
 def run(
     ctx: click.Context,

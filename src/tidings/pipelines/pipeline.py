@@ -410,7 +410,7 @@ class Pipeline:
         lines = [f"{self.name}: {self.source}, from {self.source.start}"]
         lines += [f"- reads {name}: {reader}" for name, reader in self.readers.items()]
         for branch in self.branches:
-            parks = ", parks what it refuses" if branch.park else ""
+            parks = ", parks refused messages" if branch.park else ""
             lines.append(f"- {branch.name}: {branch.sink}{_of(branch.namespace)}{parks}")
             lines += [f"  - {name_of(each.step)}{_of(each.namespace)}" for each in branch.steps]
         return "\n".join(lines)

@@ -57,10 +57,12 @@ _OF_FEEDS = (
         metavar="NAME=VALUE",
         help="Replace a default of docs/operations/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1.",
     ),
-    click.option("--object-url", metavar="TEMPLATE", help="Links: http://api/{{type}}/{{id}}."),
+    click.option(
+        "--object-url", metavar="TEMPLATE", help="Template of links: http://api/{{type}}/{{id}}."
+    ),
     click.option("--compat", type=click.Choice(["", "oplog"]), help="Answer as oplog did."),
     click.option(
-        "--leave/--no-leave", default=None, help="Keep what `leave=true` needs, or do not."
+        "--leave/--no-leave", default=None, help="Store removed parents for `leave=true`, or not."
     ),
     click.option(
         "--resource",
@@ -75,13 +77,13 @@ _OF_FEEDS = (
         show_default=True,
         help="Seconds that items of resources are kept.",
     ),
-    click.option("--read-password-file", type=FILE, help="Ask readers for the password in here."),
-    click.option("--ingest-password-file", type=FILE, help="Ask producers for the one in here."),
-    click.option("--demo", is_flag=True, help="Post something to watch."),
+    click.option("--read-password-file", type=FILE, help="File with the password for readers."),
+    click.option("--ingest-password-file", type=FILE, help="File with the password for producers."),
+    click.option("--demo", is_flag=True, help="Post changes for a demonstration."),
     click.option(
         "--demo-repo",
         type=click.Path(file_okay=False, exists=True, path_type=Path),
-        help="Post the history of this git repository (default: of the checkout, if there is one).",
+        help="Post the history of this git repository (default: that of the checkout).",
     ),
 )
 _OF_COPIES = (
@@ -99,7 +101,7 @@ _OF_COPIES = (
         "--source",
         multiple=True,
         metavar="NAME=VALUE",
-        help="How it is copied, as CHAINING.md says, e.g. types=video or fall_off=wait.",
+        help="Setting of the copy (CHAINING.md), e.g. types=video or fall_off=wait.",
     ),
     click.option("--coordinator", default="", metavar="URL", help="Address of leader elections."),
 )
@@ -177,15 +179,18 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
 @click.command()
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--data", type=FOLDER, default=Path("tidings-data"), show_default=True, help="Of the server."
+    "--data",
+    type=FOLDER,
+    default=Path("tidings-data"),
+    show_default=True,
+    help="Folder of the server's data.",
 )
 def backup(target: Path, data: Path) -> None:
     """
     Copy the feeds of a server to the new file TARGET, while it runs or not.
 
     TARGET has everything that was acknowledged when the copy began. To restore it, put it into an
-    empty folder under the name feed.db and serve that. The server serves on while it
-    copies.
+    empty folder under the name feed.db and serve that. The server stays available during the copy.
 
     \b
     Examples:
@@ -194,8 +199,8 @@ def backup(target: Path, data: Path) -> None:
 
     \b
     Exit codes:
-      0  TARGET is whole, and on disk
-      1  it is not there; one sentence says why
+      0  TARGET is complete and on disk
+      1  TARGET was not written; one sentence says why
       2  usage
     """
     try:

@@ -334,7 +334,7 @@ class Host(Assembly):
                 self._recover(feed)
             with failures.kept(f"the index of the feed {feed}"):
                 self.indexer.run(feed, now_ms() + limits.INDEX_RUN_MS)
-        with failures.kept("what has expired"):
+        with failures.kept("the deletion of expired rows"):
             self.database.delete_expired(expiring_ms())
         if failures.count:
             raise ExceptionGroup(f"{failures.count} steps failed", failures.errors)

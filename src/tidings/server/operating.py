@@ -182,7 +182,7 @@ def _is_served(folder: Path) -> bool:
         Problem: the folder holds no data.
     """
     if not (folder / FILE).is_file():
-        raise Problem(f"{folder} holds no feed: there is no {FILE} in it")
+        raise Problem(f"{folder} contains no feed: {FILE} is missing")
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(folder / SOCKET))
         return True

@@ -73,7 +73,7 @@ def listen_at(path: Path) -> socket.socket:
     try:
         with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
             probe.connect(str(path))
-            raise Problem(f"somebody listens at {path}; choose another --unix-socket")
+            raise Problem(f"another process listens at {path}; choose another --unix-socket")
         if path.is_socket():
             path.unlink()
         listener.bind(str(path))

@@ -42,7 +42,11 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 SETTINGS = (
     *shared.SHARED,
     Setting("TIDINGS_ARCHIVE", "", "folder of the archive: file:///PATH"),
-    Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: file:///PATH, which all open"),
+    Setting(
+        "TIDINGS_COORDINATOR",
+        "",
+        "coordinator of leader elections: file:///PATH, shared by all members",
+    ),
 )
 _STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage, and of earlier servers
 

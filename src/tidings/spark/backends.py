@@ -212,7 +212,7 @@ class ArchiveBackend:
             if not after < page.number <= last:
                 continue
             if page.compacted and not self.where.takes_compacted:
-                rule = "was compacted; with the option compacted=take what is left of it is read"
+                rule = "was compacted; the option compacted=take reads its remaining operations"
                 raise Gone(f"page {page.number} {rule}")
             yield page
 

@@ -110,8 +110,8 @@ class Reader(DataSourceReader):
         if options.what == STATE and options.until:
             raise WrongOption(
                 "until",
-                "is not for the state, which is known as it is now alone: read the log up to the"
-                " cursor and take `tidings.spark.latest` of it",
+                "is not for the state, which is only known as of now: read the log up to the cursor"
+                " and apply `tidings.spark.latest` to it",
             )
 
     def partitions(self) -> list[InputPartition]:

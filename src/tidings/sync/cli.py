@@ -37,7 +37,7 @@ delete_share_option = click.option(
     type=click.FloatRange(0, 1),
     default=dumps.DELETE_SHARE_MAX,
     show_default=True,
-    help="Stop where a larger share of the objects would be deleted.",
+    help="Stop if a larger share of the objects would be deleted.",
 )
 
 

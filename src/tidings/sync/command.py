@@ -52,7 +52,7 @@ class NotWaiting(Exception):
 def _answering(name: str, *, approved: bool, help: str) -> click.Command:
     @click.command(name, help=help, epilog=EXIT_CODES)
     @click.argument("id")
-    @click.option("--stage", required=True, help="Its stage on AWS: dev, staging, prod.")
+    @click.option("--stage", required=True, help="Deployed stage of the feed: dev, staging, prod.")
     def command(id: str, stage: str) -> None:
         _answer(id, stage, approved)
         click.echo(f"{'approved' if approved else 'rejected'}: {id}")
@@ -103,8 +103,8 @@ def answer(id: str, *, approved: bool, bucket: str, objects: Any, machines: Any)
 
 
 ANSWERS = {
-    "approve": _answering("approve", approved=True, help="Let the plan of the sync ID be applied."),
-    "reject": _answering("reject", approved=False, help="Give up the plan of the sync ID."),
+    "approve": _answering("approve", approved=True, help="Approve the plan of the sync ID."),
+    "reject": _answering("reject", approved=False, help="Reject the plan of the sync ID."),
 }
 
 
@@ -222,14 +222,14 @@ class CloudSync:
 @click.command(cls=WithAnswers, epilog=_EPILOG)
 @click.argument("dump")
 @named_feed_options
-@click.option("--cloud", is_flag=True, help="By the stage's own Spark: nothing is compared here.")
+@click.option("--cloud", is_flag=True, help="Use the stage's own Spark instead of this machine.")
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
     help="Engine of the comparison.  [default: sail if the extra `sail` is installed, else spark]",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.option("--types", default="", metavar="A,B", help="Compare objects of these types only.")
 @click.option(
     "--as-of",
     metavar="CURSOR|TIME",
@@ -237,11 +237,11 @@ class CloudSync:
 )
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
 @click.option("--skip-bad", type=click.IntRange(0), default=0, help="Number of bad lines to skip.")
-@click.option("--expect", type=click.IntRange(0), help="How many objects the dump must have.")
+@click.option("--expect", type=click.IntRange(0), help="Required number of objects in the dump.")
 @delete_share_option
 @click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")
 @lineage_option
-@click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @click.pass_context
 def sync(
     ctx: click.Context,
@@ -256,7 +256,7 @@ def sync(
     **options: Any,
 ) -> None:
     """
-    Make a feed agree with DUMP: newline JSON, an object a line; a file, a folder, a pattern in
+    Correct a feed by DUMP. It has one JSON object per line and is a file, a folder, a pattern in
     quotes, s3://bucket/key or s3://bucket/folder, gzipped or not, or - for stdin.
 
     Objects that the feed lacks are inserted. Objects that are newer in the dump are updated.
@@ -271,8 +271,9 @@ def sync(
       tidings sync s3://exports/videos/2026-11-21/ --stage prod --cloud
       psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
 
-    A plan that waits for an answer gets it by `tidings sync approve ID --stage prod`, or
-    `reject`. `tidings sync table --help` says how a feed is compared with a table that is in use.
+    A plan that waits for an approval gets it by `tidings sync approve ID --stage prod`, or is
+    rejected by `reject`. To compare a feed with a table that is in use, see `tidings sync table
+    --help`.
     """
     if cloud and (not named.stage or plan is not None or engine is not None):
         raise click.UsageError("--cloud needs --stage, and takes no --plan and no --engine")

@@ -289,7 +289,9 @@ class BadFile(Exception):
     def __init__(self, path: str, reason: str, line: int | None = None) -> None:
         self.path, self.line = path, line
         self.is_cut = CUT in reason
-        rule = f"what ends in {GZIP} must be gzip" if path.endswith(GZIP) else "cannot be read"
+        rule = (
+            f"a file that ends in {GZIP} must be gzip" if path.endswith(GZIP) else "cannot be read"
+        )
         super().__init__(f"{path}{f':{line}' if line else ''}: {rule}: {reason}")
 
     def objection(self) -> Objection:

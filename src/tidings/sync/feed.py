@@ -118,7 +118,7 @@ def wait_for_state(
     reached, waited, poll = checkpoint(), 0, POLL_MS
     while reached < end:
         if waited >= stall_ms:
-            sentence = f"the state of {feed} stands at page {reached:,}, its log at {end:,}"
+            sentence = f"the state of {feed} is at page {reached:,}, its log at {end:,}"
             raise NotFollowing(f"{sentence}, for {stall_ms // 1000} s: see `tidings status`")
         sleep_ms(poll)
         now = checkpoint()

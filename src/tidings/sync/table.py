@@ -472,12 +472,23 @@ _APPLIED = ("applied", "moved", "done")
 @click.argument("table")
 @named_feed_options
 @click.option(
-    "--type", "kind", default="", metavar="TYPE", help="Of the objects.  [default: its name]"
+    "--type",
+    "kind",
+    default="",
+    metavar="TYPE",
+    help="Type of the objects.  [default: name of the table]",
 )
 @click.option("--key", default="", metavar="A,B", help="Columns of the id.  [default: primary key]")
-@click.option("--changed", default="", metavar="COLUMN", help="When a row changed: newer updates.")
-@click.option("--parents", default="", metavar="COLUMN", help="An array of the parents.")
-@click.option("--with-data", is_flag=True, help="All columns are the data of the object.")
+@click.option(
+    "--changed",
+    default="",
+    metavar="COLUMN",
+    help="Column with the time of a row; newer rows are updated.",
+)
+@click.option(
+    "--parents", default="", metavar="COLUMN", help="Column with an array of the parents."
+)
+@click.option("--with-data", is_flag=True, help="Compare all columns as the data of the object.")
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
 @click.option(
     "--grace",
@@ -492,7 +503,7 @@ _APPLIED = ("applied", "moved", "done")
     type=click.IntRange(1, CHUNK_MAX),
     default=CHUNK,
     show_default=True,
-    help="Rows of one query.",
+    help="Rows per query.",
 )
 @click.option("--rate", type=click.IntRange(1), default=None, help="Maximum rows per second.")
 @delete_share_option
@@ -501,13 +512,13 @@ _APPLIED = ("applied", "moved", "done")
     type=click.Path(dir_okay=False, path_type=Path),
     help="Save the progress in this file, and resume from it.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Print the differences and change nothing.")
 @lineage_option
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @click.pass_context
 def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **options: Any) -> None:
     """
-    Make a feed agree with TABLE of the PostgreSQL at DSN, while others write to both.
+    Correct a feed by TABLE of the PostgreSQL at DSN, while others write to both.
 
     Nothing is locked or exported: rows are read in chunks of the key. A row that differs is read
     again after the grace, and corrected if it is unchanged and the feed has not changed the object

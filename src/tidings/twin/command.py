@@ -22,12 +22,12 @@ STOP_S = 60.0  # from a signal to the end of the process, which also stops the s
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the feed and the logs in this folder; without it everything ends with the twin.",
+    help="Folder of the feed and the logs.  [default: deleted with the twin]",
 )
 @click.option(
     "--archive",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep what the log gives up in this folder; without it in that of --data, or not at all.",
+    help="Folder of the archive.  [default: that of --data, if given]",
 )
 @click.option(
     "--functions",

@@ -52,8 +52,8 @@ class NoMaven(Problem):
 class WrongSum(Problem):
     def __init__(self, name: str, detail: str, wanted: str) -> None:
         super().__init__(
-            f"what Maven brought is not the DynamoDB Local that was tested: {name} has the SHA-256"
-            f" {detail}, not {wanted}; nothing was kept. Look at where your Maven fetches from"
+            f"Maven installed another DynamoDB Local than the tested one: {name} has the SHA-256"
+            f" {detail}, not {wanted}; it was deleted. Check the repositories of your Maven"
         )
 
 

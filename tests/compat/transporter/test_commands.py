@@ -87,7 +87,7 @@ def test_T34_consumers_and_where_they_stand(pipe: Pipe) -> None:
     """As a table, one by one, and as JSON."""
     assert said(pipe, "consumers", "list") == "no named consumers"
     assert said(pipe, "consumers", "create", "search", "--types", "a,b", "--ids", "x*").endswith(
-        "stands at none"
+        "is at none"
     )
     pipe.post("ab")
     pipe.ack("search", through=0)
@@ -128,7 +128,7 @@ def test_T36_back_forgets_nothing(pipe: Pipe) -> None:
     pipe.ack("search", through=5)
     said(pipe, "consumers", "mark", "search", pipe.ids[2], *WHY)
     assert due(pipe, "search", 3) == [3, 4, 5]
-    assert said(pipe, "consumers", "mark", "search", "oldest", *WHY) == "search stands at none"
+    assert said(pipe, "consumers", "mark", "search", "oldest", *WHY) == "search is at none"
     assert due(pipe, "search", 6) == [0, 1, 2, 3, 4, 5]
 
 

@@ -159,7 +159,7 @@ def test_T21_a_stream_of_the_twin_goes_on_from_its_archive(archived: Archived) -
     [
         (["status"], "name a --stage that has an archive"),
         (["status", "--archive", "http://a"], "must be s3://BUCKET/PREFIX or file:///FOLDER"),
-        (["status", "--stage", "a", "--endpoint-url", "b"], "say once where the feed is"),
+        (["status", "--stage", "a", "--endpoint-url", "b"], "name the feed once"),
         (["show", "x", "--archive", "nowhere"], "'x' is neither the number of a page nor the id"),
         (["show", "now", "--archive", "nowhere"], "is neither the number of a page nor the id"),
         (["show", "7", "--archive", "nowhere"], "page 7 is not in the archive"),

@@ -143,7 +143,7 @@ def test_what_was_broken_is_named_and_put_right(kept: Kept) -> None:
     assert (dry.exit_code, "missing" in dry.stdout) == (0, True)
     assert kept.rows() == meddled
     done = kept.run("rebuild", "--max-alien-share 0.2")
-    assert (done.exit_code, "Repaired 4; 0 changed meanwhile." in done.stdout) == (0, True)
+    assert (done.exit_code, "Repaired 4; 0 changed in the meantime." in done.stdout) == (0, True)
     assert kept.rows() == rows
     assert kept.told("verify")[2] == 0
     assert kept.told("rebuild")[1]["repaired"] == 0
@@ -249,7 +249,7 @@ def test_a_rebuild_may_be_killed(kept: Kept) -> None:
 
 def test_what_is_wrong_is_said_in_one_sentence(kept: Kept) -> None:
     """No endpoint, no such buckets, no feed of that name, a DynamoDB that is not there."""
-    bad = [("--buckets 70", "'70' is no bucket"), ("--buckets 5-3", "'5-3' is no bucket")]
+    bad = [("--buckets 70", "'70' is not a bucket"), ("--buckets 5-3", "'5-3' is not a bucket")]
     for options, sentence in bad:
         done = kept.run("verify", options)
         assert (done.exit_code, sentence in done.stderr) == (2, True)

@@ -68,7 +68,7 @@ def compact(scene: Scene, *options: str) -> Result:
     ("options", "rule"),
     [
         ((), "name the feed by --url"),
-        (("--url", "http://x", "--stage", "dev"), "say once where the feed is"),
+        (("--url", "http://x", "--stage", "dev"), "name the feed once"),
         (("--until", "soon"), "--until 'soon': must be a page, or an age"),
     ],
 )

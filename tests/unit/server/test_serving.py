@@ -217,7 +217,7 @@ def test_a_folder_without_a_feed_is_told(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["feed", "show", "--data", str(tmp_path)])
 
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-    assert "there is no feed.db in it" in done.stderr
+    assert "feed.db is missing" in done.stderr
 
 
 def test_a_unix_socket_is_served(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_unix_socket_is_served(tmp_path: Path) -> None:
         assert at.stat().st_mode & 0o777 == 0o666  # a proxy usually runs as another user
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(at))) as client:
             assert client.post("http://localhost/", json=OPERATION).status_code == 204
-        with pytest.raises(NotReady, match="somebody listens at"):
+        with pytest.raises(NotReady, match="another process listens at"):
             Server("--unix-socket", str(at)).start()
 
 

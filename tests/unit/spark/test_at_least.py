@@ -77,7 +77,10 @@ def test_a_state_that_stands_still_is_an_error(waits: list[int]) -> None:
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        ({"atLeast": Place(10, 0, 5).encode()}, "option atLeast: lies behind the end of the feed"),
+        (
+            {"atLeast": Place(10, 0, 5).encode()},
+            "option atLeast: must not be after the end of the feed",
+        ),
         ({"atLeast": "tomorrow"}, "option atLeast: must be the id of an event"),
         ({"atLeast": "now", "what": "log"}, "option atLeast: is for the state"),
     ],

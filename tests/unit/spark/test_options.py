@@ -27,10 +27,13 @@ HERE = {"url": "http://127.0.0.1:8042"}
         ({"feed": "No"}, "option feed: must be 1 to 63 of"),
         ({"types": ""}, "option types: must not be empty"),
         ({"endpoint": "http://x"}, "option url: names one way to a feed"),
-        ({"logTable": "l"}, "option stateTable: is needed"),
-        ({"archive": "file:///a"}, "option archive: is read beside tables"),
+        ({"logTable": "l"}, "option stateTable: is required"),
+        ({"archive": "file:///a"}, "option archive: is valid with tables"),
         ({"from": "archive"}, "option archive: is needed to read from it"),
-        ({"password": "p", "passwordFile": "f"}, "option passwordFile: is given beside password"),
+        (
+            {"password": "p", "passwordFile": "f"},
+            "option passwordFile: is given together with password",
+        ),
         ({"passwordFile": "nowhere"}, "option passwordFile: cannot read nowhere"),
     ],
 )

@@ -182,7 +182,7 @@ def test_T21_what_was_compacted_is_read_on_purpose(twin: Twin, feed: str, tmp_pa
     rows = rows_of(options, compacted="take", since=ids[2])
 
     assert [row["cursor"] for row in rows] == [ids[4], ids[6], ids[10]]
-    with pytest.raises(Gone, match=r"page \d was compacted; with the option compacted=take"):
+    with pytest.raises(Gone, match=r"page \d was compacted; the option compacted=take"):
         rows_of(options)
 
 
@@ -191,7 +191,7 @@ def test_what_lies_behind_the_end_is_refused(twin: Twin, feed: str) -> None:
     feeds.fill(twin, feed, 1)
     options = tables(twin, feed)
 
-    with pytest.raises(WrongOption, match="option until: lies behind the end of the feed"):
+    with pytest.raises(WrongOption, match="option until: must not be after the end of the feed"):
         rows_of(options, until=f"{1:08x}{9:010x}000000")
     with pytest.raises(Gone, match="does not continue after 000000010000000001"):
         rows_of(options, since=f"{1:08x}{1:010x}000000")
@@ -212,7 +212,7 @@ def test_a_state_of_earlier_is_refused_and_made_of_the_log(
     living = {key for key, line in found.items() if not line.startswith('{"event":"delete"')}
     assert living == set(folded(lines))
     assert set(found.values()) <= set(lines)
-    with pytest.raises(WrongOption, match="read the log up to the cursor and take"):
+    with pytest.raises(WrongOption, match="read the log up to the cursor and apply"):
         rows_of(tables(twin, feed), what="state", until=ids[12])
 
 

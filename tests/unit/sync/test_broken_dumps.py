@@ -95,7 +95,7 @@ def test_gzip_data_that_are_cut_off(session: SparkSession, tmp_path: Path) -> No
     broken = tmp_path / "broken.gz"
     broken.write_bytes(one + b"other bytes")
     with pytest.raises(
-        BadFile, match=rf"^{broken}(:{len(GOOD) + 1})?: what ends in .gz must be gzip"
+        BadFile, match=rf"^{broken}(:{len(GOOD) + 1})?: a file that ends in .gz must be gzip"
     ):
         _job(session, tmp_path).make_plan([str(broken)], Rows([]), through=7)
 

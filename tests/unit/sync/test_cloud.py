@@ -140,7 +140,7 @@ def test_a_failure_says_why(job: Cloud, capsys: pytest.CaptureFixture[str]) -> N
     plain = written(job.folder / "plain.gz", [line("a", 1)])
     assert job.run(plain).code == 1
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"failed: {plain}: what ends in .gz must be gzip: not a gzip file"
+    assert said == f"failed: {plain}: a file that ends in .gz must be gzip: not a gzip file"
 
     absent, said = job.run("/no/dump"), capsys.readouterr().err.splitlines()[-1]
     assert (absent.code, said) == (1, "failed: /no/dump: no such file")

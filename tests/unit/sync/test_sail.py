@@ -101,7 +101,7 @@ def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:
         bad = written(tmp_path / "c", [line("a", 3), b"\xff"])
         packed = written(tmp_path / "d.gz", [line("a", 3)])
         assert f"{bad}:2: must be UTF-8" in sync(bad)[2]
-        assert f"{packed}: what ends in .gz must be gzip: not a gzip file" in sync(packed)[2]
+        assert f"{packed}: a file that ends in .gz must be gzip: not a gzip file" in sync(packed)[2]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def consumers() -> None:
     Examples:
       tidings consumers create search --types video
       tidings consumers list
-      tidings consumers park search --why "data too long"     put the next message aside
+      tidings consumers park search --why "data too long"     park the next message
       tidings consumers retry search all --why "repaired"     and send it again
       tidings consumers mark search ID --why "sent by hand"   continue after this message
     """
@@ -67,9 +67,11 @@ def why_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_reason(why: str, by: str, **others: Any) -> None:
         command(reason={"why": why, "by": by}, **others)
 
-    because = click.option("--why", required=True, metavar="TEXT", help="Why; it is kept.")
+    because = click.option(
+        "--why", required=True, metavar="TEXT", help="Reason, stored with the change."
+    )
     who = click.option(
-        "--by", default=_me, metavar="NAME", help="Who does it.  [default: USER@HOST]"
+        "--by", default=_me, metavar="NAME", help="Name of the operator.  [default: USER@HOST]"
     )
     return because(who(with_reason))
 
@@ -121,7 +123,7 @@ def show_(name: str, as_json: bool, place: Place) -> None:
     metavar="PLACE",
     default="oldest",
     show_default=True,
-    help="oldest, now, copy (every object first) or the id of a message.",
+    help="Start: oldest, now, copy (every object first) or the id of a message.",
 )
 @filter_options
 @place_options
@@ -148,7 +150,7 @@ def delete(name: str, reason: dict[str, str], place: Place) -> None:
 
 
 def _position(name: str, consumer: dict[str, Any]) -> str:
-    return f"{name} stands at {consumer['position'] or NONE}"
+    return f"{name} is at {consumer['position'] or NONE}"
 
 
 def _state(name: str, consumer: dict[str, Any]) -> str:
@@ -201,15 +203,15 @@ _add(
 )
 _add(
     "retry",
-    "Have a parked message sent again, alone and out of turn.",
+    "Send a parked message again, alone and out of turn.",
     lambda name, answer: f"{len(answer['retries'])} to be sent again",
     "id",
     "ID|all",
 )
 _add(
-    "drop", "Give up a parked message.", lambda name, said: f"{said['parked']} left", "id", "ID|all"
+    "drop", "Discard a parked message.", lambda name, said: f"{said['parked']} left", "id", "ID|all"
 )
-_add("pause", "Let its worker finish what it has begun, and wait.", _state)
+_add("pause", "Pause a consumer: its worker finishes the current batch and waits.", _state)
 _add("resume", "Resume a paused worker.", _state)
 
 
@@ -223,15 +225,15 @@ _add("resume", "Resume a paused worker.", _state)
     show_default=True,
     help="Maximum batch size, in messages.",
 )
-@click.option("--worker", default="", metavar="TEXT", help="A name of this process, no other's.")
-@click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
-@click.option("--sse", is_flag=True, help="Read by Server-Sent Events.")
+@click.option("--worker", default="", metavar="TEXT", help="Unique name of this process.")
+@click.option("--ws-url", help="Address of its WebSocket.  [default: /ws of --url]")
+@click.option("--sse", is_flag=True, help="Use Server-Sent Events instead of a WebSocket.")
 @place_options
 def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **options: Any) -> None:
     """
-    Work for the consumer NAME until Ctrl-C: print its messages, or give them to COMMAND.
+    Run a worker of the consumer NAME until Ctrl-C: print its messages, or pass them to COMMAND.
 
-    Each batch is a line of JSON a message: printed, or the input of COMMAND, run once a batch.
+    A batch has one line of JSON per message. It is printed, or is the input of one run of COMMAND.
     It is acknowledged when it was printed, or when COMMAND ends with 0. If COMMAND ends with
     another code, so does this command. After a restart, the unacknowledged messages are delivered
     one by one.
@@ -310,7 +312,7 @@ def hooks() -> None:
     metavar="PLACE",
     default="now",
     show_default=True,
-    help="now, oldest or the id of a message.",
+    help="Start: now, oldest or the id of a message.",
 )
 @click.option(
     "--format",
@@ -340,7 +342,7 @@ def create_hook(
     named = name or _name_of(target)
     body = {"url": target, "from": start, **options, **wanted}
     hook = place.ask("PUT", _path(named), body=body)
-    click.echo(f"{named} tells {hook['url']}")
+    click.echo(f"{named} sends to {hook['url']}")
     if "secret" in hook:
         click.echo(f"secret {hook['secret']}")
 

@@ -44,19 +44,19 @@ _MAIN = f"{_CLI}.main"
 _ARCHIVE, _COMPACT = "tidings.admin.archive_command", "tidings.lake.command"
 _TABLES = "tidings.lake.command"
 SUBCOMMANDS = {
-    "post": Subcommand(f"{_CLI}.post", "Post what changed to a feed."),
-    "tail": Subcommand(f"{_CLI}.tail", "Show a feed as it moves."),
-    "status": Subcommand(f"{_CLI}.status", "Show how a feed is."),
-    "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a change feed as they come."),
-    "consume": Subcommand(f"{_CLI}.consumers", "Work for a named consumer of a feed."),
+    "post": Subcommand(f"{_CLI}.post", "Post operations to a feed."),
+    "tail": Subcommand(f"{_CLI}.tail", "Show the events of a feed as they arrive."),
+    "status": Subcommand(f"{_CLI}.status", "Show the status of a feed."),
+    "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a change feed as they arrive."),
+    "consume": Subcommand(f"{_CLI}.consumers", "Run a worker of a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
     "hooks": Subcommand(f"{_CLI}.consumers", "Send events to webhooks."),
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
-    "log": Subcommand(f"{_CLI}.tail", "Look at the log of a feed."),
-    "archive": Subcommand(_MAIN, "Look at and compact an archive."),
-    "tables": Subcommand(_MAIN, "Keep a feed as Iceberg tables, and ask them."),
+    "log": Subcommand(f"{_CLI}.tail", "Show the log of a feed."),
+    "archive": Subcommand(_MAIN, "Show and compact an archive."),
+    "tables": Subcommand(_MAIN, "Store a feed as Iceberg tables, and query them."),
     "agent": Subcommand(
-        "tidings.agent.command", "Keep a producer's operations on disk and post them.", "agent"
+        "tidings.agent.command", "Store a producer's operations on disk and post them.", "agent"
     ),
     "serve": Subcommand(
         "tidings.server.command", "Serve feeds from this process, on one file.", "serve"
@@ -77,26 +77,26 @@ SUBCOMMANDS = {
     ),
     "doctor": Subcommand(
         f"{_ADMIN}.doctor_command",
-        "Ask an account whether a deploy of a stage would go through.",
+        "Check whether the deploy of a stage would succeed in an account.",
         "aws",
     ),
     "users": Subcommand(
         f"{_ADMIN}.users_command",
-        "Import and list who may ask for the changes of a feed.",
+        "Import and list the users that may read the changes of a feed.",
     ),
-    "keys": Subcommand(f"{_ADMIN}.keys_command", "Make, list and revoke the keys of a feed."),
+    "keys": Subcommand(f"{_ADMIN}.keys_command", "Create, list and revoke the keys of a feed."),
     "sync": Subcommand(
-        "tidings.sync.command", "Make a feed agree with a dump of the real data.", "pipeline"
+        "tidings.sync.command", "Correct a feed by a dump of its source.", "pipeline"
     ),
     "pipeline": Subcommand(
-        "tidings.pipelines.command", "Copy a feed into stores and keep them equal.", "flow"
+        "tidings.pipelines.command", "Copy a feed into stores and keep them up to date.", "flow"
     ),
     "verify": Subcommand(
         f"{_ADMIN}.verify_command", "Compare the state of a feed with its log.", "aws"
     ),
     "rebuild": Subcommand(
         f"{_ADMIN}.verify_command",
-        "Put right what differs between the state of a feed and its log.",
+        "Rebuild the state of a feed from its log.",
         "aws",
     ),
     "restore": Subcommand(
@@ -187,14 +187,16 @@ def main() -> None:
     epilog=EXIT_CODES,
     called="tidings archive",
     table={
-        "status": Subcommand(_ARCHIVE, "Show what is there, and how far its follower is.", "aws"),
+        "status": Subcommand(
+            _ARCHIVE, "Show the parts of an archive and the progress of its follower.", "aws"
+        ),
         "show": Subcommand(_ARCHIVE, "Print the operations of some pages.", "aws"),
         "compact": Subcommand(_COMPACT, "Compact parts that all consumers have read.", "spark"),
     },
 )
 def archive() -> None:
     """
-    Look at the archive of a feed, and compact it.
+    Show and compact the archive of a feed.
 
     \b
     Examples:
@@ -210,13 +212,13 @@ def archive() -> None:
     called="tidings tables",
     table={
         "follow": Subcommand(_TABLES, "Update the tables of a feed every few minutes.", "spark"),
-        "status": Subcommand(_TABLES, "Show how far each table is.", "spark"),
-        "query": Subcommand(_TABLES, "Ask the tables in SQL.", "spark"),
+        "status": Subcommand(_TABLES, "Show the lag of the tables.", "spark"),
+        "query": Subcommand(_TABLES, "Query the tables in SQL.", "spark"),
     },
 )
 def tables() -> None:
     """
-    Keep a feed as Iceberg tables: every operation, the latest of each object, a table for a type.
+    Store a feed as Iceberg tables: every operation, the latest of each object, a table per type.
 
     \b
     Examples:

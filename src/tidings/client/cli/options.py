@@ -36,14 +36,20 @@ _KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others
 _LOOKED_UP = "tidings.admin.target"  # imported only for a stage: it needs boto3
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
 
-feed_option = click.option("--feed", default=DEFAULT_FEED, show_default=True, help="Which feed.")
+feed_option = click.option(
+    "--feed", default=DEFAULT_FEED, show_default=True, help="Name of the feed."
+)
 stage_option = click.option(
-    "--stage", metavar="NAME", help="Its stage, by its tables: dev, staging, prod, as AWS has it."
+    "--stage",
+    metavar="NAME",
+    help="Deployed stage of the feed, read by its tables: dev, staging, prod.",
 )
 endpoint_option = click.option(
-    "--endpoint-url", metavar="URL", help="Instead: the DynamoDB of a twin."
+    "--endpoint-url", metavar="URL", help="Address of the DynamoDB of a twin, instead of a stage."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the answer as one line of JSON."
+)
 
 
 def filter_options(command: Command) -> Command:
@@ -89,7 +95,7 @@ def password_options(command: Command) -> Command:
         metavar="TEXT",
         envvar=_PASSWORD_VARIABLE,
         show_envvar=True,
-        help="The password. Given here, other users of this machine can see it.",
+        help="The password. Other users of this machine can see it in the process list.",
     )
     return in_file(in_text(with_password))
 
@@ -125,12 +131,12 @@ def address_options(command: Command) -> Command:
             url, others = _on(stage, others)
         command(url=url or address or DEFAULT_URL, **others)
 
-    at = click.option("--url", help=f"Where Tidings is.  [default: {DEFAULT_URL}]")
+    at = click.option("--url", help=f"Address of Tidings.  [default: {DEFAULT_URL}]")
     named = click.option(
         "--stage",
         metavar="NAME",
         shell_complete=_completed,
-        help="Its stage instead: dev, staging, prod, as AWS has it; local.",
+        help="Deployed stage instead of an address: dev, staging, prod; or local.",
     )
     return at(named(with_address))
 
@@ -234,7 +240,7 @@ def named_feed_options(command: Command) -> Command:
         named = NamedFeed(feed, url or "", stage or "", endpoint_url or "", password)
         command(named=named, **others)
 
-    at = click.option("--url", help=f"Where it is, over HTTP.  [default: {DEFAULT_URL}]")
+    at = click.option("--url", help=f"Address of the feed over HTTP.  [default: {DEFAULT_URL}]")
     return feed_option(at(stage_option(endpoint_option(password_options(with_feed)))))
 
 
@@ -246,4 +252,4 @@ def check_once(*places: str | None) -> None:
         UsageError: *places* has more than one value.
     """
     if sum(map(bool, places)) > 1:
-        raise click.UsageError("say once where the feed is: --url, --stage or --endpoint-url")
+        raise click.UsageError("name the feed once: --url, --stage or --endpoint-url")

@@ -24,14 +24,16 @@ _EVENTS = ("insert", "update", "delete")
 
 @click.command(epilog=EXIT_CODES)
 @place_options
-@click.option("--parent", "parents", multiple=True, metavar="P", help="A parent; repeatable.")
-@click.option("--timestamp", metavar="TIME", help="When it changed, RFC 3339; default: now.")
-@click.option("--data", metavar="JSON", help="Any JSON value to go with it.")
+@click.option(
+    "--parent", "parents", multiple=True, metavar="P", help="Parent of the object; repeatable."
+)
+@click.option("--timestamp", metavar="TIME", help="Time of the change, RFC 3339.  [default: now]")
+@click.option("--data", metavar="JSON", help="Any JSON value to send with the operation.")
 @click.option(
     "--file",
     type=click.File("rb"),
     metavar="F",
-    help="Post the operations in this file, one in JSON a line.",
+    help="Post the operations in this file, one JSON object per line.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the event ids as JSON.")
 @click.argument("operation", nargs=-1, metavar="[EVENT TYPE ID | -]")
@@ -47,9 +49,9 @@ def post(
     """
     Post an operation: EVENT (insert, update or delete) happened to the object TYPE ID.
 
-    With `-` or --file, operations are read from stdin or a file, one in JSON a line, and
-    posted in batches of 500. Each batch is appended once, however often it has to be sent; when
-    one is refused, those before it are posted and those after it are not.
+    With `-` or --file, operations are read from stdin or a file, one JSON object per line, and
+    posted in batches of 500. Each batch is appended once, even if it is sent again. If one is
+    refused, the batches before it are posted and those after it are not.
 
     \b
     Examples:

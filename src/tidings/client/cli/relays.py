@@ -74,7 +74,7 @@ def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def show(as_json: bool, place: Place) -> None:
-    """Show everything that is known of one feed."""
+    """Show the complete status of one feed."""
     relay = place.ask("GET", "relay")
     if as_json:
         click.echo(compact(relay))
@@ -90,7 +90,7 @@ def members(as_json: bool, place: Place) -> None:
     """Show the members of a feed's cluster, and which of them lead."""
     each_one = place.ask("GET", "relay").get("members", [])
     if each_one is None:
-        raise click.ClickException("the table where leaders are elected does not answer")
+        raise click.ClickException("the table of the leader election does not answer")
     if as_json:
         click.echo(compact(each_one))
     else:
@@ -110,7 +110,7 @@ _add("resume", "Resume a paused feed at its saved place.")
 _add("shutdown", "Read nothing and hold no lease until it is started.")
 _add(
     "start",
-    "Start one feed from its saved place: after a shutdown, or once what stopped it is repaired.",
+    "Start one feed from its saved place: after a shutdown, or after the repair of an error.",
 )
 
 
@@ -123,7 +123,7 @@ _add(
     help="everything (the upstream's state, then its log), latest (new events only)"
     " or the id of an event.",
 )
-@click.option("--why", required=True, metavar="TEXT", help="Why; it is kept.")
+@click.option("--why", required=True, metavar="TEXT", help="Reason, stored with the change.")
 @place_of_argument
 def reset(to: str, why: str, place: Place) -> None:
     """Discard the local log and start again; readers are notified, as after any loss of pages."""
@@ -149,7 +149,9 @@ def yield_(to: str, place: Place) -> None:
 @relays.command(epilog=EXIT_CODES)
 @_feed
 @click.option(
-    "--why", metavar="TEXT", help="Do it though pages may be missing, or after a yield; it is kept."
+    "--why",
+    metavar="TEXT",
+    help="Promote although pages may be missing, or after a yield; the reason is stored.",
 )
 @click.option(
     "--wait",
@@ -158,7 +160,7 @@ def yield_(to: str, place: Place) -> None:
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the last pages of the feed that yielded.",
+    help="Maximum time to wait for the last pages of the feed that yielded.",
 )
 @place_of_argument
 def promote(why: str | None, wait_s: int, place: Place) -> None:
@@ -187,9 +189,9 @@ def promote(why: str | None, wait_s: int, place: Place) -> None:
 @place_of_argument
 def password(file: IO[str], place: Place) -> None:
     """
-    Keep the password that the upstream asks for: the line in FILE, or of the input.
+    Store the password for the upstream: the line in FILE, or of stdin.
 
-    An empty line takes it away. Nothing shows it again.
+    An empty line removes it. The password cannot be shown again.
     """
     line = file.readline().removesuffix("\n").removesuffix("\r")
     answer = place.ask("PUT", "relay/password", body={"password": line})

@@ -39,7 +39,7 @@ class Report:
 @click.command(epilog=EXIT_CODES)
 @address_options
 @feed_option
-@click.option("--json", "as_json", is_flag=True, help="The report as it is, one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as one line of JSON.")
 @click.option("--watch", is_flag=True, help=f"Again every {EVERY_S:.0f} seconds, until Ctrl-C.")
 @click.pass_context
 def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) -> None:

@@ -28,7 +28,7 @@ EMPTY = "-1"  # in place of an id, if the log has no message
 
 @click.command(epilog=EXIT_CODES)
 @place_options
-@click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
+@click.option("--ws-url", help="Address of its WebSocket.  [default: /ws of --url]")
 @click.option(
     "--from",
     "cursor",
@@ -60,7 +60,7 @@ EMPTY = "-1"  # in place of an id, if the log has no message
     show_default=True,
     help="WebSocket or Server-Sent Events.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N operations.")
 @click.argument("address", required=False, metavar="[URL]")
 def tail(
@@ -100,10 +100,10 @@ def tail(
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("-r", "--resource", help="The resource to listen for.")
-@click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Its sub-resources.")
+@click.option("-r", "--resource", help="Resource to listen for.")
+@click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Sub-resources to listen for.")
 @place_options
-@click.option("--ws-url", help="Its WebSocket, where that has an address of its own.")
+@click.option("--ws-url", help="Address of its WebSocket.  [default: that of the feed]")
 @click.pass_context
 def snoop(
     ctx: click.Context,
@@ -116,8 +116,8 @@ def snoop(
     """
     Print every item of a change feed that matches, one line of JSON each, until Ctrl-C.
 
-    A connection that ends is made again. A registration that is refused ends it with exit code
-    1, and so does a missing option.
+    After a lost connection it reconnects. It ends with exit code 1 if its registration is refused
+    or an option is missing.
 
     \b
     Example:
@@ -195,13 +195,13 @@ def end(as_json: bool, place: Place) -> None:
 
 @log.command(epilog=EXIT_CODES)
 @click.argument("offset", metavar="X[..Y]")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON a message.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each message.")
 @place_options
 def show(offset: str, as_json: bool, place: Place) -> None:
     """
-    Print the message X, or all from X to Y.
+    Print the message X, or all messages from X to Y.
 
-    X and Y are ids of messages. Y left out (`X..`) is the end of the log.
+    X and Y are ids of messages. Without Y (`X..`) the range ends with the log.
     """
     first, dots, last = offset.partition("..")
     each = None

@@ -126,7 +126,7 @@ def pages_of(text: str) -> Iterator[Page]:
         )
         at = behind
     if at < len(lines) - 1 or lines[at]:
-        raise BrokenPart("what should be whole pages ends within one")
+        raise BrokenPart("the content ends within a page")
 
 
 def _page_text(page: Page) -> str:

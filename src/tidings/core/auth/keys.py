@@ -162,7 +162,7 @@ def validate_key(key: Key) -> Key:
         raise InvalidSetting("must have one at least", field="roles")
     whole = sorted(role.value for role in key.roles & WHOLE)
     if whole and not key.bound.is_everything:
-        rule = f"{' and '.join(whole)} moves all of a feed: it goes with no bound"
+        rule = f"{' and '.join(whole)} moves all of a feed: it cannot be combined with a bound"
         raise InvalidSetting(rule, field="roles")
     if key.rate < 0 or key.rate > limits.KEY_RATE_MAX:
         rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, 0 for no bound"
@@ -287,7 +287,7 @@ class KeyIssuer:
         now = self.clock()
         made = replace(wanted, id=given.id, digest=digest_of(given.secret), made_ms=now)
         if 0 < made.expires_ms <= now:
-            raise InvalidSetting("lies in the past", field="expires")
+            raise InvalidSetting("must be in the future", field="expires")
         return self._store(feed, made)
 
     def find(self, feed: str, name: str) -> Key:

@@ -1,1 +1,1 @@
-"""Catch-up: what a reader is sent from the log, the state and the archive, and its cursor."""
+"""Catch-up: the events of a reader from the log, the state and the archive, and its cursor."""

@@ -225,7 +225,7 @@ def move(consumer: Consumer, position: Position | None) -> Consumer:
         NothingDone: the consumer is there already.
     """
     if rank(position) == rank(consumer.position):
-        raise NothingDone("stands there already", field="position")
+        raise NothingDone("is there already", field="position")
     ahead = rank(position) > rank(consumer.position)
     if ahead and isinstance(position, Place):
         return revoke_lease(ack_through(consumer, position))

@@ -1,1 +1,1 @@
-"""The log of a feed: who gets a page number, what is stored there, how far a reader may read."""
+"""The log of a feed: the assignment of page numbers, stored pages, and the end for readers."""

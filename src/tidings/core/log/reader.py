@@ -46,7 +46,7 @@ class PagesLost(TidingsError):
 
     def __init__(self, *, feed: str, first: int, beyond: int) -> None:
         self.first, self.beyond = first, beyond
-        super().__init__(f"{feed}: the pages {first} to {beyond - 1} are gone, above the floor")
+        super().__init__(f"{feed}: the pages {first} to {beyond - 1} are missing, above the floor")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 RESTORE = "restore"  # in notes of named consumers: the action and its author
 _PUT_BACK = (
-    "the log was put back to this place; if its store must not keep what was lost, mark it `copy`"
+    "the log was restored to this place; mark it `copy` if its store must not keep lost operations"
 )
 
 

@@ -1,1 +1,1 @@
-"""Feeds that copy another feed: what a copy receives, and which process reads the upstream."""
+"""Feeds that copy another feed: the pages of a copy, and the process that reads the upstream."""

@@ -136,7 +136,7 @@ def _place(after: str) -> tuple[int, str]:
         return 0, ""
     given = _AFTER.fullmatch(after)
     if given is None or int(given[1]) >= limits.BUCKETS:
-        raise InvalidCursor("must be what the page before gave", field="after", value=after)
+        raise InvalidCursor("must be the value from the previous page", field="after", value=after)
     return int(given[1]), given[2]
 
 

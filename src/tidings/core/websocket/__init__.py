@@ -1,1 +1,1 @@
-"""Subscriptions over WebSocket: which function serves a connection, and what it is sent."""
+"""Subscriptions over WebSocket: the function that serves a connection, and its messages."""

@@ -71,7 +71,7 @@ class ConsumerRequest:
         """Return the name that the operator gave, or the user of HTTP Basic."""
         given = body.get("by", self._user)
         if not isinstance(given, str) or not given:
-            raise InvalidConsumer("must say who asks", field="by", value=given)
+            raise InvalidConsumer("must be the name of the operator", field="by", value=given)
         return given
 
     def limit(self) -> int:

@@ -44,9 +44,7 @@ class WebhookRouter:
         check_known(request.feed, self.feeds)
         NEEDS[request.route].admit(self.guard, request.feed, request.credential)
         if self.admin is None:
-            rule = (
-                "are called by `tidings serve` alone; here, run `tidings consume` behind a program"
-            )
+            rule = "are called by `tidings serve` alone; here, run `tidings consume` with a program"
             raise NoWebhooks(rule, field="hooks")
         return json_answer(*self._reply(self.admin, request.method, ConsumerRequest(request)))
 

@@ -86,7 +86,7 @@ class ReplicaRouter:
         """Store the password for the upstream; an empty one is not sent."""
         self._check(request)
         if request.feed not in self._sources:
-            raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
+            raise NotChained("is not chained: it has no upstream", field="feed", value=request.feed)
         password = _password(object_from(request.content(), InvalidRelay))
         self._upstreams.keep(request.feed, check_password(password) if password else "")
         return {"feed": request.feed, "password": "set" if password else "none"}

@@ -102,7 +102,10 @@ def test_a_bound_is_a_filter() -> None:
     ("wrong", "match"),
     [
         ({"roles": frozenset()}, "one at least"),
-        ({"roles": frozenset({Role.ADMIN}), "bound": Filter(frozenset({"video"}))}, "no bound"),
+        (
+            {"roles": frozenset({Role.ADMIN}), "bound": Filter(frozenset({"video"}))},
+            "cannot be combined with a bound",
+        ),
         ({"rate": -1}, "requests a second"),
         ({"rate": limits.KEY_RATE_MAX + 1}, "requests a second"),
         ({"streams": -1}, "streams: "),

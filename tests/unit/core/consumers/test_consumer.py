@@ -100,7 +100,7 @@ def test_T35_forward_is_acknowledged() -> None:
     marked = consumer.move(working, at(5))
     assert (marked.position, marked.acked) == (at(5), (Span(8, 1, 1),))
     assert (marked.owner, marked.fence) == ("", 2)
-    with pytest.raises(NothingDone, match="stands there already"):
+    with pytest.raises(NothingDone, match="is there already"):
         consumer.move(marked, at(5))
 
 

@@ -151,7 +151,7 @@ def test_a_consumer_of_somebody_else_is_not_taken_over() -> None:
     """Its worker would miss the events that the webhook gets."""
     scene = HookScene()
     scene.register(NAME)
-    with pytest.raises(InvalidWebhook, match="no webhook"):
+    with pytest.raises(InvalidWebhook, match="without a webhook"):
         scene.make()
 
 
