@@ -97,8 +97,9 @@ def _path(program: str) -> str:
 
 def compile_all(target: Path, program: str) -> None:
     """
-    Compile *target* with *program*, independently of file times, so that the result is
-    reproducible.
+    Compile *target* with *program*, independently of file times.
+
+    The result is therefore reproducible.
     """
     command = [program, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     subprocess.run([*command, "-s", str(target), "-p", PLACE, str(target)], check=True)

@@ -117,8 +117,9 @@ class Copies:
 @dataclass(frozen=True, slots=True)
 class Producer:
     """
-    A table of another application, with writes that are published by a feed
-    (docs/guides/CAPTURES.md).
+    A table of another application, whose writes a feed publishes.
+
+    See docs/guides/CAPTURES.md.
 
     *stream_arn* is the ARN of its stream. *capture* maps its writes to operations, in the format of
     `tidings.core.ingest.table_capture`. *key_arn* is the KMS key of the table if its owner manages
@@ -359,8 +360,9 @@ def sandbox(name: str, expires: str, release: int = 1) -> Stage:
 
 def choose_stages(name: str | None, expires: str = "", release: int = 1) -> tuple[Stage, ...]:
     """
-    Return the stage called *name*; None: all of `STAGES`. *expires* and *release* are for a
-    sandbox.
+    Return the stage called *name*, or all of `STAGES` for None.
+
+    *expires* and *release* are for a sandbox.
 
     A stage that is not listed is a developer's own: `dev` under another name, with code that the
     CDK replaces within seconds.

@@ -92,8 +92,10 @@ def _check(holds: bool, problem: str) -> None:
 @click.option("--stage", required=True, metavar="NAME", help="The stage: dev, staging, prod.")
 def main(stage: str) -> None:
     """
-    Post to the stage NAME, and receive the events over WebSocket and SSE. TIDINGS_PASSWORD is a key
-    to read and to post. The exit code is 1 if an answer differs from PROTOCOL.md.
+    Post to the stage NAME, and receive the events over WebSocket and SSE.
+
+    TIDINGS_PASSWORD is a key to read and to post. The exit code is 1 if an answer differs from
+    PROTOCOL.md.
 
     \b
     Example:

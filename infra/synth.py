@@ -1,6 +1,7 @@
 """
-`make synth`: synthesise every stage into cdk.out, without an account, Docker or the CDK's command
-line.
+Synthesise every stage into cdk.out, for `make synth`.
+
+It needs no account, Docker or command line of the CDK.
 
 It fails on a finding of cdk-nag that infra/suppressions.py does not accept, and on any finding of
 cfn-lint. `join_templates` returns a stage's stacks as one template, for code that examines a whole
@@ -189,8 +190,7 @@ def _join(parts: list[Any]) -> Any:
 
 def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
     """
-    Return *parts* of a text; if they build the ARN of a resource by name, with a reference to its
-    ARN.
+    Return *parts* of a text, with a reference in place of an ARN that they build by name.
     """
     for at, part in enumerate(parts):
         name = part.get("Ref", "") if isinstance(part, dict) else ""

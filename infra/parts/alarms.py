@@ -92,8 +92,9 @@ class Alarms(Construct):
 
     def watch_source(self, source: StreamSource) -> None:
         """
-        Add the alarms of a producer: its records are the only copy of the writes, not just
-        wake-ups.
+        Add the alarms of a producer.
+
+        Its records are the only copy of the writes, not just wake-ups.
         """
         for metric in _MAPPING_METRICS:
             self._above(f"{source.node.id}{metric}", measures.of_mapping(metric, source))

@@ -482,8 +482,9 @@ class Canaries(Construct):
 
     def _allow(self, function: TidingsFunction) -> None:
         """
-        Allow shifting the alias, by a constructed ARN: the alias depends on the group, and that on
-        the role.
+        Allow shifting the alias, by a constructed ARN.
+
+        The alias depends on the group, and that on the role.
         """
         arn = function.function.function_arn
         allow(self._role, _SHIFTING, [arn, f"{arn}:{LIVE}"])

@@ -41,8 +41,9 @@ _GLUE = (
 
 class Lake(Construct):
     """
-    The state machine of the lake; start `arn` with `COMPACT` or no input. The tables are in
-    *bucket*.
+    The state machine of the lake, with its tables in *bucket*.
+
+    Start `arn` with `COMPACT` or no input.
     """
 
     def __init__(

@@ -156,8 +156,9 @@ Examined = StateTarget | ServerState
 
 def tables_option(command: Command) -> Command:
     """
-    Add --tables to a command below `state_options`. It selects tables of a stage that were restored
-    under other names, by their suffix.
+    Add --tables to a command below `state_options`.
+
+    It selects tables of a stage that were restored under other names, by their suffix.
     """
 
     @functools.wraps(command)

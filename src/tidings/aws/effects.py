@@ -13,17 +13,17 @@ Each = TypeVar("Each")
 
 
 def now_ms() -> int:
-    """Implements `Clock`."""
+    """Implement `Clock`."""
     return time.time_ns() // 1_000_000
 
 
 def sleep_ms(ms: int) -> None:
-    """Implements `Sleep`."""
+    """Implement `Sleep`."""
     time.sleep(ms / 1000)
 
 
 def new_id() -> str:
-    """Implements `NewId`; importing the module uuid for this would take 15 ms."""
+    """Implement `NewId`; importing the module uuid for this would take 15 ms."""
     return os.urandom(16).hex()
 
 

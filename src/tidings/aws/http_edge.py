@@ -1,6 +1,7 @@
 """
-The handlers of functions that answer HTTP: API Gateway's events (payload 2.0) to requests, answers
-to its responses.
+The handlers of functions that answer HTTP.
+
+They convert API Gateway's events (payload 2.0) to requests, and answers to its responses.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ def http_edge(function: str) -> Handler:
 
     The endpoint is built when the first request arrives.
     """
-
     prepare_snapshot(lambda: stage().endpoint(function))
 
     @edge

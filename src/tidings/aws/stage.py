@@ -63,7 +63,7 @@ class Stage(Assembly):
         self.archive_wait_ms = settings.archive_wait_ms
 
     def count(self, metric: str, value: int) -> None:
-        """Implements `Count`: compares *value* with the limits of alerts, and writes the metric."""
+        """Implement `Count`: compare *value* with the limits of alerts, and write the metric."""
         self.alarm_rules(metric, value)
 
     @cached_property
@@ -231,7 +231,7 @@ def forget() -> None:
 
 
 def write_trace(record: TraceRecord) -> None:
-    """Implements `TraceSink`: logs a traced request, and a late page as a warning."""
+    """Implement `TraceSink`: log a traced request, and a late page as a warning."""
     fields = record._asdict()
     trace_id = fields.pop("trace")
     if trace_id:

@@ -1,6 +1,8 @@
 """
-Logs and metrics of a function, by Powertools: JSON lines and CloudWatch's embedded metric format.
-Their service is the stage's; Powertools reads it from `settings.SERVICE_VARIABLE`.
+Logs and metrics of a function, by Powertools.
+
+The formats are JSON lines and CloudWatch's embedded metric format. Their service is the stage's;
+Powertools reads it from `settings.SERVICE_VARIABLE`.
 
 Logs contain feeds, pages, counts, errors and trace ids, but never the content of operations, and no
 headers. Powertools is imported on first use: the streaming function seldom needs it.
@@ -50,7 +52,7 @@ def _metrics() -> Metrics:
 
 def count(metric: str, value: int) -> None:
     """
-    Implements `Count`; the metrics are written at the end of the invocation.
+    Implement `Count`; the metrics are written at the end of the invocation.
 
     Raises:
         UnknownMetric: the metric is not in the catalogue.

@@ -1,6 +1,7 @@
 """
-Wake-ups: invocations of functions through the Lambda API, and stream records as the feeds to wake
-or as the writes in a producer's table.
+Wake functions through the Lambda API, and read stream records.
+
+A record names a feed to wake, or is a write in a producer's table.
 """
 
 from __future__ import annotations

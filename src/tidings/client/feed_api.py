@@ -32,8 +32,9 @@ def ssl_context() -> ssl.SSLContext:
 
 def basic(password: str) -> dict[str, str]:
     """
-    Return the HTTP Basic header, without a user: the server ignores it. Return {} without a
-    password.
+    Return the HTTP Basic header, without a user.
+
+    The server ignores it. Return {} without a password.
     """
     if not password:
         return {}

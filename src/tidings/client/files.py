@@ -111,8 +111,9 @@ class StateFile:
 
     def _write(self, content: bytes) -> None:
         """
-        Write the content, rename the file, and sync the folder. A crash leaves the old or the new
-        file.
+        Write the content, rename the file, and sync the folder.
+
+        A crash leaves the old or the new file.
         """
         path = self._path.resolve()  # keep a symbolic link
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

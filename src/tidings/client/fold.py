@@ -130,8 +130,9 @@ class Fold(Closing):
 
     def _check_if_due(self, due_s: float, late: list[Event]) -> float:
         """
-        Compare and repair if it is due, append applied events to *late*, and return the next due
-        time.
+        Compare and repair if it is due, and return the next due time.
+
+        Applied events are appended to *late*.
         """
         now_s = time.monotonic()
         is_due = now_s >= due_s

@@ -283,8 +283,9 @@ class Registration:
 
     def take(self) -> str:
         """
-        Return the next item as soon as it arrives. Items received before the end are still
-        returned.
+        Return the next item as soon as it arrives.
+
+        Items received before the end are still returned.
 
         Raises:
             Lost: the registration has ended.

@@ -1,6 +1,7 @@
 """
-Decide whether and when a request is sent again, and when to stop: final answers, random delays,
-the loop, signals, and the end of a `with`.
+Decide whether and when a request is sent again, and when to stop.
+
+The parts are final answers, random delays, the loop, signals, and the end of a `with`.
 
 The delays are 1 to 2 seconds, then 2 to 4, up to 16 to 32.
 """
@@ -174,8 +175,9 @@ def raise_for_status(answer: httpx.Response) -> None:
 
 def _retry_after_s(answer: httpx.Response) -> float:
     """
-    Return `Retry-After` in seconds. Return 0 without one, or for a date, which our servers do not
-    send.
+    Return `Retry-After` in seconds.
+
+    Return 0 without one, or for a date, which our servers do not send.
     """
     text = answer.headers.get("retry-after", "")
     return min(float(text), _AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0

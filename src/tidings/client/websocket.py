@@ -51,8 +51,9 @@ _FOLLOWING = ("catching-up", "joining", "live")
 @dataclass(frozen=True, slots=True)
 class Timing:
     """
-    Intervals of PROTOCOL 8.7. A subscription may take longer than a pong: its function may start
-    cold.
+    Intervals of PROTOCOL 8.7.
+
+    A subscription may take longer than a pong: its function may start cold.
     """
 
     keep_alive_s: float = 540.0

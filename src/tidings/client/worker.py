@@ -117,8 +117,9 @@ class Session(Closing):
 
     def fail(self, event_id: str, error: str) -> None:
         """
-        Report a failure. It releases the lease, unless the message is parked: then the worker
-        continues.
+        Report a failure.
+
+        It releases the lease, unless the message is parked: then the worker continues.
 
         A row of a copy is not named, because it is not an entry of the log.
         """
@@ -170,8 +171,9 @@ def place_of(event_id: str) -> tuple[int, int]:
 
 class Message(NamedTuple):
     """
-    A message: `event` is insert, update, delete, leave or reset; `data` the operation, {} for a
-    reset.
+    A message of the feed.
+
+    `event` is insert, update, delete, leave or reset; `data` is the operation, {} for a reset.
     """
 
     id: str
@@ -298,8 +300,9 @@ class Worker(Closing):
 
     def _send_again(self, session: Session, write: Write) -> bool:
         """
-        Write the messages that an operator marked for retry, one by one. Return True if all are
-        written.
+        Write the messages that an operator marked for retry, one by one.
+
+        Return True if all are written.
         """
         while session.retries and not self._closed.is_set():
             kept = {each["id"]: each for each in self._api.parked(self._name)}

@@ -87,8 +87,9 @@ class StreamCounter:
 
     def is_due(self, now_ms: int) -> bool:
         """
-        Return True if a write is due: soon after a client connected or disconnected, else
-        periodically.
+        Return True if a write is due.
+
+        It is due soon after a client connected or disconnected, else periodically.
         """
         wait_ms = limits.COUNT_SOON_MS if self._changed else limits.COUNT_EVERY_MS
         return not self.is_empty and now_ms - self._written_ms >= wait_ms

@@ -61,7 +61,7 @@ TraceSink = Callable[[TraceRecord], None]
 
 
 def discard_trace(_: TraceRecord) -> None:
-    """Implements `TraceSink` for hosts without a log: discard the record."""
+    """Implement `TraceSink` for hosts without a log: discard the record."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,9 @@ class Rejected(TidingsError):
 
     def body(self) -> dict[str, object]:
         """
-        Return the error as clients receive it; a long value is truncated to keep the response
-        small.
+        Return the error as clients receive it.
+
+        A long value is truncated to keep the response small.
         """
         return {
             "code": self.code,
@@ -131,8 +132,9 @@ class TooManyRequests(Rejected, code="too_many_requests", status=429):
 
 class KeyEnded(Rejected, code="key_ended", status=401):
     """
-    The key of a connection has ended; the client receives this error before the connection is
-    closed.
+    The key of a connection has ended.
+
+    The client receives this error before the connection is closed.
     """
 
 

@@ -50,8 +50,9 @@ def new_traceparent(id_: str) -> str:
 
 def pack_trace(traceparent: str) -> bytes:
     """
-    Return *traceparent* as 24 bytes; stored traces are sampled and of version 00, see
-    `unpack_trace`.
+    Return *traceparent* as 24 bytes.
+
+    Stored traces are sampled and of version 00, see `unpack_trace`.
     """
     return bytes.fromhex(traceparent[_TRACE] + traceparent[_PARENT])
 
@@ -115,8 +116,9 @@ class Tracer:
 
     def choose(self, given: str | None) -> str:
         """
-        Return the `traceparent` to store for a request, *given* the result of
-        `parse_trace_headers`; "" for no trace.
+        Return the `traceparent` to store for a request, or "" for no trace.
+
+        *given* is the result of `parse_trace_headers`.
         """
         if self.mode == OFF or given == "" or (given is None and self.mode == ASKED):
             return ""

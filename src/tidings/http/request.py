@@ -179,8 +179,9 @@ def named_quality(accept: str, media_type: str) -> float:
 
 def _weights(accept: str) -> dict[str, float]:
     """
-    Return the weight of each media range. Parameters are ignored; of duplicates the first one
-    counts.
+    Return the weight of each media range.
+
+    Parameters are ignored; of duplicates the first one counts.
     """
     weights: dict[str, float] = {}
     for part in accept.split(","):

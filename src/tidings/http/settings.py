@@ -110,8 +110,9 @@ class WrongSetting(Exception):
 
 def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> dict[str, str]:
     """
-    Return the value of each of *settings* in *environment*, by variable; an empty one is the
-    default.
+    Return the value of each of *settings* in *environment*, by variable.
+
+    An empty one is the default.
 
     Raises:
         MissingSetting: a variable without a default is absent or empty.

@@ -105,7 +105,9 @@ def from_file(path: Path) -> Schemas:
 
 def parse(text: str) -> Schemas:
     """
-    Parse schemas such as this one:
+    Parse schemas, by type and column.
+
+    For example:
 
         {"video": {"title": "string", "views": {"key": "viewCount", "type": "bigint"}},
         "user": "infer"}

@@ -151,7 +151,7 @@ def _by_number(
     kinds: Sequence[DataType],
     options: dict[str, str] | None = None,
 ) -> Column:
-    """Return the values of *keys* in a JSON *document* as a struct with the fields c0, c1, …"""
+    """Return the values of *keys* in a JSON *document* as a struct with fields c0, c1 and so on."""
     if not keys:
         return F.lit(None)
     fields = list(map(StructField, keys, kinds))

@@ -94,8 +94,9 @@ class Follower:
 
     def run(self, *, once: bool = False, for_s: float | None = None) -> Place:
         """
-        Follow for *for_s* seconds (None: without end), until `stop`, or *once* to the feed's
-        current end.
+        Follow for *for_s* seconds, until `stop`, or *once* to the feed's current end.
+
+        None follows without end.
 
         Raises:
             Stopped: the log lost the next pages, or is not that of the tables.

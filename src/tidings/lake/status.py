@@ -1,6 +1,7 @@
 """
-Measure a feed and its tables without Spark: their lag, and the progress of the feed's readers; and
-run queries.
+Measure a feed and its tables without Spark, and run queries.
+
+It measures their lag, and the progress of the feed's readers.
 
 The HTTP client is imported on first use, because the job of a stage does not have it.
 """

@@ -162,7 +162,9 @@ Read = Callable[[bytes | None, bytes | None], Iterable[Fields]]
 
 class Messages:
     """
-    A converter of messages to operations. *envelope* is one of:
+    A converter of messages to operations.
+
+    *envelope* is one of:
 
     - `plain`: objects of *type* with the field *key* as their id. A message without a value deletes
       the object of its key. Without a *type*, messages are operations as they are posted;

@@ -227,8 +227,9 @@ class Files:
         self, file: Iterable[bytes], path: str, line: int
     ) -> tuple[list[dict[str, Any]], int, int]:
         """
-        Return the operations of up to `BATCH` lines after *line*, and the numbers of lines and
-        bytes.
+        Return the operations of up to `BATCH` lines after *line*.
+
+        Also return the numbers of lines and bytes.
         """
         operations: list[dict[str, Any]] = []
         count = length = 0

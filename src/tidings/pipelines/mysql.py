@@ -632,8 +632,9 @@ class MySQLTable:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all rows by key, from the last position; the log contains changes made since the
-        start.
+        Yield all rows by key, from the last position.
+
+        The log contains changes made since the start.
         """
         for rows in self._pages("*", after=self._state.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
@@ -744,8 +745,9 @@ class MySQLTable:
 
     def _keys(self, event: Any) -> dict[str, Values] | None:
         """
-        Return the keys before and after each change in *event*, by object id; None if a row lacks
-        a column of the key, because the table was altered since.
+        Return the keys before and after each change in *event*, by object id.
+
+        Return None if a row lacks a column of the key, because the table was altered since.
         """
         found = {}
         for row in event.rows:

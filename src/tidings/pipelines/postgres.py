@@ -196,8 +196,9 @@ class Committed:
 @dataclass(slots=True)
 class Decoder:
     """
-    A decoder of one stream. The server sends the *relations* before their first row: the types of
-    their columns by name.
+    A decoder of one stream.
+
+    The server sends the *relations* before their first row: the types of their columns by name.
     """
 
     relations: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -680,8 +681,9 @@ class PostgresTable:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all rows by key, from the last position; the log contains changes made since the
-        start.
+        Yield all rows by key, from the last position.
+
+        The log contains changes made since the start.
         """
         for rows in self._pages(after=self._state.get("at")):
             at = self._rows.place(rows[-1])
@@ -784,8 +786,9 @@ class PostgresTable:
 
     def _told(self, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[Batch]:
         """
-        Yield the operations of *changes*, pairs of an old and a new row; read rows again that are
-        incomplete.
+        Yield the operations of *changes*, pairs of an old and a new row.
+
+        Read rows again that are incomplete.
         """
         operations, again = list[dict[str, Any]](), dict[int, Row]()
         for old, new in changes:
@@ -805,8 +808,9 @@ class PostgresTable:
 
     def _read_again(self, rows: dict[int, Row]) -> dict[int, Row | None]:
         """
-        Return each row as it is now, or None: the log leaves out large values that did not change
-        and generated columns.
+        Return each row as it is now, or None.
+
+        The log leaves out large values that did not change and generated columns.
         """
         if not rows:
             return {}

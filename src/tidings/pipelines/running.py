@@ -190,8 +190,9 @@ class SinkWorker:
 
     def park(self) -> str:
         """
-        Park the message that failed, and return its id; return "" if parking is not enabled, or if
-        the store itself failed.
+        Park the message that failed, and return its id.
+
+        Return "" if parking is not enabled, or if the store itself failed.
 
         Raises:
             Lost: the feed is not available, or has no record of this failure; retry the message.
@@ -329,8 +330,9 @@ METRICS_S = 5.0  # how often a running pipeline reports its progress
 
 class Runner:
     """
-    One run of a pipeline. The function *tell* receives all events: `boot`, `metrics`, `error`,
-    `parked` and `exit`.
+    One run of a pipeline.
+
+    The function *tell* receives all events: `boot`, `metrics`, `error`, `parked` and `exit`.
     """
 
     def __init__(

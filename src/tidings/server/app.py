@@ -59,8 +59,9 @@ _TOO_SLOW = Answer(
 
 class ServerApp:
     """
-    The ASGI app of *host*. *host_check* checks host and origin; *console* is the live page's
-    folder.
+    The ASGI app of *host*.
+
+    *host_check* checks host and origin; *console* is the live page's folder.
     """
 
     def __init__(self, host: Host, host_check: HostCheck, console: Path | None) -> None:

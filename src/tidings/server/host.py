@@ -73,7 +73,7 @@ SLOW_THREADS = 32  # requests that wait: for operators' webhooks, for pages not 
 
 
 def now_ms() -> int:
-    """Implements `Clock`."""
+    """Implement `Clock`."""
     return time.time_ns() // 1_000_000
 
 
@@ -94,17 +94,17 @@ def expiring_ms() -> int:
 
 
 def sleep_ms(ms: int) -> None:
-    """Implements `Sleep`."""
+    """Implement `Sleep`."""
     time.sleep(ms / 1000)
 
 
 def new_id() -> str:
-    """Implements `NewId`: an id that is unique across processes, but not secret."""
+    """Implement `NewId`: an id that is unique across processes, but not secret."""
     return f"{random.getrandbits(128):032x}"
 
 
 def write_trace(record: TraceRecord) -> None:
-    """Implements `TraceSink`: logs a traced page as one line, a late page as a warning."""
+    """Implement `TraceSink`: log a traced page as one line, a late page as a warning."""
     fields = record._asdict()
     trace_id = fields.pop("trace")
     place = " ".join(f"{name}={value}" for name, value in fields.items())
@@ -115,7 +115,7 @@ def write_trace(record: TraceRecord) -> None:
 
 
 def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
-    """Implements `Spread`: sequentially, because no task waits for a network."""
+    """Implement `Spread`: sequentially, because no task waits for a network."""
     for item in items:
         task(item)
 

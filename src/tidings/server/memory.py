@@ -167,8 +167,9 @@ class MemoryConnections:
 
     def open(self, connection: Connection) -> None:
         """
-        Store a new connection; without the lock, because the event loop calls this and the id is
-        new.
+        Store a new connection.
+
+        This needs no lock, because the event loop calls it and the id is new.
         """
         self._connections[connection.id] = connection
 

@@ -174,7 +174,7 @@ class FeedNotifications:
         self._listening: defaultdict[str, list[_Listening]] = defaultdict(list)
 
     def listen(self, feed: str) -> _Listening:
-        """Implements `tail_poller.Listen`."""
+        """Implement `tail_poller.Listen`."""
         listening = _Listening()
         self._listening[feed].append(listening)
         return listening

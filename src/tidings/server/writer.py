@@ -1,6 +1,7 @@
 """
-The group commit: requests that append at the same time share one transaction, and its sync. The
-rows of the state that they produce are part of it.
+The group commit: requests that append at the same time share a transaction and its sync.
+
+The rows of the state that they produce are part of it.
 
 A sync of the disk takes as long for one page as for a hundred. So the requests that arrive during
 one transaction share the next one. Each is answered when its page is on disk.

@@ -224,8 +224,9 @@ class StreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, str]:
         """
-        Return the initial offset. Spark may call this several times; `now` must not move in
-        between.
+        Return the initial offset.
+
+        Spark may call this several times; `now` must not move in between.
         """
         return self._standing().as_json()
 
@@ -305,8 +306,9 @@ class StreamReader(DataSourceStreamReader):
 
     def _lost(self, at: At, place: Place, ends: Ends) -> bool:
         """
-        Return True if *at* was lost. The ends may be slightly old, so a later place is not lost by
-        itself.
+        Return True if *at* was lost.
+
+        The ends may be slightly old, so a later place is not lost by itself.
         """
         if place.page + 1 < ends.floor:
             return True

@@ -1,6 +1,7 @@
 """
-`tidings sync`: make a feed agree with a dump of the real data; and answer a plan that waits for
-approval, by `tidings sync approve` and `tidings sync reject`.
+The command `tidings sync`: make a feed agree with a dump of the real data.
+
+`tidings sync approve` and `tidings sync reject` answer a plan that waits for approval.
 """
 
 from __future__ import annotations
@@ -256,8 +257,10 @@ def sync(
     **options: Any,
 ) -> None:
     """
-    Correct a feed by DUMP. It has one JSON object per line and is a file, a folder, a pattern in
-    quotes, s3://bucket/key or s3://bucket/folder, gzipped or not, or - for stdin.
+    Correct a feed by DUMP.
+
+    DUMP has one JSON object per line and is a file, a folder, a pattern in quotes, s3://bucket/key
+    or s3://bucket/folder, gzipped or not, or - for stdin.
 
     Objects that the feed lacks are inserted. Objects that are newer in the dump are updated.
     Objects that are older than the dump and not in it are deleted. An object that changes during

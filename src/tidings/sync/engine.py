@@ -1,6 +1,7 @@
 """
-The differences between the engines of PySpark, so that one program runs on each; and the columns of
-all tables in a job, so that no schema is inferred.
+The differences between the engines of PySpark, so that one program runs on each.
+
+Also the columns of all tables in a job, so that no schema is inferred.
 
 Spark is the reference, and the engine on AWS. Sail (`sail`) runs the same plans without Java.
 """

@@ -1,6 +1,7 @@
 """
-A feed that a sync corrects: its interface, its tables on a stage or a twin, and how a plan is
-applied to its log.
+A feed that a sync corrects.
+
+Its interface, its tables on a stage or a twin, and how a plan is applied to its log.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Corrections(Protocol):
 
 class Feed(Protocol):
     """
-    One feed. All methods may raise:
+    One feed.
 
+    All methods may raise:
         TidingsError: the feed rejects the request, or does not respond.
     """
 

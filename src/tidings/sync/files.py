@@ -1,6 +1,7 @@
 """
-Access files by their addresses, on this machine or on S3 as `s3://bucket/key`; and find the dump:
-files, a folder, a pattern, S3, or stdin.
+Access files by their addresses, on this machine or on S3 as `s3://bucket/key`.
+
+Also find the dump: files, a folder, a pattern, S3, or stdin.
 """
 
 from __future__ import annotations

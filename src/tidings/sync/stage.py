@@ -1,6 +1,7 @@
 """
-A sync on a stage: upload the dump, start its state machine, and follow its progress; and the job
-that the machine runs on EMR Serverless, from a dump on S3 and the state to a plan on S3:
+A sync on a stage: upload the dump, start its state machine, and follow its progress.
+
+The job that the machine runs on EMR Serverless, from a dump on S3 and the state to a plan on S3:
 
     python -m tidings.sync.stage --feed main --dump s3://bucket/dumps/main/ --state scan \\
         --log-table L --state-table S --control-table C --plan s3://bucket/plans/ID/

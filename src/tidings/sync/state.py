@@ -1,6 +1,8 @@
 """
-Read the state as a table: several buckets in parallel, or from an export of its table to S3, for
-feeds that are too large to query.
+Read the state as a table.
+
+It is read in several buckets in parallel, or from an export of its table to S3, for feeds that are
+too large to query.
 
 An export uses no read capacity. DynamoDB creates a folder `AWSDynamoDB/<export-id>/`, in which
 `manifest-files.json` lists the files in `data/`, gzipped, with one item of the table per line.

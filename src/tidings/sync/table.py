@@ -1,6 +1,7 @@
 """
-`tidings sync table`: make a feed agree with a table while others write to it, in three steps that
-can each be resumed.
+Make a feed agree with a table while others write to it, for `tidings sync table`.
+
+Each of its three steps can be resumed.
 
 `rows` reads the table in chunks of its key, and corrects objects that the feed lacks or has in an
 older version. `objects` reads the state and records the objects without a row. `deletes` deletes
@@ -558,7 +559,6 @@ def _run(feed: Feed, source: PostgresTable, progress: Progress, options: dict[st
 @contextmanager
 def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
     """Print the result after success or failure; a guard that stops the sync has an exit code."""
-
     try:
         yield
     except Stopped as stopped:

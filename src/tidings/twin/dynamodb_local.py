@@ -170,8 +170,9 @@ async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) ->
 
 def _key_of(data: Path) -> str:
     """
-    Return the access key of the database in *data*; create it for a new or an earlier twin's
-    database.
+    Return the access key of the database in *data*.
+
+    It is created for a new database, or for one of an earlier twin.
 
     If the process dies in between, the next start completes the change before the engine starts.
     """

@@ -251,8 +251,9 @@ def schedule_event(schedule: Schedule, now_ms: int) -> dict[str, object]:
 
 def relay_workers(feeds: Collection[str]) -> dict[str, int]:
     """
-    Return the number of workers: a run lasts for minutes, so one for each of *feeds*, plus one that
-    detects a run in progress.
+    Return the number of workers.
+
+    A run lasts for minutes, so one for each of *feeds*, plus one that detects a run in progress.
     """
     return {RELAY_FUNCTION: len(feeds) + 1}
 

@@ -1,6 +1,7 @@
 """
-A deployed stage: names shared by its templates and the operator's commands, and the resources and
-limits of an AWS account that must be known before a stage is deployed.
+The names of a deployed stage, shared by its templates and the operator's commands.
+
+Also the resources and limits of an AWS account that must be known before a stage is deployed.
 """
 
 from __future__ import annotations
@@ -296,8 +297,9 @@ class Account:
 
     def bootstrap_version(self) -> int | None:
         """
-        Return the version of the CDK's bootstrap; None if the account and Region are not
-        bootstrapped.
+        Return the version of the CDK's bootstrap.
+
+        Return None if the account and Region are not bootstrapped.
         """
         parameters = self._clients("ssm")
         try:
@@ -307,8 +309,9 @@ class Account:
 
     def stack_status(self, stack: str) -> str | None:
         """
-        Return the status of a stack, as spelled by CloudFormation; None if the stack does not
-        exist.
+        Return the status of a stack, as spelled by CloudFormation.
+
+        Return None if the stack does not exist.
         """
         from botocore.exceptions import ClientError
 

@@ -221,8 +221,9 @@ class DynamoDBRenewals:
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
         """
-        Read with eventual consistency, at half the price: a page written recently expires late
-        anyway.
+        Read with eventual consistency, at half the price.
+
+        A page written recently expires late anyway.
         """
         if after >= last:
             return []

@@ -1,6 +1,5 @@
 """
-The settings of feeds by their owners, operators' documents and the feeds of a twin, in the control
-table.
+The settings of feeds, operators' documents and the feeds of a twin, in the control table.
 
 A profile: `profile#<feed>`, `-`. Default values are left out, and a missing item is the default
 profile. The passwords are stored as hashes.

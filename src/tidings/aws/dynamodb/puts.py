@@ -106,8 +106,9 @@ class Puts:
 
     def _put(self, put: Put, telling: Mapping[str, str]) -> tuple[bool, Item | None]:
         """
-        Return True if the item is stored, and the replaced item; None if another request replaced
-        it.
+        Return True if the item is stored, and the replaced item.
+
+        Return None if another request replaced it.
         """
         condition = conditional(put.condition.expression, put.condition.values)
         params = {"TableName": self._table, "Item": put.item, **condition, **telling}

@@ -1,6 +1,7 @@
 """
-One table of DynamoDB. Every method raises `ConditionFailed` and `Unavailable` like
-`translate_errors`.
+One table of DynamoDB.
+
+Every method raises `ConditionFailed` and `Unavailable` like `translate_errors`.
 
 In an expression `#page` is the attribute `page`, and `:page` one of the values.
 """
@@ -93,8 +94,9 @@ class Table:
 
     def put_once(self, item: Item, condition: str, values: Item | None = None) -> bool:
         """
-        Put *item* and return True, also if our own write succeeded but its answer was lost; return
-        False if *condition* does not hold.
+        Put *item* and return True, also if our own write succeeded but its answer was lost.
+
+        Return False if *condition* does not hold.
         """
         try:
             self.put(item, condition, values)
@@ -155,8 +157,9 @@ class Table:
 
     def of_kind(self, kind: str, prefix: str | None = None) -> list[Item]:
         """
-        Return all items of *kind* with the name prefix *prefix*, in name order, reading
-        consistently.
+        Return all items of *kind* with the name prefix *prefix*, in name order.
+
+        The read is strongly consistent.
         """
         if prefix is None:
             return list(self.items(_OF_KIND, {":kind": text(kind)}))
@@ -165,8 +168,9 @@ class Table:
 
     def few_of_kind(self, kind: str, at_most: int) -> list[Item] | None:
         """
-        Return all items of *kind*, by one consistent request; None if there are more than
-        *at_most*.
+        Return all items of *kind*, by one consistent request.
+
+        Return None if there are more than *at_most*.
         """
         # Request one more: at the limit itself DynamoDB does not report whether there are more.
         answer = self.page(_OF_KIND, {":kind": text(kind)}, Limit=at_most + 1)

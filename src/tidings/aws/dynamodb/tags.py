@@ -61,8 +61,9 @@ class DynamoDBTags:
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         """
-        Read with eventual consistency, at half the price: missing summaries are replaced by the
-        log.
+        Read with eventual consistency, at half the price.
+
+        Missing summaries are replaced by the log.
         """
         bounds = {
             ":bucket": text(partition(feed)),

@@ -39,8 +39,9 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """
-    A part: the number of its *entries*, of those *left* by compaction, and the latter's text
-    *size*.
+    The size of a part before and after compaction.
+
+    It is the number of its *entries*, of those *left*, and the latter's text *size*.
     """
 
     span: Span

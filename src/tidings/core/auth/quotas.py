@@ -57,8 +57,10 @@ class KeyUsage(Protocol):
 @dataclass(slots=True)
 class _Used:
     """
-    The use of one key: *here* in *second*; *settled* by all processes in *window*, *open* by this
-    one since it last wrote.
+    The number of requests with one key.
+
+    *here* counts those in *second*, *settled* those of all processes in *window*, *open* those of
+    this one since it last wrote.
 
     *settled_ms* is the time of that write. *above* is the part of our count that exceeded the
     window, *read* the amount of data that does not make a request yet.
@@ -137,7 +139,7 @@ class RateLimiter:
         return _window_rest_ms(now) if exceeded else 0
 
     def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
-        """Implements `Charges`."""
+        """Implement `Charges`."""
         return ReadCharge(feed, admission, self)
 
     def _of(self, feed: str, key: str, rate: int, now_ms: int) -> _Used:
@@ -215,7 +217,7 @@ Charges = Callable[[str, Admission], ReadCharge]
 
 
 def free(feed: str, admission: Admission) -> ReadCharge:
-    """Implements `Charges` without any rate."""
+    """Implement `Charges` without any rate."""
     return ReadCharge()
 
 

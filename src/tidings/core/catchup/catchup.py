@@ -339,8 +339,9 @@ class CatchUp:
 
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
         """
-        Resume a copy if all changes since its start can be sent and earlier deletions are
-        remembered.
+        Resume a copy if all changes since its start can be sent.
+
+        Earlier deletions must still be remembered.
         """
         ours = cursor.page <= self._projected(feed)
         if cursor.tombstones and self._forgotten(feed, cursor.since_s):

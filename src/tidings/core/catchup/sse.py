@@ -216,8 +216,9 @@ class Stream:
 
     def beginning(self, *, without_cursor: bool, ends: bool) -> str:
         """
-        Return the block before the first event, which gives the client a cursor; empty if not
-        needed.
+        Return the block before the first event, which gives the client a cursor.
+
+        Return an empty text if it is not needed.
 
         A client without a cursor would miss operations posted while it reconnects, so it gets one
         if its host *ends* streams. oplog's clients accept a cursor from an event only, so they get
@@ -294,8 +295,9 @@ def _as_it_is(states: StateStore) -> StateStore:
 @dataclass(frozen=True, slots=True)
 class Streamer:
     """
-    A factory of streams. *for_copy* may prepare the state for a stream that copies it. *charges*
-    count the data read.
+    A factory of streams.
+
+    *for_copy* may prepare the state for a stream that copies it. *charges* count the data read.
     """
 
     catch_up: CatchUp

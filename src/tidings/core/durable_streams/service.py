@@ -155,8 +155,9 @@ def _order(place: Place) -> tuple[int, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWriter:
     """
-    A writer that creates, extends and deletes streams. *trace* is a parsed trace header
-    (`tracing.parse_trace_headers`).
+    A writer that creates, extends and deletes streams.
+
+    *trace* is a parsed trace header (`tracing.parse_trace_headers`).
 
     A page and the document of its stream are written *together*. A producer that does not know
     whether its request was accepted can therefore repeat it, and gets the answer.
@@ -172,8 +173,9 @@ class StreamWriter:
         self, feed: str, name: str, asked: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
         """
-        Create the stream *name* with *asked* as its first messages; return it, and True if it is
-        new.
+        Create the stream *name* with *asked* as its first messages.
+
+        Return it, and True if it is new.
 
         An existing stream is left unchanged.
 

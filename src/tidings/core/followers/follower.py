@@ -197,8 +197,9 @@ _DEFAULT_CONFIG = FollowerConfig()
 @dataclass(slots=True)
 class _Work:
     """
-    The state of a run: the maximum *operations* of its next turn, and the pages read *ahead* for
-    it.
+    The state of a run.
+
+    It is the maximum of *operations* of its next turn, and the pages read *ahead* for it.
 
     *stored* is the lease in the store, or None while that is uncertain.
 
@@ -219,8 +220,9 @@ class _Work:
 
     def keep(self, run: Run, count: int) -> None:
         """
-        Keep the pages of *run* after the first *count* if they are more than the next turn can
-        handle.
+        Keep the pages of *run* after the first *count* for the next turn.
+
+        They are kept only if they are more than it can handle.
         """
         rest = run.pages[count:]
         full = count > 0 and len(take_batch(rest, self.operations)) < len(rest)

@@ -114,8 +114,9 @@ class FollowerStore(Checkpoints, Protocol):
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         """
-        Leave a mark for the holder, and *look*, if any, for other processes that find the lease
-        held.
+        Leave a mark for the holder of the lease.
+
+        *look*, if any, is left for other processes that find the lease held.
 
         Return the previous look. Return None, without a mark, if the lease is free.
         """
@@ -130,8 +131,9 @@ class FollowerStore(Checkpoints, Protocol):
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         """
-        Store checkpoint, operations and note and release the lease, unless it was marked since
-        `lease.marks`.
+        Store checkpoint, operations and note and release the lease.
+
+        Nothing is done if the lease was marked since `lease.marks`.
 
         Return True if the lease was released, or lost before. Return False if there is a new mark:
         nothing was written and the lease is still held. *force* releases the lease in spite of a

@@ -66,7 +66,7 @@ class Request:
 
 
 def _operations(feed: str, body: bytes, content_type: str, now_ms: int) -> list[str]:
-    """Implements `BodyParser`, equally for every feed."""
+    """Implement `BodyParser`, equally for every feed."""
     return lines_from(body, content_type, now_ms=now_ms)
 
 

@@ -36,8 +36,9 @@ class ClaimStore(Protocol):
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
         """
-        Set the page of *claim* to *page* if the stored claim still has the old page; return the
-        stored claim.
+        Set the page of *claim* to *page* if the stored claim still has the old page.
+
+        Return the stored claim.
         """
 
 
@@ -225,8 +226,9 @@ class Appender:
 
     def _give_back(self, feed: str, number: int, claim: Claim) -> None:
         """
-        Fill *number* if *claim* points to another page: another request with the same key was
-        first.
+        Fill *number* if *claim* points to another page.
+
+        Another request with the same key was first.
         """
         if claim.page != number:
             self._close(feed, number)

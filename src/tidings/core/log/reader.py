@@ -221,8 +221,9 @@ class Reader:
 @dataclass(frozen=True, slots=True)
 class Filler:
     """
-    The writer of fillers into overdue holes. Only followers have a `Filler`, because no other
-    reader may write to the log.
+    The writer of fillers into overdue holes.
+
+    Only followers have a `Filler`, because no other reader may write to the log.
 
     Holes of a *chained* feed are never filled: its log has no writer of its own that could have
     crashed.
@@ -234,8 +235,9 @@ class Filler:
 
     def close_hole(self, feed: str, after: int) -> bool:
         """
-        Fill the hole after page *after* if it is overdue; return True if page *after* + 1 exists
-        now.
+        Fill the hole after page *after* if it is overdue.
+
+        Return True if page *after* + 1 exists now.
         """
         beyond = self.reader.next(feed, after + 1)
         if beyond is None or beyond.first <= after + 1:

@@ -21,8 +21,9 @@ class LogStore(Protocol):
 
     def together(self) -> AbstractContextManager[object]:
         """
-        Return a context in which all writes succeed or fail together, if the store has
-        transactions.
+        Return a context in which all writes succeed or fail together.
+
+        A store without transactions returns one that does nothing.
 
         A crash then never leaves a number without its page. Nothing inside the context waits for
         another writer, because transactions run one after the other. Without transactions, readers
@@ -42,8 +43,9 @@ class LogStore(Protocol):
 
     def put(self, feed: str, page: Page) -> str:
         """
-        Write *page* unless its number is taken; return the append id that is stored there
-        afterwards.
+        Write *page* unless its number is taken.
+
+        Return the append id that is stored there afterwards.
 
         If it is the append id of *page*, the page was written, by this call or an earlier one.
         """

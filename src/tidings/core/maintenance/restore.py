@@ -1,6 +1,5 @@
 """
-Restore: continue a feed after its tables were restored from a backup, so that no reader skips
-pages.
+Continue a feed after its tables were restored from a backup; no reader skips pages.
 
 Each table is restored to its own time. The log decides: it is kept up to its first hole, and every
 follower and consumer after that place is moved back to it. Page numbers that were sent after it are

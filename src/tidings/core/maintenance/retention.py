@@ -176,8 +176,9 @@ class RetentionService:
 
     def _behind_what_is_lost(self, feed: str, floor: int, handled: int) -> int:
         """
-        Return *floor*, or the page after all handled pages if the log has no page at or after
-        *floor*.
+        Return *floor*, or the page after all handled pages.
+
+        The latter if the log has no page at or after *floor*.
 
         Pages that are missing before the floor has passed them are counted, for an alarm.
         """

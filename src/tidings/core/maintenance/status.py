@@ -221,8 +221,9 @@ def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Repo
 
 def _counters(counter: LogCounter, totals: Totals, followers: Sequence[FollowerStatus]) -> Report:
     """
-    Return the counters. The fields of queues and discarded events are 0, because the service has no
-    queue.
+    Return the counters.
+
+    The fields of queues and discarded events are 0, because the service has no queue.
     """
     ingested = next(each.operations for each in followers if each.name == STATE)
     values = {

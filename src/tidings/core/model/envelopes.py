@@ -48,8 +48,9 @@ def check_format(text: str | None) -> str:
 
 def encoder(name: str, feed: str, clock: Clock) -> Encode:
     """
-    Return a function that encodes an event of *feed* in the format *name*, as one line without its
-    line end.
+    Return a function that encodes an event of *feed* in the format *name*.
+
+    It returns one line without its line end.
     """
     if name == CLOUDEVENTS:
         return lambda event: _cloudevent(event, feed, clock)

@@ -198,8 +198,9 @@ def _begins(id: str, wanted: frozenset[str]) -> bool:
 
 def from_query(query: Mapping[str, str | None]) -> Filter:
     """
-    Return the filter of a query: `FIELDS` as lists in text form (see `list_sandboxes`), and
-    `leave`.
+    Return the filter of a query.
+
+    `FIELDS` as lists in text form (see `list_sandboxes`), and `leave`.
 
     An empty parameter counts as absent.
 
@@ -235,8 +236,9 @@ def parse_list(text: str, field: str) -> list[str]:
 
 def as_text(values: Iterable[str]) -> str:
     """
-    Return *values* in the format that `list_sandboxes` parses. Without values, the list matches
-    nothing.
+    Return *values* in the format that `list_sandboxes` parses.
+
+    Without values, the list matches nothing.
     """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","

@@ -185,8 +185,9 @@ _NO_EXTRAS = (None, None, None)
 
 def _known(raw: dict[str, Any]) -> dict[str, Any]:
     """
-    Return the known fields. Case is ignored and the last duplicate wins: oplog's producers rely on
-    it.
+    Return the known fields.
+
+    Case is ignored and the last duplicate wins: oplog's producers rely on it.
     """
     if raw.keys() <= _FIELDS:
         return raw
@@ -262,8 +263,10 @@ def _array(given: object, field: str, count_max: int, where: str) -> str:
 
 def _plain_array(given: list[Any]) -> str | None:
     """
-    Return *given* as JSON if each entry certainly passes `check_text` and contains no character
-    that JSON escapes, as for nearly every array. All are examined at once.
+    Return *given* as JSON if each entry certainly passes `check_text`.
+
+    No entry may contain a character that JSON escapes, which holds for nearly every array. All are
+    examined at once.
     """
     try:
         joined = '","'.join(given)
@@ -386,7 +389,8 @@ MARKED = f',"{MARK}":true}}'
 
 def is_change(line: str) -> bool:
     """
-    Return True if *line* is a change without an object. The mark follows the data: clients cannot
-    write it.
+    Return True if *line* is a change without an object.
+
+    The mark follows the data: clients cannot write it.
     """
     return line.endswith(MARKED)

@@ -109,8 +109,9 @@ class Elector:
 
     def assignment(self, relay: Relay) -> Assignment:
         """
-        Return the current role and source. Ask the coordinator at most every
-        `limits.LEADER_LEASE_RENEW_MS`.
+        Return the current role and source.
+
+        Ask the coordinator at most every `limits.LEADER_LEASE_RENEW_MS`.
 
         If the coordinator does not answer, the last assignment stays.
         """

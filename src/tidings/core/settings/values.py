@@ -1,6 +1,8 @@
 """
-Resources, for which listeners register: a type of objects, its sub-resources, and the route from
-which a listener reads all objects before it goes live.
+Values in the settings of a feed: resources and admissions.
+
+Listeners register for resources: a type of objects, its sub-resources, and the route from which a
+listener reads all objects before it goes live.
 
 Admissions: the credential with which a connection was accepted, and when it ends.
 

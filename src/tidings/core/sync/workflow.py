@@ -285,8 +285,9 @@ def add_export(
     sync: Mapping[str, Any], id: str, bucket: str, export: str, through: int
 ) -> dict[str, Any]:
     """
-    Return *sync* (`validate_values`) with the arguments to read the state from the export *export*,
-    an ARN.
+    Return *sync* with the arguments to read the state from the export *export*, an ARN.
+
+    *sync* is the result of `validate_values`.
     """
     folder = f"s3://{bucket}/{EXPORTS}{id}/AWSDynamoDB/{export.rpartition('/')[2]}/"
     where = ["--state", folder, "--through", str(through)]

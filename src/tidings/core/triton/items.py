@@ -47,8 +47,9 @@ def with_sub_resources(line: str, resources: Mapping[str, Resource]) -> Operatio
 
 def item_of(line: str, operation: Operation, at_ms: int) -> str:
     """
-    Return the item to send to a listener; *operation* is the result of `with_sub_resources` for
-    *line*.
+    Return the item to send to a listener.
+
+    *operation* is the result of `with_sub_resources` for *line*.
 
     *at_ms* is the time when the page was committed. It becomes the item's time of publication.
     """

@@ -372,8 +372,9 @@ class Pusher:
 
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """
-        Remove the marker after the last subscription to leaves has ended, so that push need not
-        wait.
+        Remove the marker after the last subscription to leaves has ended.
+
+        Push then need not wait for the state.
         """
         if [subscription for subscription in everybody if subscription.filter.leave] == [
             LEAVE_SENTINEL

@@ -174,8 +174,9 @@ class Replayer:
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:
         """
-        Save *new*. Return the stored connection, which may be leaving, or None if another run has
-        it.
+        Save *new*, and return the stored connection, which may be leaving.
+
+        Return None if another run has it.
         """
         if self.delivery.connections.update(old, new):
             return new

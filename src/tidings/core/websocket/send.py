@@ -369,8 +369,9 @@ class Turn:
 
     def _judged(self, task: Task, now_ms: int) -> Outcome | None:
         """
-        Return the outcome of a refusal for its delivery, or None to repeat it without a lost
-        attempt.
+        Return the outcome of a refusal for its delivery.
+
+        Return None to repeat it without a lost attempt.
         """
         if self._closes and not self._patient:
             return Outcome.THROTTLED  # closes succeed, so the clients do not read

@@ -1,6 +1,7 @@
 """
-Endpoints for producers: operations, items of a change feed, and changes as changeagent's clients
-post them.
+Endpoints for producers.
+
+Operations, items of a change feed, and changes as changeagent's clients post them.
 """
 
 from __future__ import annotations

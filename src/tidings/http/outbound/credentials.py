@@ -43,7 +43,7 @@ _WELL_KNOWN = "/.well-known/openid-configuration"
 
 
 def matches_bcrypt(password: bytes, stored: bytes) -> bool:
-    """Implements `CheckBcrypt`."""
+    """Implement `CheckBcrypt`."""
     import bcrypt
 
     try:
@@ -150,8 +150,9 @@ class Tokens:
 
     def _renew(self) -> None:
         """
-        Fetch the keys. If that fails, keep the old ones for `KEYS_KEPT_S`, so that no caller is
-        locked out.
+        Fetch the keys.
+
+        If that fails, keep the old ones for `KEYS_KEPT_S`, so that no caller is locked out.
         """
         self._asked_s = self._elapsed()
         try:

@@ -204,8 +204,9 @@ class ChangeLists(WaitingList):
 
     def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
         """
-        Return the listing and charge for it. It is returned in any case; excess counts as later
-        requests.
+        Return the listing and charge for it.
+
+        It is returned in any case; excess counts as later requests.
         """
         listing = self.lister().list(feed, query)
         charge.add(listing.read)
@@ -239,8 +240,9 @@ class ChangeLists(WaitingList):
         poller: TailPoller,
     ) -> Listing:
         """
-        Return the entries after *listing*, from memory if the poller's tail has them, else from the
-        log.
+        Return the entries after *listing*.
+
+        They come from memory if the poller's tail has them, else from the log.
         """
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):

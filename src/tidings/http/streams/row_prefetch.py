@@ -35,8 +35,9 @@ class ReadAhead:
 
     def __call__(self, states: StateStore) -> StateStore:
         """
-        Return a store that prefetches for one copy until its end, or *states* if there are too
-        many.
+        Return a store that prefetches for one copy until its end.
+
+        Return *states* if there are too many copies.
         """
         if not self._copies.acquire(blocking=False):
             return states

@@ -35,8 +35,9 @@ class Notifications(Protocol):
 
 class FixedInterval:
     """
-    Implements `Notifications` for processes that receive no notifications: poll at a fixed
-    interval.
+    Implements `Notifications` for processes that receive no notifications.
+
+    Poll at a fixed interval.
     """
 
     async def wait(self) -> None:
@@ -50,7 +51,7 @@ Listen = Callable[[str], Notifications]  # returns the news of a feed
 
 
 def at_fixed_interval(feed: str) -> Notifications:
-    """Implements `Listen` with a fixed interval for every feed."""
+    """Implement `Listen` with a fixed interval for every feed."""
     return FixedInterval()
 
 
@@ -75,8 +76,9 @@ class TailPoller:
 
     async def wait(self, page: int, gone: asyncio.Future[Any], timeout_s: float) -> None:
         """
-        Return when a page after *page*, the end of the log for the caller, exists, when *gone* is
-        done, or after *timeout_s*.
+        Return when a page after *page* exists, when *gone* is done, or after *timeout_s*.
+
+        *page* is the end of the log for the caller.
 
         Raises:
             Unavailable: the log does not answer.

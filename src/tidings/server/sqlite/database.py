@@ -149,8 +149,9 @@ class Database:
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """
-        Run the statements inside as one transaction: all are on disk at the end, or are rolled back
-        on an exception.
+        Run the statements inside as one transaction.
+
+        All are on disk at the end, or are rolled back on an exception.
 
         A transaction inside another one is part of it. Threads take turns.
 

@@ -161,8 +161,9 @@ class Documents:
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
         """
-        Store *value* as version + 1 if the stored version is *version* (0: missing), else return
-        False.
+        Store *value* as version + 1 if the stored version is *version*, else return False.
+
+        Version 0 means that the document is missing.
         """
         key = self._kind, feed, name
         with self._database.transaction() as sql:

@@ -62,8 +62,7 @@ class Numbers(NamedTuple):
 
 class SqliteLog:
     """
-    Implements `LogStore`, `RenewStore`, and `Numbers` of
-    `maintenance.restore`.
+    Implements `LogStore`, `RenewStore` and `restore.Numbers`.
 
     Every read is strongly consistent.
     """
