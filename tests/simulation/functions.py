@@ -84,6 +84,7 @@ class Functions:
         idle: Any = None  # nothing here waits, counts or makes ids
         runtime = Runtime(
             clock=clock,
+            steady=clock,
             sleep=idle,
             new_id=idle,
             count=lambda *_: None,

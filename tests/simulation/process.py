@@ -135,6 +135,7 @@ class Process:
     def runtime(self) -> Runtime:
         return Runtime(
             clock=self.clock,
+            steady=lambda: self.machine.scheduler.now_us // 1000,
             sleep=self.sleep,
             new_id=self.new_id,
             count=self.count,

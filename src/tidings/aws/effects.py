@@ -17,6 +17,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_ms() -> int:
+    """Return a time that never steps, for durations."""
+    return time.monotonic_ns() // 1_000_000
+
+
 def sleep_ms(ms: int) -> None:
     """Implement `Sleep`."""
     time.sleep(ms / 1000)

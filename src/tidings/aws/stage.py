@@ -17,7 +17,7 @@ from tidings.aws.config.settings import (
     from_environment,
     is_snapshot,
 )
-from tidings.aws.effects import Threads, new_id, now_ms, sleep_ms
+from tidings.aws.effects import Threads, new_id, now_ms, sleep_ms, steady_ms
 from tidings.aws.stores import StageStores
 from tidings.core.effects import Runtime
 
@@ -46,6 +46,7 @@ class Stage(Assembly):
     def __init__(self, settings: Settings) -> None:
         runtime = Runtime(
             clock=now_ms,
+            steady=steady_ms,
             sleep=sleep_ms,
             new_id=new_id,
             count=self.count,

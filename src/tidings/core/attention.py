@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.effects import has_passed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,7 +104,7 @@ class AlarmRules:
         Return True if a reminder is due. Each process keeps its own time and may repeat a reminder.
         """
         now_ms, about = self.clock(), (self.feed, metric)
-        if now_ms - self._reminded_ms.get(about, 0) < limits.REMIND_MS:
+        if not has_passed(self._reminded_ms.get(about, 0), now_ms, limits.REMIND_MS):
             return False
         self._reminded_ms[about] = now_ms
         return True

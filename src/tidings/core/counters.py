@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidings.core import limits
+from tidings.core.effects import has_passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class StreamCounter:
         It is due soon after a client connected or disconnected, else periodically.
         """
         wait_ms = limits.COUNT_SOON_MS if self._changed else limits.COUNT_EVERY_MS
-        return not self.is_empty and now_ms - self._written_ms >= wait_ms
+        return not self.is_empty and has_passed(self._written_ms, now_ms, wait_ms)
 
     def take_delta(self, now_ms: int) -> CounterDelta:
         """Return the figures to write and mark them as written."""

@@ -69,11 +69,15 @@ class Runtime:
     """
     The effects of a host.
 
+    `clock` may be set forward or back, so `steady` measures durations within the process: it never
+    steps, and only differences of its times have a meaning.
+
     `await_writer` waits for a page that is not yet written although its number is taken. A host
     that writes both in one transaction raises `Unavailable` instead of waiting within one.
     """
 
     clock: Clock
+    steady: Clock
     sleep: Sleep
     new_id: NewId
     count: Count

@@ -123,7 +123,7 @@ class Tracer:
         if self.mode == OFF or given == "" or (given is None and self.mode == ASKED):
             return ""
         now_ms = self.clock()
-        paid_ms = max(self._spent_ms, now_ms - limits.TRACES_AT_ONCE * _TOKEN_MS)
+        paid_ms = max(min(self._spent_ms, now_ms), now_ms - limits.TRACES_AT_ONCE * _TOKEN_MS)
         if paid_ms + _TOKEN_MS > now_ms:
             return ""
         self._spent_ms = paid_ms + _TOKEN_MS

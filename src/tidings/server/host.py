@@ -136,6 +136,7 @@ class Host(Assembly):
     stores: FileStores
     target = "--data FOLDER"
     follower_config = STATE_CONFIG
+    expiring = staticmethod(expiring_ms)
     sum_rows_max = SUM_ROWS_MAX
 
     def __init__(
@@ -171,6 +172,7 @@ class Host(Assembly):
         )
         runtime = Runtime(
             clock=now_ms,
+            steady=steady_ms,
             sleep=sleep_ms,
             new_id=new_id,
             count=self.count,

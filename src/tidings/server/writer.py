@@ -249,7 +249,7 @@ class StateProjection:
 
     def _slice(self, feed: str) -> None:
         self._begun.discard(feed)
-        until_ms = self._follower.reader.clock() + SLICE_MS
+        until_ms = self._follower.runtime.steady() + SLICE_MS
         self._follower.run(feed, self._handler, until_ms=until_ms)
 
 

@@ -209,12 +209,14 @@ class Scene:
     sums_wanted: bool = True
     counted: Counter[str] = field(default_factory=Counter)
     waits: list[int] = field(default_factory=list)
+    set_back_ms: int = 0  # the clock is behind by this, compared with when the process started
     retention: Retention = RETENTION
 
     def __post_init__(self) -> None:
         self._ids = counting(1)
         self.runtime = Runtime(
             clock=self.clock,
+            steady=lambda: self.clock() + self.set_back_ms,
             sleep=self.wait,
             new_id=self.new_id,
             count=self.count,

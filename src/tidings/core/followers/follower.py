@@ -246,7 +246,7 @@ class Follower:
         def run(feed: str, until_ms: int) -> None:
             self.run(feed, handler, observation, until_ms)
 
-        served = serve(feeds, run, clock=self.reader.clock, run_ms=limits.FOLLOW_RUN_MS)
+        served = serve(feeds, run, clock=self.runtime.steady, run_ms=limits.FOLLOW_RUN_MS)
         for feed in served.left:
             self.waker.wake(feed, handler.name)
         return served
@@ -259,7 +259,8 @@ class Follower:
         until_ms: int | None = None,
     ) -> int:
         """
-        Handle the available pages, until *until_ms* at most; return how many were handled.
+        Handle the available pages, until *until_ms* of `Runtime.steady`; return how many were
+        handled.
 
         With an *observation* of a late lease, continue to observe it, or take it over.
 
@@ -281,16 +282,17 @@ class Follower:
     def _run(self, lease: Lease, handler: Handler, work: _Work, until_ms: int | None) -> int:
         feed, first = lease.feed, handler.begin(lease)
         lease = replace(lease, checkpoint=first)
-        until = until_ms or self.reader.clock() + limits.FOLLOW_RUN_MS
+        steady = self.runtime.steady
+        until = until_ms or steady() + limits.FOLLOW_RUN_MS
         while True:
-            behind, began_ms = lease.checkpoint, self.reader.clock()
+            behind, began_ms = lease.checkpoint, steady()
             lease, done = self._turn(lease, handler, work)
-            work.took(self.reader.clock() - began_ms)
+            work.took(steady() - began_ms)
             if lease.checkpoint > behind:
                 handler.moved(feed)
             if done:
                 break
-            if self.reader.clock() >= until:
+            if steady() >= until:
                 self.store.release(lease, force=True)
                 self.waker.wake(feed, handler.name)
                 break

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
+from tidings.core.effects import has_passed
 from tidings.core.errors import LogIncomplete
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.feeds import STATE
@@ -123,7 +124,7 @@ class Verifier:
             LogIncomplete: a page is lost that the state, or another follower, has handled.
             Unavailable: a store does not answer.
         """
-        if self.clock() - self._looked_ms >= limits.VERIFY_LOOK_MS:
+        if has_passed(self._looked_ms, self.clock(), limits.VERIFY_LOOK_MS):
             self._look()
         fold = self._fold(bucket)
         wanted = self._remembered(fold.latest.values())

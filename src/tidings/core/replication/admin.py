@@ -427,7 +427,7 @@ def _member_document(member: Member, now_ms: int) -> Document:
         "role": member.role.value,
         "page": member.checkpoint,
         "heard_ms_ago": max(0, now_ms - member.heard_ms),
-        "gone": now_ms - member.heard_ms > limits.MEMBER_MS,
+        "gone": not member.is_alive(now_ms),
     }
 
 

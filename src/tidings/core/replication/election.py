@@ -58,6 +58,10 @@ class Member:
     checkpoint: int
     heard_ms: int
 
+    def is_alive(self, now_ms: int) -> bool:
+        """Return True if the member has announced itself recently, by a clock that was right."""
+        return is_ahead(self.heard_ms + limits.MEMBER_MS, now_ms, limits.MEMBER_MS)
+
 
 class Coordinator(Protocol):
     """
@@ -101,10 +105,11 @@ class Elector:
     source: Source
     coordinator: Coordinator | None
     clock: Clock
+    steady: Clock
     count: Count
     _last: Assignment | None = None
     _checked_ms: int = 0
-    _announced_ms: int = 0
+    _announced_ms: int = -_ANNOUNCE_MS
     _pause_until_ms: int = 0
 
     def assignment(self, relay: Relay) -> Assignment:
@@ -117,10 +122,10 @@ class Elector:
         """
         if self.source.role is not Role.ELECTED:
             return static_assignment(self.source)
-        now = self.clock()
-        if self._last is None or now - self._checked_ms >= limits.LEADER_LEASE_RENEW_MS:
+        steady = self.steady()
+        if self._last is None or steady - self._checked_ms >= limits.LEADER_LEASE_RENEW_MS:
             before = self._last or previous_assignment(self.source, relay)
-            self._last, self._checked_ms = self._next(relay, before, now), now
+            self._last, self._checked_ms = self._next(relay, before, self.clock()), steady
         return self._last
 
     def leave(self) -> None:
@@ -139,7 +144,8 @@ class Elector:
             return before
         try:
             found = self._elect(self.coordinator, relay, now)
-            if found.role is not before.role or now - self._announced_ms >= _ANNOUNCE_MS:
+            steady = self.steady()
+            if found.role is not before.role or steady - self._announced_ms >= _ANNOUNCE_MS:
                 self.coordinator.announce(
                     Member(
                         cluster=self.source.cluster,
@@ -150,7 +156,7 @@ class Elector:
                         heard_ms=now,
                     )
                 )
-                self._announced_ms = now
+                self._announced_ms = steady
         except Unavailable:
             self.count("CoordinatorLost", 1)
             return before
@@ -162,11 +168,11 @@ class Elector:
         mine = next((each for each in leases if each.held(now) and each.address == address), None)
         if mine is not None and self._must_yield(coordinator, relay, leases, now):
             coordinator.take(mine, _released(mine))
-            self._pause_until_ms = now + limits.LEADER_LEASE_REST_MS
+            self._pause_until_ms = self.steady() + limits.LEADER_LEASE_REST_MS
         elif mine is not None:
             if coordinator.take(mine, replace(mine, until_ms=until_ms)):
                 return Assignment(Role.LEADER, self.source.url, mine.term)
-        elif now >= self._pause_until_ms and (free := free_lease(leases, now)):
+        elif self.steady() >= self._pause_until_ms and (free := free_lease(leases, now)):
             taken = replace(free, address=address, term=free.term + 1, until_ms=until_ms)
             if coordinator.take(free, taken):
                 return Assignment(Role.LEADER, self.source.url, taken.term)
@@ -180,7 +186,7 @@ class Elector:
             return False
         leaders = {lease.address for lease in leases if lease.held(now)}
         return any(
-            now - member.heard_ms <= limits.MEMBER_MS and member.address not in leaders
+            member.is_alive(now) and member.address not in leaders
             for member in coordinator.members(self.source.cluster)
         )
 

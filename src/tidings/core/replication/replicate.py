@@ -155,6 +155,7 @@ class Relayer:
             source=source,
             coordinator=self.coordinator,
             clock=self.runtime.clock,
+            steady=self.runtime.steady,
             count=self.runtime.count,
         )
         lock = RelayLock(
@@ -187,7 +188,7 @@ class _Run:
     def run(self) -> int:
         if not self._acquire():
             return 0
-        self.until_ms = self.parts.runtime.clock() + limits.RELAY_RUN_MS
+        self.until_ms = self.parts.runtime.steady() + limits.RELAY_RUN_MS
         try:
             while self._try_step():
                 pass
@@ -248,7 +249,7 @@ class _Run:
             self.elector.leave()
             self.lock.release()
             return False
-        if self.parts.runtime.clock() >= self.until_ms:
+        if self.parts.runtime.steady() >= self.until_ms:
             self.lock.release()
             self.parts.waker.wake(self.relay.feed, RELAY)
             return False
@@ -326,7 +327,7 @@ class _Run:
         """Return how long the upstream may wait for a page: until the lease or the run ends."""
         elected = self.source.role is Role.ELECTED
         longest = limits.RELAY_POLL_S if elected else limits.PORTION_BLOCK_S_MAX
-        return max(1, min(longest, (self.until_ms - self.parts.runtime.clock()) // 1000))
+        return max(1, min(longest, (self.until_ms - self.parts.runtime.steady()) // 1000))
 
     def _groups(self, batch: ReplicationBatch) -> list[list[Page]]:
         """

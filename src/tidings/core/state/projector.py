@@ -18,6 +18,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.effects import is_ahead
 from tidings.core.errors import Unavailable
 from tidings.core.model.feeds import STATE, pushers
 from tidings.core.state.removed_parents import removed_by
@@ -74,7 +75,7 @@ class SumDemand:
 
     def wants(self, feed: str) -> bool:
         """Return True if a client requested them within `limits.SUMS_WANTED_MS`."""
-        return self.clock() < self._until_ms.get(feed, 0)
+        return is_ahead(self._until_ms.get(feed, 0), self.clock(), limits.SUMS_WANTED_MS)
 
 
 @dataclass(slots=True)

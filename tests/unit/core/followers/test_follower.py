@@ -225,6 +225,21 @@ def test_a_run_that_takes_too_long_yields(scene: Scene) -> None:
     assert take(scene).checkpoint == checkpoint(scene) == 4
 
 
+def test_a_clock_that_is_set_back_prolongs_no_run(scene: Scene) -> None:
+    """A run in the event loop of a server would block it for as long."""
+
+    def twenty() -> None:
+        if scene.log.head(FEED) < 20:
+            scene.post(op())
+            scene.followers.mark(FEED, "diary")
+        scene.wait(limits.FOLLOW_RUN_MS // 4)
+        scene.now_ms -= limits.FOLLOW_RUN_MS
+        scene.set_back_ms += limits.FOLLOW_RUN_MS
+
+    scene.post(op())
+    assert scene.follower.run(FEED, Diary(then=twenty)) == 4
+
+
 def test_who_fell_off_the_log_stands_still(scene: Scene) -> None:
     """No page is skipped: each run raises the error and releases the lease."""
     scene.post(op())

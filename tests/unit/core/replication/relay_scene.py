@@ -266,6 +266,12 @@ class Chain:
         for node in self.nodes:
             node.run()
 
+    def set_back(self, ms: int) -> None:
+        """Set the wall clock of all processes back."""
+        self.time.ms -= ms
+        for node in (self.master, *self.nodes):
+            node.scene.set_back_ms += ms
+
 
 class Cluster:
     """Members that elect who of them reads the master."""

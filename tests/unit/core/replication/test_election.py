@@ -15,6 +15,7 @@ from tidings.core.replication.election import (
     Assignment,
     Elector,
     LeaderLease,
+    Member,
     leader_of,
     previous_assignment,
     static_assignment,
@@ -28,6 +29,7 @@ class Candidates:
 
     def __init__(self, size: int, leaders: int = 1) -> None:
         self.now, self.counted = NOW, Counter[str]()
+        self.set_back_ms = 0
         self.coordinator = MemoryCoordinator()
         self.relays = [Relay(FEED)] * size
         self.electors = [self.elector(number, leaders) for number in range(size)]
@@ -41,6 +43,7 @@ class Candidates:
             source=source,
             coordinator=self.coordinator,
             clock=lambda: self.now,
+            steady=lambda: self.now + self.set_back_ms,
             count=self.count,
         )
 
@@ -129,6 +132,7 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
         source=follower,
         coordinator=LOST,
         clock=lambda: NOW,
+        steady=lambda: NOW,
         count=lambda metric, value: None,
     )
     assert elector.assignment(Relay(FEED)) == Assignment(Role.FOLLOWER, address(0))
@@ -143,11 +147,35 @@ def test_who_never_knew_a_coordinator_leads() -> None:
         source=source,
         coordinator=None,
         clock=lambda: NOW,
+        steady=lambda: NOW,
         count=lambda metric, value: None,
     )
     assert elector.assignment(Relay(FEED)) == Assignment(Role.LEADER, MASTER)
     followed = Relay(FEED, role=Role.FOLLOWER, upstream=address(3))
     assert previous_assignment(source, followed) == Assignment(Role.FOLLOWER, address(3))
+
+
+def test_a_clock_that_is_set_back_delays_no_election() -> None:
+    """The coordinator is asked as often as before, and the member announces itself."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.now -= 2 * 3_600_000
+    cluster.set_back_ms += 2 * 3_600_000
+    for _ in range(limits.MEMBER_MS // limits.LEADER_LEASE_RENEW_MS):
+        roles = [turn.role for turn in cluster.turns(0, 1)]
+
+    assert roles == [Role.LEADER, Role.FOLLOWER]
+    (lease,) = cluster.coordinator.leases("c")
+    assert lease.held(cluster.now)
+    assert all(member.is_alive(cluster.now) for member in cluster.coordinator.members("c"))
+
+
+def test_a_member_whose_clock_was_ahead_is_not_alive_for_ever() -> None:
+    """It counts as gone until it announces itself again; clocks differ by seconds."""
+    member = Member("c", address(0), FEED, Role.FOLLOWER, 0, heard_ms=NOW)
+    assert member.is_alive(NOW + limits.MEMBER_MS - 1) and member.is_alive(NOW - 1_000)
+    assert not member.is_alive(NOW + limits.MEMBER_MS)
+    assert not member.is_alive(NOW - 24 * 3_600_000)
 
 
 def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:

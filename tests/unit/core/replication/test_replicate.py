@@ -171,6 +171,20 @@ def test_D27_a_quiet_upstream_is_asked_anew_all_the_time() -> None:
     assert same(chain)
 
 
+def test_a_clock_that_is_set_back_prolongs_no_run() -> None:
+    """A run takes as long as before, and so it asks the upstream as often."""
+    chain = chained(1)
+    chain.net.asked.clear()
+    chain.node.relayer().run(FEED)
+    before = len(chain.net.asked)
+    chain.net.asked.clear()
+    hours = [lambda: chain.set_back(2 * 3_600_000)]
+    chain.net.meanwhile = lambda: hours.pop()() if hours else None
+    chain.node.relayer().run(FEED)
+
+    assert 0 < len(chain.net.asked) <= before + 1
+
+
 @pytest.mark.parametrize(
     ("broken", "condition"),
     [
