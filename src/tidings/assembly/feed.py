@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.consumers.service import Consumers
-    from tidings.core.effects import Runtime
+    from tidings.core.effects import Clock, Runtime
     from tidings.core.followers.follower import Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
@@ -100,6 +100,11 @@ class Assembly:
     def outbox_monitor(self) -> OutboxMonitor | None:
         """Return the monitor that wakes the outbox forwarder during a sweep."""
         return None
+
+    @property
+    def expiring(self) -> Clock:
+        """Return the clock that decides how old a page is for the retention."""
+        return self.runtime.clock
 
     @property
     def webhook_admin(self) -> WebhookAdmin | None:
@@ -644,6 +649,7 @@ class Assembly:
         stores, runtime, settings = self.stores, self.runtime, self.settings
         retention_service = RetentionService(
             reader=self.reader,
+            clock=self.expiring,
             retention=settings.retention,
             renewer=Renewer(
                 store=stores.renewals,

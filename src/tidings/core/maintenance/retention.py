@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
+from tidings.core.effects import has_passed
 from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.model.feeds import one_lane
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidings.core.consumers.service import ConsumerRetention
-    from tidings.core.effects import Runtime
+    from tidings.core.effects import Clock, Runtime
     from tidings.core.log.reader import Reader
     from tidings.core.model.feeds import Retention
 
@@ -83,7 +84,8 @@ class Renewer:
         round_, now = self.store.round(feed), self.runtime.clock()
         if round_.page:
             return round_
-        return None if now - round_.began_ms < limits.RENEW_EVERY_MS else Round(began_ms=now)
+        is_due = has_passed(round_.began_ms, now, limits.RENEW_EVERY_MS)
+        return Round(began_ms=now) if is_due else None
 
     def run(self, feed: str, round_: Round, first: int, last: int) -> None:
         """Renew the pages from *first* to *last* that expire soon, up to the limit of a run."""
@@ -129,10 +131,11 @@ class RetentionService:
 
     *purge* is the retention that the operator of a feed allows in addition to *retention*, *aged*
     that of its `maxAge`. *holds* has its named consumers. *archives*: only archived pages are
-    trimmed. *lanes* returns its number of push lanes.
+    trimmed. *lanes* returns its number of push lanes. *clock* decides how old a page is.
     """
 
     reader: Reader
+    clock: Clock
     retention: Retention
     renewer: Renewer
     purge: Callable[[str], Retention | None] = _nothing
@@ -148,7 +151,7 @@ class RetentionService:
         handled = min(
             effective_checkpoints(look.handled, archives=self.archives, lanes=lanes).values()
         )
-        now, floor = self.reader.clock(), self.reader.log.floor(feed)
+        now, floor = self.clock(), self.reader.log.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
         start = self._behind_what_is_lost(feed, floor, handled)
 

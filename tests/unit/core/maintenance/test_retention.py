@@ -302,6 +302,15 @@ def test_a_round_is_followed_by_a_rest() -> None:
     assert 4 * limits.RENEW_EVERY_MS <= limits.RENEW_WITHIN_MS < limits.TTL_SLACK_MS
 
 
+def test_a_clock_that_was_ahead_delays_no_round() -> None:
+    """Pages that must stay would expire in the meantime."""
+    kept = Renewals([SOON + 1])
+    kept.scene.now_ms += 10 * 24 * HOUR
+    kept.run(2, 1)
+    kept.scene.now_ms = NOW + limits.RENEW_EVERY_MS
+    assert kept.run(1, 1) == [1]
+
+
 def test_where_nothing_must_stay_there_is_a_rest_too() -> None:
     """
     Most feeds are like this most of the time: the caller need not compute how far young pages
