@@ -313,6 +313,7 @@ HEAD_S = 10.0  # to send a head or finish a TLS handshake: seconds on the worst 
 KEEP_ALIVE_S = 75.0  # an idle connection stays open: proxies reuse one for 60 s
 STALL_S = 20.0  # a client may stop reading for this time; after a cut it resumes
 CLOSE_S = 5.0  # to read the end of a response before the connection is reset
+SUBSCRIBE_S = 60.0  # of a WebSocket until it subscribes: clients do at once, a person types longer
 LINGER_S = 10.0  # to finish a rejected body: a reset would destroy the response
 PIPELINED_MAX = 32  # requests waiting on one connection for an earlier response; browsers send one
 FILES_MAX = 65_536  # file descriptors requested by a process: 64 KB of buffers each are 4 GB

@@ -58,6 +58,7 @@ class RequestLimits:
     stall_s: float = limits.STALL_S
     close_s: float = limits.CLOSE_S
     linger_s: float = limits.LINGER_S
+    subscribe_s: float = limits.SUBSCRIBE_S
 
 
 @dataclass(slots=True)
@@ -65,14 +66,14 @@ class Admission:
     """
     The decision which connections are kept if there are too many.
 
-    If the limit is reached, the oldest connection that waits for a request, or has sent half a
-    head, is closed in favour of a new one, so that silent connections lock no client out. If all
-    are in use, the new one is refused.
+    If the limit is reached, the oldest connection that waits for a request, has sent half a head,
+    or is a WebSocket that never subscribed, is closed in favour of a new one, so that such
+    connections lock no client out. If all are in use, the new one is refused.
     """
 
     bounds: RequestLimits
     # In the order in which they became idle.
-    _idle: dict[HttpProtocol, None] = field(default_factory=dict)
+    _idle: dict[Connection, None] = field(default_factory=dict)
     _evicted: int = 0
     _refused: int = 0
     _reported_s: float = float("-inf")
@@ -87,16 +88,16 @@ class Admission:
         else:
             del self._idle[oldest]
             self._evicted += 1
-            oldest.evict()
+            oldest.abort()
         self._report()
         return oldest is not None
 
-    def add_idle(self, connection: HttpProtocol) -> None:
-        """Record that *connection* waits for a request."""
+    def add_idle(self, connection: Connection) -> None:
+        """Record that *connection* waits for its client."""
         self._idle[connection] = None
 
-    def remove_idle(self, connection: HttpProtocol) -> None:
-        """Record that *connection* has a request, or is closed."""
+    def remove_idle(self, connection: Connection) -> None:
+        """Record that *connection* is in use, or closed."""
         self._idle.pop(connection, None)
 
     def _report(self) -> None:
@@ -115,7 +116,7 @@ class Admission:
 
 class Connection:
     """
-    A transport that does not wait for its client when it closes.
+    A transport that does not wait for its client when it closes, and has a place in *admission*.
 
     `close` sends the buffered bytes for at most `close_s`, then resets the connection. If
     *is_receiving* returns True, a request is still arriving; it is read and discarded before the
@@ -124,10 +125,12 @@ class Connection:
     """
 
     def __init__(
-        self, transport: asyncio.Transport, bounds: RequestLimits, is_receiving: Callable[[], bool]
+        self, transport: asyncio.Transport, admission: Admission, is_receiving: Callable[[], bool]
     ) -> None:
-        self._transport, self._bounds, self._is_receiving = transport, bounds, is_receiving
+        self._transport, self._admission, self._is_receiving = transport, admission, is_receiving
+        self.bounds = admission.bounds
         self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self.is_lingering = False
@@ -137,6 +140,19 @@ class Connection:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def wait(self, seconds: float, on_deadline: Callable[[], None]) -> None:
+        """Wait for the client for *seconds*; in the meantime the connection may be evicted."""
+        self.stop_waiting()
+        self._admission.add_idle(self)
+        self._deadline = self._loop.call_later(seconds, on_deadline)
+
+    def stop_waiting(self) -> None:
+        """Record that the connection is in use."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._admission.remove_idle(self)
 
     def is_closing(self) -> bool:
         """Return True if nothing may be written any more."""
@@ -150,7 +166,7 @@ class Connection:
             self.finish()
             return
         self.is_lingering = True
-        self._timer = self._loop.call_later(self._bounds.linger_s, self.finish)
+        self._timer = self._loop.call_later(self.bounds.linger_s, self.finish)
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
@@ -159,10 +175,11 @@ class Connection:
         self._cancel()
         self.is_lingering = False
         self._transport.close()
-        self._timer = self._loop.call_later(self._bounds.close_s, self._transport.abort)
+        self._timer = self._loop.call_later(self.bounds.close_s, self._transport.abort)
 
     def lost(self) -> None:
         """Record that the connection is closed."""
+        self.stop_waiting()
         self._cancel()
         self.written()
 
@@ -170,7 +187,7 @@ class Connection:
         """Reset the connection unless its client reads something within `stall_s`."""
         self.written()
         size = self._unread()
-        self._stall = self._loop.call_later(self._bounds.stall_s, self._check_stall, size)
+        self._stall = self._loop.call_later(self.bounds.stall_s, self._check_stall, size)
 
     def written(self) -> None:
         """Stop the stall timer: the client has read enough of the buffer."""
@@ -262,7 +279,6 @@ class HttpProtocol(HttpToolsProtocol):
         self.admission = admission
         self._connection: Connection = None  # type: ignore[assignment]
         self._active: Cycle | None = None
-        self._deadline: asyncio.TimerHandle | None = None
         self._in_message = self._in_body = False
         self._refusal: tuple[int, str] | None = None
         self._is_deaf = False  # True: ignore all received bytes
@@ -276,7 +292,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         bounds = self.admission.bounds
         is_admitted = self.admission.admit(len(self.connections))
-        self._connection = Connection(transport, bounds, self._is_receiving)
+        self._connection = Connection(transport, self.admission, self._is_receiving)
         super().connection_made(self._connection)  # type: ignore[arg-type]
         if is_admitted:
             self._wait(bounds.head_s)
@@ -284,7 +300,6 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(503, "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
         self._connection.lost()
         waiting = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
@@ -293,10 +308,6 @@ class HttpProtocol(HttpToolsProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
         super().connection_lost(exc)
-
-    def evict(self) -> None:
-        """Close the connection to make room for another one."""
-        self._connection.abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -307,7 +318,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._connection.written()
 
     def shutdown(self) -> None:
-        self.admission.remove_idle(self)
+        self.admission.remove_idle(self._connection)
         if self._active is None:
             self._connection.finish()  # without waiting for the rest of a head
         else:
@@ -316,15 +327,7 @@ class HttpProtocol(HttpToolsProtocol):
     # Deadlines. They do not apply while an answer is sent: the app limits the time of a body.
 
     def _wait(self, seconds: float) -> None:
-        self._stop_waiting()
-        self.admission.add_idle(self)
-        self._deadline = self.loop.call_later(seconds, self._on_deadline)
-
-    def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        self.admission.remove_idle(self)
+        self._connection.wait(seconds, self._on_deadline)
 
     def _on_deadline(self) -> None:
         if self._in_message:
@@ -364,7 +367,6 @@ class HttpProtocol(HttpToolsProtocol):
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             if self._should_upgrade():
-                self._stop_waiting()
                 self._in_message = self._in_body = False
                 self.handle_websocket_upgrade()
                 return
@@ -406,7 +408,7 @@ class HttpProtocol(HttpToolsProtocol):
         return _Refused()
 
     def on_headers_complete(self) -> None:
-        self._stop_waiting()
+        self._connection.stop_waiting()
         self._in_body = True
         size = self._size
         self._unparsed = self._size = self._fields = 0
@@ -527,7 +529,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer a violation of HTTP itself, and close the connection."""
-        self._stop_waiting()
+        self._connection.stop_waiting()
         overflow = self._is_deaf
         self._is_deaf = True
         if overflow or self.transport.is_closing():

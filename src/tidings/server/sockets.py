@@ -52,7 +52,8 @@ _FAILED = '{"message":"Internal server error"}'
 # instead.
 _silent = logging.getLogger("tidings.server.websockets")
 _silent.setLevel(logging.CRITICAL + 1)
-_WRITE_FRAME = "tidings.write_frame"  # key in the ASGI scope: `SocketProtocol.write_frame`
+# Keys in the ASGI scope: the methods of `SocketProtocol` with these names.
+_WRITE_FRAME, _SET_WAITING = "tidings.write_frame", "tidings.set_waiting"
 _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -72,6 +73,7 @@ class _Client:
         self.more = asyncio.Event()
         self.end: tuple[int, str] | None = None
         self.waits = False
+        self.set_waiting: Callable[[bool], None] = lambda _: None  # see `SocketProtocol`
 
     @property
     def bytes(self) -> int:
@@ -235,8 +237,10 @@ class SocketApp:
         connection_id = base64.urlsafe_b64encode(os.urandom(12)).decode()
         self._connections.open(Connection(connection_id, self._clock(), listener=listener))
         client = self._sockets.add(connection_id, scope.get(_WRITE_FRAME))
+        client.set_waiting = scope.get(_SET_WAITING, client.set_waiting)
         try:
             await send({"type": "websocket.accept"})
+            client.set_waiting(True)
             await self._converse(connection_id, client, receive, send)
         finally:
             self._sockets.remove(connection_id)
@@ -265,13 +269,20 @@ class SocketApp:
             try:
                 if self._prepare is not None:
                     await self._prepare(text)
-                await asyncio.to_thread(self._receive, connection_id, text)
+                if await asyncio.to_thread(self._handle, connection_id, text):
+                    client.set_waiting(False)
             except TidingsError as error:
                 log.warning("a message failed: %s", error)
                 await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
             except Exception:
                 log.exception("a message failed")
                 await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
+
+    def _handle(self, connection_id: str, text: str) -> bool:
+        """Handle a message; return True if the connection has subscribed or registered."""
+        self._receive(connection_id, text)
+        connection = self._connections.get(connection_id)
+        return connection is not None and connection.feed != ""
 
     async def _write(self, client: _Client, send: Send) -> None:
         """
@@ -328,6 +339,18 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if not self.close_sent:
             self.scope[_WRITE_FRAME] = self.write_frame  # type: ignore[literal-required]
+            self.scope[_SET_WAITING] = self.set_waiting  # type: ignore[literal-required]
+
+    def set_waiting(self, waits: bool) -> None:
+        """Set if the connection *waits* for a subscription: it has a deadline and is evictable."""
+        if not waits:
+            self.transport.stop_waiting()
+        elif not self.disconnected:
+            self.transport.wait(self.transport.bounds.subscribe_s, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self.conn.fail(CloseCode.POLICY_VIOLATION, "a client subscribes after it connects")
+        self.handle_parser_exception()
 
     def write_frame(self, frame: bytes) -> bool:
         """Write an encoded message now; return False if the client reads too slowly or leaves."""

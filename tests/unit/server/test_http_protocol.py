@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -16,6 +17,7 @@ from tidings.core import limits
 from tidings.http.asgi import Message, Receive, Send, wait_for_disconnect
 from tidings.server.http_protocol import Admission, Connection, RequestLimits, connections_within
 from tidings.server.http_server import serving
+from tidings.server.sockets import SocketApp, Sockets
 
 PATIENCE_S = 180.0
 SHORT_S = 0.05  # a deadline of a test that waits for it
@@ -415,6 +417,91 @@ def test_silent_connections_make_room(caplog: pytest.LogCaptureFixture) -> None:
     assert "LimitNOFILE" in caplog.text
 
 
+class Connections:
+    """A store of connections, each with its last message as its feed; messages are returned."""
+
+    def __init__(self, sockets: Sockets) -> None:
+        self._sockets = sockets
+        self._feeds: dict[str, str] = {}
+
+    def open(self, connection: Any) -> None:
+        self._feeds[connection.id] = ""
+
+    def get(self, connection_id: str) -> Any:
+        return SimpleNamespace(feed=self._feeds[connection_id])
+
+    def receive(self, connection_id: str, text: str) -> None:
+        self._feeds[connection_id] = text
+        self._sockets.send(connection_id, text)
+
+    def remove(self, connection_id: str) -> None:
+        del self._feeds[connection_id]
+
+
+def play_sockets(
+    scene: Callable[[Sockets, Callable[[], Awaitable[Client]]], Awaitable[None]],
+    bounds: RequestLimits,
+) -> None:
+    """Play *scene* with the server's own app of WebSockets."""
+
+    async def run() -> None:
+        sockets = Sockets(asyncio.get_running_loop())
+        connections = Connections(sockets)
+        app: Any = SocketApp(
+            sockets=sockets,
+            connections=connections,  # type: ignore[arg-type]
+            receive=connections.receive,
+            clock=lambda: 0,
+        )
+        async with asyncio.timeout(PATIENCE_S), served(app, bounds) as connect:
+            await scene(sockets, connect)
+
+    asyncio.run(run())
+
+
+async def subscribe(client: Client, text: bytes = b"main") -> None:
+    """Send *text*, and once more: the second answer proves that the first message was handled."""
+    await client.ask(SOCKET + b"\r\n")
+    for _ in range(2):
+        client.writer.write(b"\x81%c\0\0\0\0" % (0x80 + len(text)) + text)
+        assert (await client.reader.readexactly(2 + len(text))).endswith(text)
+
+
+def test_websockets_without_a_subscription_make_room() -> None:
+    """The oldest one is closed, also after a message was refused; a subscribed one never is."""
+    few = RequestLimits(3, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
+
+    async def scene(_: Sockets, connect: Callable[[], Awaitable[Client]]) -> None:
+        subscribed = await connect()
+        await subscribe(subscribed)
+        refused, silent = await connect(), await connect()
+        await subscribe(refused, b"")
+        await silent.ask(SOCKET + b"\r\n")
+        for each in (refused, silent):
+            other = await connect()
+            await subscribe(other)
+            assert await each.rest() == b""
+        assert (await (await connect()).rest()).startswith(b"HTTP/1.1 503 ")
+        assert not subscribed.reader.at_eof()
+
+    play_sockets(scene, few)
+
+
+def test_a_websocket_without_a_subscription_is_closed() -> None:
+    """It is closed with 1008; a subscribed one stays open."""
+    quick = RequestLimits(100, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S, 10 * SHORT_S)
+
+    async def scene(_: Sockets, connect: Callable[[], Awaitable[Client]]) -> None:
+        subscribed, silent = await connect(), await connect()
+        await subscribe(subscribed)
+        await silent.ask(SOCKET + b"\r\n")
+        assert (await silent.rest()).startswith(b"\x88'\x03\xf0a client subscribes")
+        await asyncio.sleep(10 * SHORT_S)
+        assert not subscribed.reader.at_eof()
+
+    play_sockets(scene, quick)
+
+
 def test_the_limit_leaves_files_for_everything_else() -> None:
     """This holds even if a process may open few files."""
     assert connections_within(65_536) == 65_536 - limits.FILES_RESERVED
@@ -458,7 +545,7 @@ def test_a_client_that_reads_slowly_is_not_cut() -> None:
     async def run() -> None:
         transport = Transport()
         bounds = RequestLimits(1, LONG_S, LONG_S, 0.001)
-        Connection(transport, bounds, lambda: False).stalled()
+        Connection(transport, Admission(bounds), lambda: False).stalled()
         await until(lambda: transport.is_aborted)
         assert transport.left == 0
 
@@ -618,7 +705,7 @@ def test_the_oldest_idle_connection_goes_first() -> None:
     class Idle:
         evicted = False
 
-        def evict(self) -> None:
+        def abort(self) -> None:
             self.evicted = True
 
     async def run() -> None:
