@@ -18,7 +18,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 import httptools
@@ -61,6 +61,13 @@ class RequestLimits:
     subscribe_s: float = limits.SUBSCRIBE_S
 
 
+class Evictable(Protocol):
+    """A connection that may be closed in favour of another one."""
+
+    def abort(self) -> object:
+        """Close it now."""
+
+
 @dataclass(slots=True)
 class Admission:
     """
@@ -73,7 +80,7 @@ class Admission:
 
     bounds: RequestLimits
     # In the order in which they became idle.
-    _idle: dict[Connection, None] = field(default_factory=dict)
+    _idle: dict[Evictable, None] = field(default_factory=dict)
     _evicted: int = 0
     _refused: int = 0
     _reported_s: float = float("-inf")
@@ -92,11 +99,11 @@ class Admission:
         self._report()
         return oldest is not None
 
-    def add_idle(self, connection: Connection) -> None:
+    def add_idle(self, connection: Evictable) -> None:
         """Record that *connection* waits for its client."""
         self._idle[connection] = None
 
-    def remove_idle(self, connection: Connection) -> None:
+    def remove_idle(self, connection: Evictable) -> None:
         """Record that *connection* is in use, or closed."""
         self._idle.pop(connection, None)
 
@@ -272,11 +279,17 @@ def _has_length(message: Any) -> bool:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. *admission* holds the limits and the idle connections."""
+    """
+    One connection. *admission* holds the limits and the idle connections.
 
-    def __init__(self, *, admission: Admission, **arguments: Any) -> None:
+    *is_admitted*: the connection was admitted before.
+    """
+
+    def __init__(
+        self, *, admission: Admission, is_admitted: bool = False, **arguments: Any
+    ) -> None:
         super().__init__(**arguments)
-        self.admission = admission
+        self.admission, self._is_admitted = admission, is_admitted
         self._connection: Connection = None  # type: ignore[assignment]
         self._active: Cycle | None = None
         self._in_message = self._in_body = False
@@ -291,7 +304,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         bounds = self.admission.bounds
-        is_admitted = self.admission.admit(len(self.connections))
+        is_admitted = self._is_admitted or self.admission.admit(len(self.connections))
         self._connection = Connection(transport, self.admission, self._is_receiving)
         super().connection_made(self._connection)  # type: ignore[arg-type]
         if is_admitted:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Iterable
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import partial
@@ -31,6 +32,7 @@ from tidings.server.processes import Problem
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -43,6 +45,10 @@ BACKLOG = 2048  # connections that the kernel queues before the loop accepts the
 FLUSH_S = 0.5  # to flush the last answers when the server stops
 DATE_EVERY_S = 1.0  # the precision of the Date field
 POLL_S = 0.02
+ACCEPTED_MAX = 16  # at once, before evicted connections release their descriptors
+ACCEPT_PAUSE_S = 1.0  # after the system has refused a descriptor, as asyncio does
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,97 @@ class KnownProxies:
         return address is not None and any(address in each for each in self._proxies)
 
 
+class TlsServer:
+    """
+    Accepts connections on *listener*, and admits each before its handshake, so that it is counted.
+
+    A refused connection is closed: an answer would take a handshake.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        context: ssl.SSLContext,
+        admission: Admission,
+        state: ServerState,
+        protocol: Callable[..., asyncio.Protocol],
+    ) -> None:
+        self._listener, self._admission, self._state = listener, admission, state
+        self._begin = partial(_Handshake, context, admission, state, protocol)
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_MAX):
+            try:
+                connection, _address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no file descriptor is free
+                log.warning("accepts no connection for %g s: %s", ACCEPT_PAUSE_S, error)
+                self._loop.remove_reader(self._listener)
+                self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
+                return
+            if self._admission.admit(len(self._state.connections)):
+                self._begin(connection)
+            else:
+                connection.close()
+
+
+class _Handshake:
+    """A connection in its TLS handshake; *protocol* serves it afterwards."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        admission: Admission,
+        state: ServerState,
+        protocol: Callable[..., asyncio.Protocol],
+        connection: socket.socket,
+    ) -> None:
+        self._context, self._admission, self._state = context, admission, state
+        self._protocol = partial(protocol, is_admitted=True)
+        self.transport = self  # for `_end`
+        connection.setblocking(False)
+        self._task = asyncio.ensure_future(self._run(connection))
+        state.tasks.add(self._task)
+        self._task.add_done_callback(partial(self._end, connection))
+        state.connections.add(self)  # type: ignore[arg-type]
+        admission.add_idle(self)
+
+    def abort(self) -> None:
+        self._task.cancel()
+
+    shutdown = finish = abort
+
+    async def _run(self, connection: socket.socket) -> None:
+        seconds = self._admission.bounds.head_s
+        with contextlib.suppress(OSError):  # not TLS, too slow, or the client has left
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol, connection, ssl=self._context, ssl_handshake_timeout=seconds
+            )
+
+    def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        if task.cancelled():  # possibly before its first step
+            connection.close()
+        self._admission.remove_idle(self)
+        self._state.tasks.discard(task)
+        self._state.connections.discard(self)
+
+
 @contextlib.asynccontextmanager
 async def serving(
     app: Any,
@@ -135,22 +232,18 @@ async def serving(
     """
     config = _config(app, tls_cert, tls_key, websockets)
     files = raise_file_limit()
-    if bounds is None:  # a TLS handshake uses a file descriptor before it counts as a connection
-        bounds = RequestLimits(connections_within(files // 2 if tls_cert else files))
+    admission = Admission(bounds or RequestLimits(connections_within(files)))
     state = ServerState()
     _set_date(state)
-    protocol = partial(
-        HttpProtocol,
-        admission=Admission(bounds),
-        config=config,
-        server_state=state,
-        app_state={},
+    protocol: Callable[..., asyncio.Protocol] = partial(
+        HttpProtocol, admission=admission, config=config, server_state=state, app_state={}
     )
-    tls: dict[str, Any] = {}
-    if config.ssl is not None:
-        tls = {"ssl": config.ssl, "ssl_handshake_timeout": bounds.head_s}
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(protocol, sock=listener, backlog=BACKLOG, **tls)
+    server: asyncio.Server | TlsServer
+    if config.ssl is None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(protocol, sock=listener, backlog=BACKLOG)
+    else:
+        server = TlsServer(listener, config.ssl, admission, state, protocol)
     dates = asyncio.ensure_future(_keep_date(state))
     try:
         yield

@@ -6,13 +6,17 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import uvloop
 
+from tests.certificates import write_authority
 from tidings.core import limits
 from tidings.http.asgi import Message, Receive, Send, wait_for_disconnect
 from tidings.server.http_protocol import Admission, Connection, RequestLimits, connections_within
@@ -142,22 +146,24 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def served(
-    app: App, bounds: RequestLimits = PATIENT, grace_s: float = SHORT_S
-) -> AsyncIterator[Callable[[], Awaitable[Client]]]:
+    app: App, bounds: RequestLimits = PATIENT, grace_s: float = SHORT_S, tls: Path | None = None
+) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     clients: list[Client] = []
 
-    async def connect() -> Client:
+    async def connect(**options: Any) -> Client:
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-        clients.append(Client(*await asyncio.open_connection(sock=connection, limit=1024)))
+        opened = await asyncio.open_connection(sock=connection, limit=1024, **options)
+        clients.append(Client(*opened))
         return clients[-1]
 
     options: dict[str, Any] = {"ws_max_size": 1024, "ws_ping_interval": None}
-    async with serving(app, listener, grace_s=grace_s, bounds=bounds, **options):
+    options |= {"tls_cert": tls, "tls_key": tls, "grace_s": grace_s}
+    async with serving(app, listener, bounds=bounds, **options):
         yield connect
     for client in clients:
         client.writer.close()
@@ -500,6 +506,62 @@ def test_a_websocket_without_a_subscription_is_closed() -> None:
         assert not subscribed.reader.at_eof()
 
     play_sockets(scene, quick)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_tls_handshakes_make_room(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A connection before the end of its handshake counts: it is evicted, or refused."""
+    file = write_authority(tmp_path)
+    trust: Any = {
+        "ssl": ssl.create_default_context(cafile=file),
+        "server_hostname": "localhost",
+    }
+    few = RequestLimits(3, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S)
+
+    async def run() -> None:
+        async with asyncio.timeout(PATIENCE_S), served(App(), few, tls=file) as connect:
+            stream = await connect(**trust)
+            await stream.ask(GET.replace(b"/x", b"/waiting") + b"\r\n")
+            silent = [await connect() for _ in range(2)]
+            for _ in range(3):
+                client = await connect(**trust)
+                assert (await client.ask(GET + b"\r\n")).startswith(b"http/1.1 200 ")
+            assert [await each.rest() for each in silent] == [b"", b""]
+            plain = await connect()
+            plain.writer.write(GET + b"\r\n")
+            assert b"HTTP" not in await plain.rest()
+            for _ in range(2):
+                client = await connect(**trust)
+                assert (await client.ask(SOCKET + b"\r\n")).startswith(b"http/1.1 101 ")
+            assert await (await connect()).rest() == b""
+            assert not stream.reader.at_eof()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x00\xff\x01"])
+def test_a_tls_handshake_has_a_deadline(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], sent: bytes, tmp_path: Path
+) -> None:
+    """A silent client is disconnected, as is one that stops within its first message."""
+    quick = RequestLimits(100, SHORT_S, LONG_S, LONG_S, LONG_S, LONG_S)
+
+    async def run() -> None:
+        file = write_authority(tmp_path)
+        async with asyncio.timeout(PATIENCE_S), served(App(), quick, tls=file) as connect:
+            client = await connect()
+            client.writer.write(sent)
+            assert await client.rest() == b""
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
 
 
 def test_the_limit_leaves_files_for_everything_else() -> None:
