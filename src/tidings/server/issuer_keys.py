@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from tidings.core.auth.guard import Credential, credential_from
 if TYPE_CHECKING:
     from tidings.http.outbound.credentials import Tokens
 
+log = logging.getLogger(__name__)
 FETCH_S = 7.0  # maximum wait of a request: time to connect, and two answers of the issuer
 _START = "eyJ"  # prefix of every token
 
@@ -73,6 +75,10 @@ class IssuerKeys:
                 with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(done.set)
 
-        Thread(target=fetch, name="issuer-keys", daemon=True).start()
-        await done.wait()
-        self._fetching = None
+        try:
+            Thread(target=fetch, name="issuer-keys", daemon=True).start()
+            await done.wait()
+        except RuntimeError as error:  # no thread is available; the next request tries again
+            log.warning("the keys of the issuer are not fetched: %s", error)
+        finally:
+            self._fetching = None

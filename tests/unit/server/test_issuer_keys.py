@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import Unavailable
@@ -113,5 +114,27 @@ def test_requests_await_one_fetch() -> None:
         now_s[0] += ASK_AGAIN_S
         await keys.prepare(f"Bearer {token('again')}")
         assert len(fetches) == 2
+
+    asyncio.run(play())
+
+
+def test_a_thread_that_cannot_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later request fetches the keys."""
+    fetches: list[str] = []
+
+    def ask(url: str) -> dict[str, Any]:
+        fetches.append(url)
+        raise Unavailable("away")
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def play() -> None:
+        keys = IssuerKeys(Tokens(Issuer("https://id.example", "a", "c"), ask))
+        with monkeypatch.context() as failing:
+            failing.setattr(threading.Thread, "start", start)
+            await keys.prepare(f"Bearer {token('1')}")
+        await keys.prepare(f"Bearer {token('1')}")
+        assert len(fetches) == 1
 
     asyncio.run(play())
