@@ -172,6 +172,14 @@ def quality(accept: str, media_type: str) -> float:
     return next((weights[each] for each in (media_type, general, "*/*") if each in weights), 0.0)
 
 
+def accepts_gzip(headers: Mapping[str, str]) -> bool:
+    """Return True if the client accepts a body in gzip, and does not prefer a plain one."""
+    weights = _weights(headers.get("accept-encoding", ""))
+    named = [weights[each] for each in _GZIP if each in weights]
+    weight = max(named, default=weights.get("*", 0.0))
+    return weight > 0 and weight >= weights.get(_IDENTITY, 0.0)
+
+
 def named_quality(accept: str, media_type: str) -> float:
     """Return the weight of *media_type* if *accept* names it, else 0."""
     return _weights(accept).get(media_type, 0.0)
@@ -179,7 +187,7 @@ def named_quality(accept: str, media_type: str) -> float:
 
 def _weights(accept: str) -> dict[str, float]:
     """
-    Return the weight of each media range.
+    Return the weight of each media range or encoding.
 
     Parameters are ignored; of duplicates the first one counts.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.http.request import wants_links
+from tidings.http.request import accepts_gzip, wants_links
 from tidings.http.streams.sse import accepts_events, accepts_lines
 
 
@@ -53,3 +53,23 @@ def test_events_or_lines(accept: str, events: bool, lines: bool) -> None:
 def test_links_are_asked_for_by_name(accept: str, links: bool) -> None:
     """A client that accepts everything gets events."""
     assert wants_links("GET", "/", {"accept": accept}) == links
+
+
+@pytest.mark.parametrize(
+    ("accept", "accepted"),
+    [
+        ("gzip", True),
+        ("deflate, X-GZIP;q=0.1", True),
+        ("*", True),
+        ("gzip, identity", True),
+        ("gzip;q=0, identity", False),
+        ("gzip;q=0, *", False),
+        ("gzip;q=0.5, identity", False),
+        ("br, not-gzip", False),
+        ("*;q=0", False),
+        ("", False),
+    ],
+)
+def test_gzip_is_sent_if_it_is_accepted(accept: str, accepted: bool) -> None:
+    """Weights count, and a plain answer may be preferred."""
+    assert accepts_gzip({"accept-encoding": accept}) is accepted

@@ -38,7 +38,7 @@ from tidings.http.asgi import (
     send_head,
     wait_for_disconnect,
 )
-from tidings.http.request import Answer, base_url, root_links
+from tidings.http.request import Answer, accepts_gzip, base_url, root_links
 from tidings.http.router import CHANGES, COPIED, WrongMethod
 from tidings.http.streams.tail_poller import POLL_S, Listen, TailPollers, at_fixed_interval
 
@@ -294,7 +294,7 @@ class ReplicationApp(WaitingList):
         """Send *answer*, compressed if that pays off and the client accepts gzip."""
         always = headers_for(headers.get("origin", ""), self.origins)
         fields, body = {**always, **answer.headers}, answer.body.encode()
-        if len(body) >= PACKED_BYTES_MIN and "gzip" in headers.get("accept-encoding", "").lower():
+        if len(body) >= PACKED_BYTES_MIN and accepts_gzip(headers):
             body = await in_thread(partial(gzip.compress, body, _PACKING, mtime=0))
             fields["content-encoding"] = "gzip"
         fields["content-length"] = str(len(body))
