@@ -27,12 +27,13 @@ from tidings.client.cli.options import (
     feed_option,
     stage_option,
 )
-from tidings.client.cli.render import describe_entry
+from tidings.client.cli.render import compact, describe_entry
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.errors import InvalidCursor, whole
 from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
 from tidings.core.model.feeds import ARCHIVE, check_name
+from tidings.core.model.operations import decode
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.http.settings import WrongArchive
@@ -236,7 +237,7 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     for page in pages(target, begun, end):
         seen = True
         for entry in _entries(page):
-            shown = json.dumps(entry, separators=(",", ":")) if as_json else describe_entry(entry)
+            shown = compact(entry) if as_json else describe_entry(entry)
             click.echo(shown)
     if not seen:
         raise click.ClickException(f"page {begun} is not in the archive")
@@ -247,7 +248,7 @@ def _entries(page: Page) -> Iterator[dict[str, Any]]:
     for slot, line in page.entries():
         event = of_line(prefix(page.number, page.seconds), slot, line)
         head = {"id": event.id, "at_ms": page.at_ms, "event": event.name}
-        yield {**head, "data": json.loads(event.data)}
+        yield {**head, "data": decode(event.data)}
 
 
 def page_of(text: str) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidings.client.errors import Lost
 from tidings.core.model import cursors
+from tidings.core.model.operations import decode
 
 RESET = "reset"
 LIVE = "live"
@@ -46,7 +46,7 @@ def from_text(event_id: str, name: str, text: str) -> Event:
         Lost: the data is not a JSON object; the connection cannot be trusted any further.
     """
     try:
-        data = json.loads(text) if text else {}
+        data = decode(text) if text else {}
     except ValueError:
         data = None
     if not isinstance(data, dict):

@@ -31,6 +31,7 @@ from tidings.client.feed_api import Objects
 from tidings.client.files import make_private
 from tidings.client.retries import DELAY_S_MAX, Backoff, Closing, refusal
 from tidings.client.websocket import OPTIONS, Heartbeat, Timing, close_reason, failures, messages
+from tidings.core.model.operations import decode
 
 INVALID_STATE = "Invalid socket state"
 OVERFLOW = "the buffer is full"
@@ -128,7 +129,7 @@ def parse_item(text: str) -> Item:
         Lost: *text* is not an item; the connection cannot be trusted any further.
     """
     try:
-        fields = json.loads(text)
+        fields = decode(text)
         kind = fields["changeKind"]
         return Item(
             str(kind["resource"]),

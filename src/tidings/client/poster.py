@@ -16,8 +16,10 @@ from typing import Any, BinaryIO, TypeAlias
 from tidings.client.errors import Lost, Refused, WrongAnswer
 from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.client.retries import Closing, error_of_answer, repeat
+from tidings.core.model.operations import spell_numbers
 
 LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names one operation of a request
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _TOO_LARGE = 413
 ATTEMPTS_MAX = 8  # about two minutes: longer than a deployment, shorter than a user's patience
 BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
@@ -109,7 +111,7 @@ class Poster(Closing):
 
 def encode(operation: Mapping[str, Any]) -> bytes:
     """Return one operation as a line of JSON, in ASCII so that any text can be sent."""
-    return json.dumps(operation, separators=(",", ":")).encode()
+    return spell_numbers(operation, _ENCODER).encode()
 
 
 def _part_key(key: str, part: int) -> str:

@@ -28,6 +28,7 @@ from tidings.client.events import LIVE, RESET, Event, Moved, is_copied
 from tidings.client.retries import error_of, error_of_code
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW, parse_cursor
+from tidings.core.model.operations import parse_number
 
 CONNECT_S = 10.0
 CLOSE_S = 1.0  # time for the closing handshake
@@ -377,7 +378,7 @@ def _unpacked(text: str) -> bytes:
 def _decode(text: str | bytes) -> dict[str, Any]:
     try:
         is_plain = isinstance(text, bytes) or text.startswith("{")
-        message = json.loads(text) if is_plain else json.loads(_unpacked(str(text)))
+        message = json.loads(text if is_plain else _unpacked(str(text)), parse_float=parse_number)
     except (ValueError, zlib.error):
         message = None
     if not isinstance(message, dict):

@@ -14,9 +14,13 @@ from click.testing import CliRunner
 from tests.compat.oplog.wire import until
 from tests.unit.client.fake_feed import Running
 from tests.unit.client.fake_log import event_id
+from tidings.client.cli import render
 from tidings.client.cli.main import main
 from tidings.client.errors import Lost, Refused
+from tidings.client.events import from_text
 from tidings.client.poster import LINE_BYTES_MAX, Poster, encode, read_batches
+from tidings.core.model.operations import decode
+from tidings.http.answers import json_answer
 from tidings.server.running import Server
 
 ONE = {"event": "insert", "type": "video", "id": "x1"}
@@ -132,3 +136,12 @@ def test_what_does_not_fit_into_a_page_becomes_several() -> None:
 
     assert ids == again == sorted(ids) and len(ids) == 17
     assert done.exit_code == 0, done.output
+
+
+def test_numbers_keep_their_digits() -> None:
+    """They are sent, given to a worker and shown as they were written."""
+    data = '{"n":3.14159265358979323846,"small":1e-400}'
+    sent = encode({"data": decode(data)}).decode()
+    answered = json_answer(200, decode(sent)).body
+    shown = render.compact(from_text("", "insert", sent).data)
+    assert sent == answered == shown == f'{{"data":{data}}}'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, place_options
 from tidings.client.errors import Refused, WrongUrl
+from tidings.core.model.operations import decode
 
 if TYPE_CHECKING:
     from tidings.client.poster import Batch, Poster
@@ -93,7 +93,7 @@ def _operation(
         operation["timestamp"] = timestamp
     if data:
         try:
-            operation["data"] = json.loads(data)
+            operation["data"] = decode(data)
         except ValueError as error:
             raise click.UsageError(f"--data is not JSON: {error}") from None
     return operation

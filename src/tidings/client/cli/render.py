@@ -13,6 +13,7 @@ import click
 
 from tidings.client.errors import ClientError, Lost
 from tidings.client.events import Event
+from tidings.core.model.operations import spell_numbers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 NONE = "none"
 _NAME_CHARS = len("insert")
 # Events may have any content. Control characters would reach the terminal, and direction marks
@@ -57,7 +59,7 @@ def machine(event: Event) -> str:
 
 def compact(value: object) -> str:
     """Return *value* as one line of JSON."""
-    return json.dumps(value, separators=(",", ":"))
+    return spell_numbers(value, _ENCODER)
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -18,6 +18,7 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, filter_options, place_options
 from tidings.client.errors import WrongUrl
 from tidings.client.retries import stop_on_signals
+from tidings.core.model.operations import to_canonical_json
 
 if TYPE_CHECKING:
     from tidings.client.feed_api import NamedConsumers
@@ -145,7 +146,7 @@ def snoop(
     ):
         for signal in listener:
             if isinstance(signal, Item):
-                click.echo(json.dumps(signal.fields, ensure_ascii=False, separators=(",", ":")))
+                click.echo(to_canonical_json(signal.fields))
                 sys.stdout.flush()
             elif isinstance(signal, Ended):
                 if signal.refused:

@@ -12,7 +12,6 @@ the seconds at the end, so that offsets sort as text: 10 of page, 6 of slot, 8 o
 from __future__ import annotations
 
 import base64
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from tidings.core import limits
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import JSON_TYPE, check_count, check_size, decode_json
-from tidings.core.model.operations import line_from, to_canonical_json
+from tidings.core.model.operations import decode, line_from, to_canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -145,7 +144,7 @@ def data_of(page: Page, first: int) -> list[Any]:
     """
     Return the data of each message on *page*, which has no other operations, from slot *first* on.
     """
-    return [json.loads(line).get("data") for _, line in page.entries(first)]
+    return [decode(line).get("data") for _, line in page.entries(first)]
 
 
 def event(name: str, text: str) -> str:

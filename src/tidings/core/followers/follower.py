@@ -259,8 +259,7 @@ class Follower:
         until_ms: int | None = None,
     ) -> int:
         """
-        Handle the available pages, until *until_ms* of `Runtime.steady`; return how many were
-        handled.
+        Handle the available pages until *until_ms* (`Runtime.steady`); return their number.
 
         With an *observation* of a late lease, continue to observe it, or take it over.
 

@@ -53,6 +53,19 @@ def parse_number(text: str) -> float:
     return made
 
 
+_DECODER = json.JSONDecoder(parse_float=parse_number)
+
+
+def decode(text: str) -> Any:
+    """
+    Return the JSON value *text*; `spell_numbers` encodes its numbers with all their digits.
+
+    Raises:
+        ValueError: *text* is not JSON.
+    """
+    return _DECODER.decode(text)
+
+
 def _significant(number: str) -> str:
     """Return the digits of a number, without the zeros at both ends."""
     plain = number.lower().partition("e")[0]

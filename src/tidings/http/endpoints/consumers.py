@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import object_from
-from tidings.core.model.operations import data_of, event_of
+from tidings.core.model.operations import data_of, decode, event_of
 from tidings.http.answers import json_answer
 from tidings.http.routes import CONSUMER_ACTIONS, NEEDS
 
@@ -133,7 +132,7 @@ def parked_document(parked: Parked) -> Document:
 
 
 def _operation(line: str) -> Document:
-    return {"event": event_of(line), "data": json.loads(data_of(line))}
+    return {"event": event_of(line), "data": decode(data_of(line))}
 
 
 def session_document(session: Session, now_ms: int) -> Document:

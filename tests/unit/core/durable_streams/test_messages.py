@@ -33,6 +33,12 @@ def told(kind: str, *bodies: bytes) -> bytes:
     return body_of(kind, data)
 
 
+def test_numbers_keep_their_digits() -> None:
+    """They come back as they were written, also if no double has as many digits."""
+    body = b'[3.14159265358979323846,{"x":1e-400,"y":12345678901234567890.5}]'
+    assert told("application/json", body) == body
+
+
 @given(st.lists(st.binary(min_size=1), min_size=1), st.sampled_from([ANY, "text/plain"]))
 def test_bytes_come_back_as_they_were(bodies: list[bytes], kind: str) -> None:
     """This includes bytes that are not text."""

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.core.scene import NOW, line, page
 from tidings.core.errors import InvalidItem, InvalidOperation, TooLarge
 from tidings.core.model.filters import Filter
+from tidings.core.model.json_body import JSON_TYPE, lines_from
 from tidings.core.settings.values import Resource
 from tidings.core.triton.items import item_of, items_of, line_of, with_sub_resources
 
@@ -36,6 +37,17 @@ def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
     written = line_of(item(**more, published="no"), VM, now_ms=NOW)
     received = json.loads(item_of(written, with_sub_resources(written, VM), NOW + 1))
     assert received == item(**more, published=str(NOW + 1))
+
+
+def test_the_numbers_of_an_item_keep_their_digits() -> None:
+    """They come back as they were published, also if no double has as many digits."""
+    (written,) = lines_from(
+        b'{"event":"update","type":"vm","id":"a","data":{"x":3.14159265358979323846,"y":1e-400}}',
+        JSON_TYPE,
+        now_ms=NOW,
+    )
+    received = item_of(written, with_sub_resources(written, VM), NOW)
+    assert received.startswith('{"x":3.14159265358979323846,"y":1e-400,')
 
 
 @pytest.mark.parametrize(
