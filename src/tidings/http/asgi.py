@@ -28,6 +28,10 @@ ARRIVAL = "tidings.arrival"  # key in the ASGI scope
 # to the connection at once, given the number of its events. False: the connection takes no more.
 WRITE_NOW = "tidings.write_now"
 WriteNow = Callable[[bytes, int], bool]
+# Likewise: the function that resets the connection after some seconds, unless its client has
+# received everything by then. Without it, a client that reads slowly would receive buffered data.
+CUT_AFTER = "tidings.cut_after"
+CutAfter = Callable[[float], None]
 
 
 def headers_of(scope: Message) -> dict[str, str]:

@@ -14,6 +14,8 @@ import fcntl
 import json
 import logging
 import resource
+import socket
+import struct
 import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tidings.core import limits
-from tidings.http.asgi import ARRIVAL, WRITE_NOW, Arrival
+from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival
 
 log = logging.getLogger(__name__)
 REPORT_EVERY_S = 60.0  # a flood of connections must not become a flood of log lines
@@ -140,6 +142,7 @@ class Connection:
         self._deadline: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
+        self._cut: asyncio.TimerHandle | None = None
         self.is_lingering = False
         self.write = transport.write
         self.pause_reading = transport.pause_reading
@@ -181,6 +184,9 @@ class Connection:
         """Close without reading any more."""
         self._cancel()
         self.is_lingering = False
+        if self._cut is not None:  # it needs the open socket
+            self._timer = self._loop.call_at(self._cut.when(), self.finish)
+            return
         self._transport.close()
         self._timer = self._loop.call_later(self.bounds.close_s, self._transport.abort)
 
@@ -189,6 +195,8 @@ class Connection:
         self.stop_waiting()
         self._cancel()
         self.written()
+        if self._cut is not None:
+            self._cut.cancel()
 
     def stalled(self) -> None:
         """Reset the connection unless its client reads something within `stall_s`."""
@@ -206,6 +214,19 @@ class Connection:
         if self._unread() < size:
             self.stalled()
         else:
+            self._transport.abort()
+
+    def cut_after(self, seconds: float) -> None:
+        """Reset the connection after *seconds* unless the client has received everything."""
+        if self._cut is None:
+            self._cut = self._loop.call_later(seconds, self._cut_unread)
+
+    def _cut_unread(self) -> None:
+        self._cut = None
+        if self._unread():
+            connection = self._transport.get_extra_info("socket")
+            # Discard the data in the kernel; otherwise it would go on sending it.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._transport.abort()
 
     def _unread(self) -> int:
@@ -487,6 +508,7 @@ class HttpProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         cycle.scope[WRITE_NOW] = cycle.write_now  # type: ignore[literal-required]
+        cycle.scope[CUT_AFTER] = self._connection.cut_after  # type: ignore[literal-required]
         return cycle
 
     def _start(self, cycle: Cycle, size: int) -> None:

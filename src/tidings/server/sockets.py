@@ -27,7 +27,7 @@ from websockets.protocol import State
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.triton.registration import listener_of
 from tidings.core.websocket.connections import Connection, Outcome
-from tidings.http.asgi import headers_of
+from tidings.http.asgi import CUT_AFTER, headers_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.triton.registration import Listener
     from tidings.core.websocket.connections import ConnectionStore
-    from tidings.http.asgi import Message, Receive, Send
+    from tidings.http.asgi import CutAfter, Message, Receive, Send
     from tidings.server import http_protocol
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ PATH = "/ws"
 LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
 OUTGOING_BYTES_MAX = 1024 * 1024  # unread by a client: eight of the largest messages
 ROOM_BYTES = 256 * 1024  # unread by a client during catch-up; above it the next step waits
-CLOSE_S = 1.0  # maximum wait for a client that does not read the close frame
+CLOSE_S = 1.0  # maximum wait for a client that does not read the rest and the close frame
 UNSUPPORTED, GOING_AWAY = 1003, 1001
 _FAILED = '{"message":"Internal server error"}'
 # The library logs protocol errors of clients with a traceback; the client receives a close code
@@ -74,6 +74,7 @@ class _Client:
         self.end: tuple[int, str] | None = None
         self.waits = False
         self.set_waiting: Callable[[bool], None] = lambda _: None  # see `SocketProtocol`
+        self.cut_after: CutAfter = lambda _: None
 
     @property
     def bytes(self) -> int:
@@ -172,6 +173,8 @@ class Sockets:
             self._write(client, frames)
             if client.queued or client.end is not None:
                 client.more.set()
+            if client.end is not None:
+                client.cut_after(CLOSE_S)
 
     def _write(self, client: _Client, frames: dict[str, bytes]) -> None:
         """Write the queued messages that the connection takes now, without its task."""
@@ -238,6 +241,7 @@ class SocketApp:
         self._connections.open(Connection(connection_id, self._clock(), listener=listener))
         client = self._sockets.add(connection_id, scope.get(_WRITE_FRAME))
         client.set_waiting = scope.get(_SET_WAITING, client.set_waiting)
+        client.cut_after = scope.get(CUT_AFTER, client.cut_after)
         try:
             await send({"type": "websocket.accept"})
             client.set_waiting(True)
@@ -340,6 +344,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self.close_sent:
             self.scope[_WRITE_FRAME] = self.write_frame  # type: ignore[literal-required]
             self.scope[_SET_WAITING] = self.set_waiting  # type: ignore[literal-required]
+            self.scope[CUT_AFTER] = self.transport.cut_after  # type: ignore[literal-required]
 
     def set_waiting(self, waits: bool) -> None:
         """Set if the connection *waits* for a subscription: it has a deadline and is evictable."""

@@ -493,6 +493,23 @@ def test_websockets_without_a_subscription_make_room() -> None:
     play_sockets(scene, few)
 
 
+def test_closing_a_websocket_does_not_wait_for_its_client() -> None:
+    """The messages that a slow client has not received are discarded."""
+
+    async def scene(sockets: Sockets, connect: Callable[[], Awaitable[Client]]) -> None:
+        client = await connect()
+        await subscribe(client)
+        client.reader.feed_data(b"x" * 4096)  # its transport stops reading
+        [connection_id] = sockets._clients
+        for _ in range(2):
+            sockets.for_replays.send(connection_id, BIG.decode())
+        await asyncio.sleep(SHORT_S)
+        sockets.close(connection_id)
+        await until(lambda: sockets.count == 0)
+
+    play_sockets(scene, PATIENT)
+
+
 def test_a_websocket_without_a_subscription_is_closed() -> None:
     """It is closed with 1008; a subscribed one stays open."""
     quick = RequestLimits(100, LONG_S, LONG_S, LONG_S, LONG_S, LONG_S, 10 * SHORT_S)

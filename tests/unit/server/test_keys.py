@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 
@@ -79,3 +80,30 @@ def test_P17_11_both_take_admin(server: Server, role: str) -> None:
     assert [(each.status_code, each.json()["error"]["code"]) for each in (listed, ended)] == [
         (403, "outside_key")
     ] * 2
+
+
+def test_P17_7_a_stream_that_is_read_slowly_ends_with_its_key(
+    server: Server, operator: httpx.Client
+) -> None:
+    """Its connection is reset, although data waits for its client."""
+    secret = make_key(server, "--role", "read")
+    page = [
+        {"event": "insert", "type": "v", "id": str(each), "data": "x" * 4000} for each in range(100)
+    ]
+    writer = {"authorization": f"Bearer {make_key(server, '--role', 'ingest')}"}
+    for _ in range(20):
+        httpx.post(f"{server.url}ops", json=page, headers=writer).raise_for_status()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(30)
+        client.connect(("127.0.0.1", server.port))
+        head = "GET /ops?lastEventId=0 HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+        client.sendall(f"{head}Authorization: Bearer {secret}\r\n\r\n".encode())
+        assert client.recv(64).startswith(b"HTTP/1.1 200 ")
+        time.sleep(1)  # the server fills every buffer
+        operator.post(f"feeds/main/keys/{secret.split('_')[1]}/revoke").raise_for_status()
+        until_s = time.monotonic() + 30
+        with pytest.raises(ConnectionError):
+            while time.monotonic() < until_s:
+                client.recv(500)
+                time.sleep(0.2)

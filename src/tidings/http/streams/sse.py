@@ -26,7 +26,9 @@ from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.core.settings.profiles import CompatibilityMode
 from tidings.http.answers import headers_for, refusal
 from tidings.http.asgi import (
+    CUT_AFTER,
     WRITE_NOW,
+    CutAfter,
     Message,
     Query,
     Receive,
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
     from tidings.http.streams.tail_poller import Chunks, Listen, TailPoller, TailPollers
 
 log = logging.getLogger(__name__)
-CHECK_S = 0.5  # with the age of a profile, streams end within five seconds of their credential
+# With the age of a profile, streams end within five seconds of their credential.
+CHECK_S = 0.5
+CUT_S = 0.3  # to receive the end of a stream whose credential has ended: a slow round trip
 LAST_MS = 5_000  # for the last piece: until a client has read it, or before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # contains the function's deadline, set by the web adapter
 EVENT_STREAM = "text/event-stream"
@@ -59,15 +63,23 @@ EVENT_STREAM = "text/event-stream"
 
 @dataclass(eq=False, slots=True)
 class OpenStream:
-    """An event stream in progress. *over* is done when it has to end."""
+    """
+    An event stream in progress. *over* is done when it has to end. *cut_after* see `CUT_AFTER`.
+    """
 
     stream: Stream
     over: asyncio.Future[None]
+    cut_after: CutAfter
     has_left: bool = False
 
     def end(self) -> None:
         if not self.over.done():
             self.over.set_result(None)
+
+    def revoke(self) -> None:
+        """End because the credential has ended; the client does not decide how long that takes."""
+        self.end()
+        self.cut_after(CUT_S)
 
 
 class OpenStreams:
@@ -84,9 +96,11 @@ class OpenStreams:
         self._checking: asyncio.Task[None] | None = None
 
     @contextmanager
-    def serving(self, stream: Stream, receive: Receive) -> Iterator[OpenStream]:
+    def serving(
+        self, stream: Stream, receive: Receive, cut_after: CutAfter
+    ) -> Iterator[OpenStream]:
         """Yield an open stream that ends when its client, read through *receive*, disconnects."""
-        one = OpenStream(stream, asyncio.get_running_loop().create_future())
+        one = OpenStream(stream, asyncio.get_running_loop().create_future(), cut_after)
         leaving = asyncio.ensure_future(_note_leaving(one, receive))
         if self._lasting or stream.admission.may_end:
             self._open.add(one)
@@ -116,7 +130,7 @@ class OpenStreams:
             await asyncio.sleep(CHECK_S)
             try:
                 for each in await in_thread(self._ended, list(self._open)):
-                    each.end()
+                    each.revoke()
             except TidingsError as error:
                 log.warning("credentials of event streams could not be checked: %s", error)
             except Exception:
@@ -210,7 +224,8 @@ class EventStreams:
                     left.resume = ""
                     left.size -= await send_body(send, block, more=True)
                 live = LiveStream(stream, scope.get(WRITE_NOW))
-                await self._serve(live, receive, send, left)
+                cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
+                await self._serve(live, receive, cut_after, send, left)
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         feed = check_operations(scope["method"], scope["path"], "GET")
@@ -227,12 +242,14 @@ class EventStreams:
             lines=not blocks,
         )
 
-    async def _serve(self, live: LiveStream, receive: Receive, send: Send, left: _Left) -> None:
+    async def _serve(
+        self, live: LiveStream, receive: Receive, cut_after: CutAfter, send: Send, left: _Left
+    ) -> None:
         from tidings.http.streams.tail_poller import Chunks
 
         stream = live.stream
         chunks = Chunks(stream, self._poller(stream))
-        with self._open_streams.serving(stream, receive) as one:
+        with self._open_streams.serving(stream, receive, cut_after) as one:
             try:
                 await self._tell_until(one, live, chunks, send, left)
             finally:
@@ -251,6 +268,7 @@ class EventStreams:
                 # Checked after the read, which may take long: a key that has ended must receive
                 # nothing.
                 if stream.admission.may_end and await in_thread(stream.has_ended):
+                    one.revoke()
                     break
                 if await self._tell(send, chunk, over, left):
                     live.mark_sent(chunk.progress)
