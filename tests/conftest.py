@@ -52,7 +52,7 @@ class Need:
 
 @cache
 def _java() -> bool:
-    """A new enough Java."""
+    """Return True if a new enough Java is installed."""
     if shutil.which("java") is None:
         return False
     answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
@@ -166,7 +166,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test that uses the session needs Spark."""
+    """Mark a test that uses the session: it needs Spark."""
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker("spark")
 

@@ -54,14 +54,14 @@ def set_lanes(host: Server, feed: str, lanes: int) -> None:
 
 
 def make_key(host: Server, *options: str) -> str:
-    """A key of the feed `main`, as the operator makes it."""
+    """Create a key of the feed `main`, as the operator makes it."""
     done = CliRunner().invoke(main, ["keys", "create", *host.place, *options, "--json"])
     assert done.exit_code == 0, done.output
     return str(json.loads(done.stdout)["key"])
 
 
 def seats(host: Server) -> str:
-    """The coordinator of the members that elect a leader with *host*, as TIDINGS_COORDINATOR."""
+    """Return the coordinator of the members that elect a leader with *host*, for a setting."""
     if type(host) is Server:
         return (host.data.parent / "seats.db").as_uri()
     return f"dynamodb://seats?endpoint={_twin(host).dynamodb_url}"

@@ -12,7 +12,7 @@ from tests.proxy import Proxy
 
 @contextlib.contextmanager
 def serving(proxy: Proxy) -> Iterator[None]:
-    """In a thread and a loop of its own."""
+    """Serve in a thread and a loop of its own."""
     serves, end = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 

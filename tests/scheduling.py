@@ -62,7 +62,7 @@ Test = TypeVar("Test", bound=HasId)
 
 
 def folders_of(nodeid: str) -> Sequence[str]:
-    """The folders a test lies in, the nearest first."""
+    """Return the folders of a test, the nearest first."""
     return [parent.as_posix() for parent in PurePosixPath(nodeid.partition("::")[0]).parents]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 
 def stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """The fields of each package; of a field of several lines, the first."""
+    """Yield the fields of each package; of a field of several lines, the first."""
     fields: dict[str, str] = {}
     for line in lines:
         if not line.strip():
@@ -46,7 +46,7 @@ def described(fields: dict[str, str]) -> dict[str, Any]:
 
 
 def known(path: str) -> dict[str, dict[str, Any]]:
-    """The objects of an earlier dump by their ids."""
+    """Return the objects of an earlier dump by their ids."""
     with open(path, encoding="utf-8") as lines:
         return {each["id"]: each for each in map(json.loads, lines) if "id" in each}
 

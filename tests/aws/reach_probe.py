@@ -18,7 +18,7 @@ WAIT_S = 15  # an unreachable address does not answer at all
 
 
 def main(url: str, *hosts: str) -> None:
-    """One line of JSON: for each whether it was reached, or why not."""
+    """Print one line of JSON: for each address whether it was reached, or why not."""
     seen = {"the feed": _tried(partial(urllib.request.urlopen, url, timeout=WAIT_S))}
     for host in hosts:
         seen[host] = _tried(partial(socket.create_connection, (host, 443), WAIT_S))

@@ -80,7 +80,7 @@ def _check(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def _has(expected: Any, found: Any, text: str) -> None:
-    """Every field named; lists item by item."""
+    """Compare every field named; lists item by item."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for name, item in expected.items():
             assert name in found, f"{name}: {text}"

@@ -93,7 +93,7 @@ class SseListener:
         self._arrived.put(None)
 
     def _hear_line(self, line: str) -> None:
-        """The whole of a line is its data."""
+        """Handle a line: all of it is data."""
         if line:
             event = json.loads(line)
             self._arrived.put(Heard(event.get("id", ""), event.get("event", ""), event))

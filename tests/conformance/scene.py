@@ -120,7 +120,7 @@ class Scene:
         return listener
 
     def heard(self, name: str) -> Heard:
-        """The next event that is this case's: on a feed of our own, every event is."""
+        """Return the next event of this case: on a feed of our own, any event."""
         while True:
             heard = self.listeners[name].next()
             ours = self.token in json.dumps(heard.data)

@@ -48,7 +48,7 @@ def socket_url(base_url: str) -> str:
 
 
 def parse_skips(text: str) -> dict[str, str]:
-    """`7.*=no streaming,8.6` to patterns and reasons."""
+    """Parse `7.*=no streaming,8.6` to patterns and reasons."""
     skips = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         pattern, _, reason = part.partition("=")

@@ -117,6 +117,6 @@ def test_skips_are_patterns_with_reasons(text: str, expected: dict[str, str]) ->
 
 
 def _rules() -> set[str]:
-    """The numbered rules of sections 3 to 9, 12 to 14, 16, and 19 to 21."""
+    """Return the numbered rules of sections 3 to 9, 12 to 14, 16, and 19 to 21."""
     numbered = r"^((?:[3-9]|12|13|14|16|19|20|21)\.\d+) "
     return set(re.findall(numbered, PROTOCOL.read_text(), re.MULTILINE))

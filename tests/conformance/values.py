@@ -95,7 +95,7 @@ def _numbered(count: int) -> list[dict[str, str]]:
 
 
 def _event_id(parts: dict[str, int]) -> str:
-    """An id as the server would give it, of a page it may never have written."""
+    """Return an id as the server would give it, of a page it may never have written."""
     seconds = int(time.time()) - parts.get("seconds_ago", 0)
     page, slot = parts.get("page", 0), parts.get("slot", 0)
     return f"{parts.get('seconds', seconds):08x}{page:010x}{slot:06x}"

@@ -51,7 +51,7 @@ def pages(roster: ConnectionStore, *, limit: int, place: str = "") -> Iterator[C
 
 
 def everybody(roster: ConnectionStore) -> list[Connection]:
-    """All connections of all feeds."""
+    """Return all connections of all feeds."""
     return [each for page in pages(roster, limit=100) for each in page.connections]
 
 

@@ -22,7 +22,7 @@ def page(number: int, append_id: str = "a" * 32, body: str | bytes = "{}") -> Pa
 
 
 def seen(written: Page) -> Page:
-    """What readers get of a page."""
+    """Return a page as readers get it."""
     return replace(written, append_id="", expires_ms=0)
 
 

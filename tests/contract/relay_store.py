@@ -23,7 +23,7 @@ def page(number: int, *lines: str) -> Page:
 
 
 def full(feed: str) -> Relay:
-    """One in which no field is as it is by itself."""
+    """Return a relay without a default value in any field."""
     return Relay(
         feed,
         id="0" * 31 + "1",

@@ -172,7 +172,7 @@ class TestState:
 
 
 def swap(found: Row | None, wanted: Row | None, bucket: int | None = None) -> Difference:
-    """The replacement of a row; the kind of the difference means nothing to a store."""
+    """Return the replacement of a row; the kind of the difference means nothing to a store."""
     key = (found or wanted or row("video/x")).key
     place = bucket_of(key) if bucket is None else bucket
     return Difference(Kind.ALTERED, place, key, found, wanted)

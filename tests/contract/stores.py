@@ -132,7 +132,7 @@ NOT_ON_SQLITE = on("memory", "moto", DYNAMODB_LOCAL)
 
 
 def unset(*samples: Any) -> list[str]:
-    """The fields that no one of *samples* sets: a store that drops them would not be found."""
+    """Return the fields that no one of *samples* sets: a store could drop them unnoticed."""
     return [
         each.name
         for each in fields(samples[0])
@@ -243,7 +243,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
 
 @contextmanager
 def on_sqlite(path: Path) -> Iterator[Stores]:
-    """On one file; what SQLite does not have is in memory."""
+    """Yield stores on one file; what SQLite does not have is in memory."""
     database = Database(path)
     log, consumers = SqliteLog(database), SqliteConsumers(database)
     yield replace(
@@ -301,7 +301,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def client_in(variables: dict[str, str]) -> Iterator[DynamoDBClient]:
-    """The client a function would make in this environment, with the tables of the blueprint."""
+    """Yield the client of a function in this environment, with the tables of the blueprint."""
     with environment(variables):
         patient = boto3.client("dynamodb", config=Config(read_timeout=_COLD_S))
         for table in TABLES:

@@ -188,7 +188,7 @@ class TestStream:
 
 
 def records(client: DynamoDBClient) -> list[dict[str, Any]]:
-    """All records of the log's stream so far."""
+    """Return all records of the log's stream so far."""
     with environment({}):
         streams = boto3.client("dynamodbstreams", endpoint_url=client.meta.endpoint_url)
     arn = client.describe_table(TableName="log")["Table"]["LatestStreamArn"]

@@ -29,7 +29,7 @@ class Told(Protocol):
     url: str
 
     def post(self, kind: str, *ids: str, event: str = "update") -> None:
-        """One page."""
+        """Post one page."""
         ...
 
     def projected(self) -> None:

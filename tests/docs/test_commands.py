@@ -76,7 +76,7 @@ MAKE = re.compile(r"make ([a-z-]+)")
 
 
 def fenced(page: Path) -> Iterator[str]:
-    """The commands of *page*, continued lines joined; test_moving.py runs its own section."""
+    """Yield the commands of *page*, continued lines joined; test_moving.py runs its own section."""
     for block in _FENCE.findall(_MOVING.sub("", page.read_text())):
         yield from block.replace("\\\n", " ").strip().splitlines()
 

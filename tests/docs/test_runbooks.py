@@ -31,7 +31,7 @@ def _anchor(title: str) -> str:
 
 
 def _found(command: str) -> tuple[click.Command, list[str]]:
-    """What runs it, and the words that it is given."""
+    """Return the command that runs it, and its words."""
     words = shlex.split(command.partition(">")[0])[1:]
     found: click.Command = main
     while isinstance(found, click.Group) and words and not words[0].startswith("-"):

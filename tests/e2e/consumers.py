@@ -49,14 +49,14 @@ class Consumer:
 
 
 def client(url: str, cursor: str, **options: Any) -> Iterator[Heard]:
-    """The consumer library over WebSocket, impatient."""
+    """Yield the events of the consumer library over WebSocket, with short delays."""
     impatient = follow(url, cursor=cursor, wait=lambda _: time.sleep(RETRY_S), **options)
     for event in impatient:
         yield Heard(event.id, event.name, event.data)
 
 
 def raw_sse(url: str, cursor: str, params: dict[str, str] | None = None) -> Iterator[Heard]:
-    """An event stream that resumes from its last event id, as a browser does."""
+    """Yield the events of a stream that resumes from its last event id, as a browser does."""
     while True:
         with contextlib.suppress(httpx.HTTPError, Ended, Silence):
             listener = SseListener(url, params or {}, {"Last-Event-ID": cursor})

@@ -119,7 +119,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @contextmanager
 def cutting(port: int, seed: int = 0, *, life_max_s: float | None = None) -> Iterator[Cutter]:
-    """A cutter in front of *port*, in a thread of its own."""
+    """Yield a cutter in front of *port*, in a thread of its own."""
     cutter = Cutter(port, seed, life_max_s)
     end, ready = asyncio.Event(), threading.Event()
     thread = threading.Thread(target=cutter.run, args=[ready, end], daemon=True)

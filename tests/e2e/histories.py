@@ -16,7 +16,7 @@ _WORDS = (
 
 
 def create(folder: Path, seed: int) -> Path:
-    """A repository of its own in *folder*; the same one for the same *seed*."""
+    """Create a repository of its own in *folder*; the same one for the same *seed*."""
     repo = folder / "history"
     subprocess.run(["git", "init", "--quiet", str(repo)], check=True)
     stream = "".join(_commits(random.Random(seed)))
@@ -28,7 +28,7 @@ def create(folder: Path, seed: int) -> Path:
 
 
 def latest(repo: Path, folder: Path, count: int) -> Path:
-    """A clone in *folder* of the last *count* commits of *repo*, the first with all files."""
+    """Clone the last *count* commits of *repo* into *folder*, the first with all files."""
     clone = folder / "latest"
     depth = f"--depth={count}"
     command = ["git", "clone", "--quiet", "--no-checkout", depth, repo.as_uri(), str(clone)]
@@ -64,7 +64,7 @@ def commit_count(repo: Path) -> int:
 
 
 def _commits(choose: random.Random) -> list[str]:
-    """A fast-import stream. *paths* may name files that a later folder has swallowed."""
+    """Return a fast-import stream. *paths* may name files that a later folder has replaced."""
     lines: list[str] = []
     paths: set[str] = set()
     for number in range(COMMITS):
@@ -102,7 +102,7 @@ def _write(choose: random.Random, paths: set[str], path: str) -> str:
 
 
 def _make_room(paths: set[str], path: str) -> None:
-    """A file where a folder was takes the folder's place, and the other way round."""
+    """Remove the paths below *path*, and a file that becomes one of its folders."""
     gone = {
         other for other in paths if other.startswith(f"{path}/") or path.startswith(f"{other}/")
     }

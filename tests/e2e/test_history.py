@@ -83,7 +83,7 @@ def test_a_made_up_history_is_told_as_git_tells_it(seed: int, tmp_path: Path) ->
 
 
 def _post(url: str, repository: Path) -> list[str]:
-    """The ids of the whole history, each commit as a request of its own."""
+    """Post the whole history, each commit as a request of its own, and return the ids."""
     ids: list[str] = []
     with Poster(url, attempts_max=1_000, wait=lambda _: None) as poster:
         for commit, operations in history(repository):

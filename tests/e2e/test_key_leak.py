@@ -51,7 +51,7 @@ def id_of(key: str) -> str:
 
 
 def ask(host: Server, method: str, secret: str, body: object = None, path: str = "/ops") -> Answer:
-    """A request with *secret* by HTTP Basic; a stream is left at once."""
+    """Send a request with *secret* by HTTP Basic; leave a stream at once."""
     connection = http.client.HTTPConnection("127.0.0.1", host.port, timeout=PATIENCE_S)
     pair = base64.b64encode(f"browser:{secret}".encode()).decode()
     headers = {"authorization": f"Basic {pair}", "accept": "text/event-stream"}
@@ -84,7 +84,7 @@ class Reader(threading.Thread):
         raise NotImplementedError
 
     def hears_more(self) -> bool:
-        """Whether some more operations come."""
+        """Return True if some more operations arrive."""
         before = len(self.heard)
         return until(lambda: len(self.heard) > before + 3)
 

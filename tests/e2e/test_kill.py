@@ -198,7 +198,7 @@ def _family(pid: int) -> set[int]:
 
 
 def _is_running(pid: int) -> bool:
-    """Not gone, and not a zombie that waits to be collected."""
+    """Return True if the process exists and is not a zombie that waits to be collected."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -39,7 +39,7 @@ def heard(twin: Twin) -> Iterator[Heard]:
 
 
 def are_at_work(twin: Twin, lanes: int) -> bool:
-    """Whether *lanes* lanes and no others have sent something, the first one aside."""
+    """Return True if *lanes* lanes and no others have sent something, the first one aside."""
     followers = httpx.get(f"{twin.url}status").raise_for_status().json()["followers"]
     names = [each["name"] for each in followers if each["checkpoint"] and "-" in each["name"]]
     return sorted(names) == [f"push-{lane}" for lane in range(1, lanes)]

@@ -75,7 +75,7 @@ class MemoryLog:
             return log.pages[page.number].append_id
 
     def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
-        """All of *pages* with their *head*, or nothing where a number is taken."""
+        """Write all of *pages* with their *head*, or nothing if a number is taken."""
         with self._lock:
             log = self._feeds[feed]
             if any(page.number in log.pages for page in pages):

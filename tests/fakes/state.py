@@ -46,7 +46,7 @@ class MemoryState:
         return Lines([row.line for row in rows], rows[-1].key if cut else None)
 
     def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
-        """The rows, and whether there are more."""
+        """Return the rows, and True if there are more."""
         with self._lock:
             rows = self._buckets[feed, bucket]
             found: list[Row] = []

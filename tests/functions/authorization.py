@@ -180,7 +180,7 @@ _ACTION_BODIES = {
 
 
 def requests() -> list[Asked]:
-    """One for each route, and for each action of a consumer."""
+    """Return one request for each route, and for each action of a consumer."""
     made = []
     for route in HTTP_ROUTES:
         if route.path == _ACT:

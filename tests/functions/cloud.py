@@ -30,13 +30,13 @@ _POSTED = re.compile(r"/@connections/(.+)")
 
 
 def event(name: str, *, more: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:
-    """The event in *name*.json with other top-level fields, and *more* headers."""
+    """Return the event in *name*.json with other top-level fields, and *more* headers."""
     made: dict[str, Any] = {**json.loads((EVENTS / f"{name}.json").read_text()), **changes}
     return made if more is None else {**made, "headers": {**made.get("headers", {}), **more}}
 
 
 def basic(password: str, user: str = "") -> dict[str, str]:
-    """The headers of a client that shows *password*."""
+    """Return the headers of a client that sends *password*."""
     pair = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"authorization": f"Basic {pair}"}
 
@@ -66,7 +66,7 @@ def answered(
 
 
 def message(body: object) -> dict[str, Any]:
-    """A WebSocket client says *body*."""
+    """Return the event of a WebSocket client's message *body*."""
     return event("socket_message", body=body if isinstance(body, str) else json.dumps(body))
 
 
@@ -80,7 +80,7 @@ def forget(*modules: ModuleType) -> None:
 
 
 def start_anew() -> None:
-    """The next handler finds a process in which nothing was built yet."""
+    """Drop the process, so that the next handler starts with nothing built."""
     stage_module.forget()
 
 
@@ -93,18 +93,18 @@ def log_here() -> None:
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What functions have written since the last time."""
+    """Return the lines that functions have written since the last call."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def become(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on `follow` is that of *follower*."""
+    """Let `follow` be the function of *follower* from now on."""
     monkeypatch.setenv("TIDINGS_FOLLOWER", follower)
     start_anew()
 
 
 def without_dynamodb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on DynamoDB does not answer."""
+    """Stop DynamoDB from answering from now on."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
     start_anew()
 
@@ -118,7 +118,7 @@ def give_key(*roles: Role, **fields: Any) -> str:
 
 
 def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -> None:
-    """From now on there is an archive at *url*, in a bucket of moto's."""
+    """Set the archive to *url*, in a bucket of moto's."""
     region: Any = {"LocationConstraint": clients.objects().meta.region_name}
     clients.objects().create_bucket(Bucket="kept", CreateBucketConfiguration=region)
     monkeypatch.setenv("TIDINGS_ARCHIVE", url)
@@ -153,5 +153,5 @@ class Cloud:
                 yield unquote(match[1]), asked
 
     def answers(self, status: int, error: str = "") -> None:
-        """From now on Lambda and `@connections` answer with this."""
+        """Let Lambda and `@connections` answer with this from now on."""
         self.around.script[:] = [Answer(status, error=error)]

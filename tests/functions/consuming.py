@@ -19,7 +19,7 @@ REPRESENT = {"prefer": "return=representation"}
 
 
 def post(*kinds: str) -> list[str]:
-    """A message of each type, a page each; their ids."""
+    """Post a message of each type, a page each; return their ids."""
     ids: list[str] = []
     for number, kind in enumerate(kinds):
         body = json.dumps({"event": "update", "type": kind, "id": str(number)})
@@ -38,7 +38,7 @@ def act(action: str, body: object, **more: Any) -> tuple[int, dict[str, Any]]:
 
 
 def consuming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> None:
-    """Everything that it writes and reads."""
+    """Run everything that the function writes and reads."""
     ids = post("a", "a", "a")
     watch()
     why = {"why": "a test"}

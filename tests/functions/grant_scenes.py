@@ -85,7 +85,7 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 
 def posting_within(parent: str) -> PresentedKey:
-    """A key of a client that posts on objects with *parent*."""
+    """Return a key of a client that posts on objects with *parent*."""
     given, stored = (
         PresentedKey("0" * ID_LENGTH, "A" * 32),
         DynamoDBKeys(clients.dynamodb(), "control"),

@@ -31,7 +31,7 @@ LINE = '{"event":"update","timestamp":"2100-01-01T00:00:00Z","parents":[],"type"
 
 
 def chained(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on the feed main copies *upstream*, in runs of half a second."""
+    """Let the feed main copy *upstream* from now on, in runs of half a second."""
     sources = {"main": {"url": upstream.url}}
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps(sources))
     monkeypatch.setattr(limits, "RELAY_RUN_MS", 500)

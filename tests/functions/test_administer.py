@@ -28,7 +28,7 @@ def ask(
     password: str = "",
     **parameters: str,
 ) -> dict[str, Any]:
-    """The answer to one request by the route that is *path*."""
+    """Return the answer to one request by the route that is *path*."""
     headers = {"host": "feed.example", "x-forwarded-proto": "https", "content-type": kind}
     headers |= basic(password, "ann") if password else {}
     return handle(

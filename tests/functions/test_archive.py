@@ -44,7 +44,7 @@ def wake(follower: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pages that are in the archive alone."""
+    """Post two pages and trim them, so that they are in the archive alone."""
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
     for follower in ("state", "push", "archive"):

@@ -63,7 +63,7 @@ class Process:
         return self.counters.totals("main", now_ms=0)
 
     def open(self, path: str = "/") -> asyncio.Future[None]:
-        """A client that reads."""
+        """Open a client that reads."""
 
         async def receive() -> Message:
             raise AssertionError("not asked here")

@@ -19,7 +19,7 @@ def _metrics(lines: list[dict[str, Any]]) -> set[str]:
 
 
 def _behind(monkeypatch: pytest.MonkeyPatch, metrics: str) -> None:
-    """A feed with three pages and no follower, in a stage that tolerates two."""
+    """Post three pages without a follower, in a stage that tolerates two."""
     monkeypatch.setenv("TIDINGS_METRICS", metrics)
     monkeypatch.setenv("TIDINGS_LAG_PAGES", "2")
     start_anew()

@@ -87,7 +87,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 def secret_of(actor: Actor) -> str:
-    """What *actor* shows; its key is made as operators make them."""
+    """Return the credential of *actor*; its key is made as operators make them."""
     if not actor.has_key:
         return actor.password
     stored = DynamoDBKeys(clients.dynamodb(), "control")

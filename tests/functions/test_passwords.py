@@ -73,7 +73,7 @@ def stream(headers: dict[str, str]) -> tuple[int, dict[str, str], str]:
 
 
 def subscribe(cloud: Cloud, **fields: object) -> Any:
-    """The last answer on a connection that was just opened."""
+    """Return the last answer on a connection that was just opened."""
     connect(event("socket_connect"), None)
     receive(message({"action": "subscribe", **fields}), None)
     return cloud.posted[-1][1]

@@ -30,7 +30,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 async def get(what: str, query: str = "", *, method: str = "GET", **headers: str) -> Answer:
-    """The answer of the deployed app to a caller who waits for it."""
+    """Return the answer of the deployed app to a caller who waits for it."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await get_bytes(f"/feeds/{what}", query=query, method=method, headers=named)
 
@@ -51,20 +51,20 @@ def refusal(what: str, query: str = "", **headers: str) -> tuple[int, dict[str, 
 
 
 def posted(*names: str, **fields: object) -> Page:
-    """One page of an operation a name."""
+    """Post one page with an operation per name."""
     operations = [{"event": "insert", "type": "video", "id": name, **fields} for name in names]
     assert ingest(event("http_post", body=json.dumps(operations)), None)["statusCode"] == 204
     return stage().stores.log.read("main", stage().stores.log.head("main") - 1)[0]
 
 
 def project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The follower `state` runs."""
+    """Run the follower `state`."""
     become("state", monkeypatch)
     assert follow({"ring": "main"}, None) == {"batchItemFailures": []}
 
 
 def chain(monkeypatch: pytest.MonkeyPatch, **known: object) -> None:
-    """From now on `main` is a copy, and its relay has stored *known*."""
+    """Make `main` a copy from now on, with *known* stored by its relay."""
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps({"main": {"url": UPSTREAM}}))
     start_anew()
     if known:

@@ -16,7 +16,7 @@ from tidings.core.maintenance.status import COUNTERS
 
 
 def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:
-    """The answer to a process that has reported nothing yet."""
+    """Return the status in a process that has reported nothing yet."""
     start_anew()
     changes: dict[str, Any] = {}
     if feed is not None:

@@ -82,7 +82,7 @@ def _run(tmp_path: Path, kind: str, *folders: str) -> subprocess.CompletedProces
 
 
 def _answering() -> list[str]:
-    """The functions that a client waits for, but for those that have no snapshot."""
+    """Return the functions that a client waits for, but for those without a snapshot."""
     routes = {route.function for route in (*deployment.HTTP_ROUTES, *deployment.SOCKET_ROUTES)}
     functions = [each for each in deployment.FUNCTIONS if each.name in routes - {"disconnect"}]
     return sorted({each.folder for each in functions if not each.streams})

@@ -111,7 +111,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
 
 
 def read(name: str, data: bytes) -> bool:
-    """Whether the parser *name* takes *data*; anything but a refusal is raised."""
+    """Return True if the parser *name* takes *data*; anything but a refusal is raised."""
     try:
         PARSERS[name](data)
     except REFUSALS:

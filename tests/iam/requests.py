@@ -52,7 +52,7 @@ def _table(place: str, name: str, index: str | None = None) -> str:
 
 
 def _lambda(place: str, request: AWSRequest) -> Iterator[Call]:
-    """The qualifier of a function is part of the resource."""
+    """Yield the call of Lambda; the qualifier of a function is part of the resource."""
     url = urlsplit(str(request.url))
     found = _INVOCATION.fullmatch(url.path)
     action = "lambda:InvokeFunction" if found and request.method == "POST" else "lambda:?"
@@ -68,7 +68,7 @@ def _execute_api(place: str, request: AWSRequest) -> Iterator[Call]:
 
 
 def _s3(place: str, request: AWSRequest) -> Iterator[Call]:
-    """By path (`host/bucket/key`) or by host (`bucket.s3...`)."""
+    """Yield the call of S3, by path (`host/bucket/key`) or by host (`bucket.s3...`)."""
     url = urlsplit(str(request.url))
     host, at, _ = (url.hostname or "").partition(".s3.")
     path = unquote(url.path).lstrip("/")

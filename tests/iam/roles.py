@@ -60,19 +60,19 @@ class Roles:
                     self._keys[self._arn(logical)] = self.resolved(key)
 
     def statements(self, function: str) -> list[Statement]:
-        """Everything that the role of *function* says, with ARNs in place of references."""
+        """Return the statements of the role of *function*, with ARNs in place of references."""
         if function not in self._policies:
             own = self.template.statements(self.template.role_of(function))
             self._policies[function] = [self.resolved(each) for each in own]
         return self._policies[function]
 
     def refusals(self, function: str, call: Call) -> list[Call]:
-        """What of *call*, and of what AWS does for it, the role of *function* may not."""
+        """Return *call* and AWS's own calls for it, without those that the role permits."""
         policy = self.statements(function)
         return [each for each in (call, *self.implied(call)) if not allowed(policy, each)]
 
     def implied(self, call: Call) -> list[Call]:
-        """The use of the key that a table or a bucket is encrypted with."""
+        """Return the use of the key that a table or a bucket is encrypted with."""
         service = call.action.partition(":")[0]
         action = _KEY_IS_USED.get(call.action) or _KEY_IS_USED.get(service)
         whole = call.resource.partition("/index/")[0] if service == "dynamodb" else ""
@@ -125,7 +125,7 @@ class Roles:
 
 
 def privileges(statement: Statement) -> set[tuple[str, str]]:
-    """The pairs of an action and a resource that a statement speaks of."""
+    """Return the pairs of an action and a resource that a statement names."""
     return {
         (action, resource)
         for action in as_list(statement["Action"])

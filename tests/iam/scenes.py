@@ -120,7 +120,7 @@ def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription)
 
 
 def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    """One that joins, an expired one, and a lane that the feed no longer has."""
+    """Sweep one that joins, an expired one, and a lane that the feed no longer has."""
     come()
     stage().stores.followers.take("main", "push-1", owner="lane", now_ms=0)
     watch()
@@ -130,7 +130,7 @@ def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -
 
 
 def yielding(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    """It takes the last number, and puts a page that holds nothing under it."""
+    """Take the last number, and put an empty page under it."""
     path = {"feed": "main", "action": "yield"}
     body = json.dumps({"to": "https://b.example/feeds/main"})
     sent = event("http_post", body=body, isBase64Encoded=False)
@@ -150,7 +150,7 @@ def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscriptio
 
 
 def sweeping_what_waits(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    """A message in the outbox, and pages without a summary."""
+    """Sweep a message in the outbox, and pages without a summary."""
     monkeypatch.setattr(limits, "SUMMARY_PAGES", 1)
     ingest(event("http_post"), None)
     publish_with(clients.dynamodb(), [], outbox="outbox", operations=[OPERATION])

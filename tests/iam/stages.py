@@ -17,13 +17,13 @@ SOURCES: dict[str, dict[str, object]] = {"main": {"url": "https://feed.example/f
 
 
 def _whole() -> Stage:
-    """With a key of its own and everything that a stage may have."""
+    """Return a stage with a key of its own and everything that a stage may have."""
     keyed = next(stage for stage in STAGES if stage.customer_key)
     return replace(keyed, producers=(PRODUCER,), seats=True, sources=SOURCES)
 
 
 def _least() -> Stage:
-    """Without a key, and with what every stage has; a table that produces is its own function."""
+    """Return a stage without a key, with the parts of every stage, and a capture of a table."""
     return replace(STAGES[0], producers=(PRODUCER,))
 
 

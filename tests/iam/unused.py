@@ -48,7 +48,7 @@ OF_ONE = {
 
 
 def excused(function: str, action: str, resource: str) -> str | None:
-    """The reason why nothing uses a privilege, if there is one."""
+    """Return the reason why nothing uses a privilege, if it is known."""
     for pattern, reason in (PLATFORM | RARE | OF_ONE.get(function, {})).items():
         wanted, _, where = pattern.partition(" ")
         if fnmatchcase(action, wanted) and fnmatchcase(resource, where or "*"):

@@ -26,7 +26,7 @@ class Template:
     body: dict[str, Any]
 
     def resources(self, kind: str) -> dict[str, Resource]:
-        """The properties of each resource of a type, by logical id."""
+        """Return the properties of each resource of a type, by logical id."""
         found = self.body["Resources"].items()
         return {name: each.get("Properties", {}) for name, each in found if each["Type"] == kind}
 
@@ -57,7 +57,7 @@ class Template:
         return found
 
     def statements(self, role: str) -> list[Resource]:
-        """Everything the role with logical id *role* may do."""
+        """Return all statements of the role with logical id *role*."""
         return [
             statement
             for policy in self.resources("AWS::IAM::Policy").values()
@@ -66,7 +66,7 @@ class Template:
         ]
 
     def may(self, role: str) -> set[tuple[str, str]]:
-        """The same as pairs of an action and a resource."""
+        """Return the same as pairs of an action and a resource."""
         return {
             (action, text(resource))
             for statement in self.statements(role)
@@ -81,7 +81,7 @@ class Template:
 
 @cache
 def outdir() -> str:
-    """The folder for files of all apps of this process: each file is hashed and copied once."""
+    """Return the folder for files of all apps of this process: each file is copied once."""
     return tempfile.mkdtemp(prefix="cdk.out-")
 
 
@@ -111,7 +111,7 @@ def synthesised(stage: settings.Stage) -> Template:
 
 
 def text(value: Any) -> str:
-    """A value with its references written out: `<Logical.Arn>/stream/*`."""
+    """Return a value with its references written out: `<Logical.Arn>/stream/*`."""
     match value:
         case {"Ref": name}:
             return f"<{name}>"

@@ -38,7 +38,7 @@ def test_every_function_is_called_by_its_alias(template: Template) -> None:
 
 
 def _written(value: Any) -> str:
-    """All of *value* with its references written out."""
+    """Return all of *value* with its references written out."""
     match value:
         case {"Ref": _} | {"Fn::GetAtt": _}:
             return text(value)

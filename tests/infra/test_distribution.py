@@ -34,7 +34,7 @@ NOW_MS = 1_795_582_216_476
 def made(
     wanted: OneAddress = NAMED, folder: Path | None = None, **more: Any
 ) -> tuple[cdk.Stack, Stage]:
-    """A stack with the distribution of a stage alone, checked as `make synth` does."""
+    """Return a stack with the distribution of a stage alone, checked as `make synth` does."""
     stage = replace(STAGES[0], one_address=wanted, **more)
     stack = cdk.Stack(app(folder), "Stack")
     one_address(stack, stage, URLS)

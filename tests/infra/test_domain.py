@@ -18,7 +18,7 @@ ARN = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
 
 
 def template(domain: Domain) -> Template:
-    """The API of a stage with this domain, without its routes."""
+    """Return the API of a stage with this domain, without its routes."""
     stack, stage = cdk.Stack(app(), "Stack"), replace(STAGES[0], domain=domain)
     FeedHttpApi(stack, "Http", stage=stage, functions={}, cors_origins=["*"])
     return Template.from_stack(stack)

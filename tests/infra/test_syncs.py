@@ -24,7 +24,7 @@ pytestmark = pytest.mark.node
 
 
 def of_syncs(template: Template, kind: str) -> Resource:
-    """The one resource of *kind* that is there for syncs."""
+    """Return the one resource of *kind* that is there for syncs."""
     return template.only(kind, "Sync")[1]
 
 
@@ -195,7 +195,7 @@ def test_the_archive_is_the_same_twice(tmp_path: Path) -> None:
 
 
 def _as_started(parameters: Resource) -> Resource:
-    """Without what the definition adds for each execution."""
+    """Drop the parameters that the definition adds for each execution."""
     job = {name: value for name, value in parameters.items() if name != "Name.$"}
     submit = dict(job["JobDriver"]["SparkSubmit"])
     del submit["EntryPointArguments.$"]

@@ -34,7 +34,7 @@ STAGE = next(stage for stage in STAGES if stage.customer_key)
 
 
 def videos(stack: cdk.Stack) -> dynamodb.Table:
-    """A table with a stream."""
+    """Return a table with a stream."""
     return dynamodb.Table(
         stack,
         "Table",

@@ -27,12 +27,12 @@ _HEADERS = (("content-type", "application/json"), ("prefer", "return=representat
 
 
 def op(event: str, id: str, **more: str) -> dict[str, Any]:
-    """An operation on a video."""
+    """Return an operation on a video."""
     return {"event": event, "type": "video", "id": id, **more}
 
 
 def request(feed: str, said: object) -> HttpResponse:
-    """The answer to a POST of *said* to the operations of *feed*."""
+    """Return the answer to a POST of *said* to the operations of *feed*."""
     asked = HttpRequest(
         method="POST",
         path=f"/feeds/{feed}/ops",
@@ -53,7 +53,7 @@ def request(feed: str, said: object) -> HttpResponse:
 
 
 def post(*operations: dict[str, Any], feed: str = "main") -> list[str]:
-    """The ids that they get."""
+    """Post operations and return their ids."""
     answer = request(feed, operations)
     assert answer.status == 200, answer.body
     ids: list[str] = json.loads(answer.body)["ids"]
@@ -61,7 +61,7 @@ def post(*operations: dict[str, Any], feed: str = "main") -> list[str]:
 
 
 def eventually(look: Callable[[], Found], what: str, seconds: float = SECONDS) -> Found:
-    """What *look* finds, once it is something."""
+    """Return the result of *look*, once it is true."""
     until = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < until, f"not within {seconds} s: {what}"
@@ -70,7 +70,7 @@ def eventually(look: Callable[[], Found], what: str, seconds: float = SECONDS) -
 
 
 def told(place: Place) -> list[str]:
-    """The operations of the log in its order: `insert x`."""
+    """Return the operations of the log in its order: `insert x`."""
     pages = place.log().read(place.feed, 0)
     return [f"{event_of(line)} {parse_line(line).id}" for page in pages for line in page.lines]
 

@@ -67,12 +67,12 @@ class Stage:
         }
 
     def make(self, kind: str) -> list[str]:
-        """Every resource of a type, and whatever it names; their references."""
+        """Create every resource of a type, and all that it names; return their references."""
         found = self.template.of_type(kind)
         return [self.named(name, None) for name in found if not self._streams(name)]
 
     def named(self, logical: str, attribute: str | None) -> str:
-        """The reference of a resource, or an attribute of it."""
+        """Return the reference of a resource, or an attribute of it."""
         if logical in _PSEUDO:
             return _PSEUDO[logical]
         if logical not in self._made:
@@ -97,7 +97,7 @@ class Stage:
         raise LookupError(function)
 
     def create(self, told: Properties) -> Made:
-        """A function, by the resolved properties of one of the template's."""
+        """Create a function, by the resolved properties of one of the template's."""
         functions, name = boto3.client("lambda"), told["FunctionName"]
         variables = told["Environment"]["Variables"] | TOLD
         changed = {
@@ -111,7 +111,7 @@ class Stage:
         return Made(name, {"Arn": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}"})
 
     def output(self, name: str) -> str:
-        """An output of the stack."""
+        """Return an output of the stack."""
         return str(resolved(self.template.outputs[name], self.named))
 
     def _streams(self, logical: str) -> bool:
@@ -196,7 +196,7 @@ class Stage:
         return self._targeted(logical, told["Targets"], EventPattern=pattern)
 
     def _clock(self, logical: str, told: Properties) -> Made:
-        """As a rule of the default bus: LocalStack keeps schedules and never runs them."""
+        """Create a rule of the default bus: LocalStack keeps schedules and never runs them."""
         target = {"Id": "clock", "Arn": told["Target"]["Arn"]}
         return self._targeted(logical, [target], ScheduleExpression=told["ScheduleExpression"])
 

@@ -45,7 +45,7 @@ class Template:
         return [name for name, each in self.resources.items() if each["Type"] == kind]
 
     def zipped(self, key: str) -> bytes:
-        """The asset that a function or a layer names by the *key* of an object on S3."""
+        """Return the asset that a function or a layer names by the *key* of an object on S3."""
         hashed = key.removesuffix(".zip")
         listed = self.assembly / f"{stack_name(self.stage)}.assets.json"
         assets = json.loads(listed.read_text())["files"]

@@ -24,7 +24,7 @@ JOB_S = 600  # a job takes twenty seconds on a machine that does nothing else
 
 
 def queue(name: str) -> tuple[str, str]:
-    """A new one: its address, and its name for others who send to it."""
+    """Create a queue; return its address, and its name for others who send to it."""
     messages = boto3.client("sqs")
     url = messages.create_queue(QueueName=name)["QueueUrl"]
     asked = messages.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
@@ -32,7 +32,7 @@ def queue(name: str) -> tuple[str, str]:
 
 
 def next_in(url: str) -> dict[str, Any]:
-    """The next message in a queue, taken out of it."""
+    """Return the next message in a queue, and remove it."""
     messages = boto3.client("sqs")
     found = calls.eventually(
         lambda: messages.receive_message(QueueUrl=url).get("Messages", []), "a message", JOB_S
@@ -66,7 +66,7 @@ def post(*operations: dict[str, Any]) -> None:
 
 
 def upload(stage: Stage, name: str, *ids: str) -> str:
-    """A dump of these objects, where an upload starts a sync; its key."""
+    """Upload a dump of these objects to start a sync; return its key."""
     common = {"type": "video", "parents": [], "timestamp": DUMPED}
     body = "".join(f"{json.dumps({**common, 'id': each})}\n" for each in ids)
     bucket, key = stage.output(SYNC_BUCKET_OUTPUT), f"dumps/{FEED}/{name}.json"
@@ -97,7 +97,7 @@ def ended(execution: str) -> dict[str, Any]:
 
 
 def said_yes(stage: Stage, id: str) -> bool:
-    """Whether the sync *id* waited for it already."""
+    """Approve the sync *id*; return True if it waited for that."""
     clients = {"objects": boto3.client("s3"), "machines": boto3.client("stepfunctions")}
     try:
         answer(id, approved=True, bucket=stage.output(SYNC_BUCKET_OUTPUT), **clients)

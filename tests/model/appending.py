@@ -106,7 +106,7 @@ class AppendingWorld:
         return body
 
     def _heard(self, page: Page) -> None:
-        """No reader sees N + 1 before N is settled."""
+        """Check that no reader sees N + 1 before N is settled."""
         settled = self.log._feeds[FEED].pages
         unsettled = [number for number in range(1, page.number) if number not in settled]
         if unsettled or page.number != len(self.prefix) + 1:

@@ -154,7 +154,7 @@ class CorrectingWorld:
         return body
 
     def check(self) -> None:
-        """A correction directly follows its planned predecessor, or is missing."""
+        """Check that a correction directly follows its planned predecessor, or is missing."""
         for name in _OBJECTS:
             said = self._said(name)
             if said.count("corrected") > 1:
@@ -171,7 +171,7 @@ class CorrectingWorld:
         return [each["data"] for each in told if each["id"] == name]
 
     def _check_outcome(self, name: str, found: Outcome) -> None:
-        """The report equals the facts; an applier knows all operations below its number."""
+        """Check the report; an applier knows all operations below its number."""
         if found.applied + found.moved + found.done != len(PLANNED) or not found.complete:
             raise Broken(f"{name} lost count: {found}")
         ours = [page for page in self.log._feeds[FEED].pages.values() if page.append_id == name]

@@ -73,7 +73,7 @@ class World(Protocol):
     actors: list[Actor]
 
     def stores(self) -> object:
-        """Everything the actors share, as a value with a `repr`."""
+        """Return everything the actors share, as a value with a `repr`."""
         ...
 
     def check(self) -> None:
@@ -116,7 +116,7 @@ def explore(build: Callable[[], World], *, crashes_max: int) -> Explored:
 def _visit(
     build: Callable[[], World], schedule: tuple[Choice, ...], crashes_max: int, explored: Explored
 ) -> int:
-    """How many schedules begin with *schedule*."""
+    """Return the number of schedules that begin with *schedule*."""
     world = _replay(build, schedule)
     crashed = sum(actor.ended == "crashed" for actor in world.actors)
     choices = _choices(world.actors, crashed < crashes_max)

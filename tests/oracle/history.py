@@ -52,7 +52,7 @@ class History:
             self.violations.append(promise)
 
     def restored(self, backup_began_s: float) -> None:
-        """Everything that was not acknowledged before *backup_began_s* may be lost now."""
+        """Note that everything unacknowledged before *backup_began_s* may be lost now."""
         with self._lock:
             for sent in self.requests:
                 if not (sent.acked_s is not None and sent.acked_s < backup_began_s):

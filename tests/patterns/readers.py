@@ -17,7 +17,7 @@ from tidings.core.model.operations import parse_line
 
 class Reader(Protocol):
     def read(self, most: int = 1_000) -> list[int]:
-        """The next messages, handled and acknowledged; a new connection each time."""
+        """Return the next messages, handled and acknowledged; a new connection each time."""
         ...
 
 

@@ -182,7 +182,7 @@ def test_pattern_3_A8_a_correction_looks_at_no_hole() -> None:
 
 
 def _fallen() -> ConsumerScene:
-    """A consumer is after message 0, and the log begins after message 3."""
+    """Return a scene with a consumer after message 0 and a log that begins after message 3."""
     feed = ConsumerScene()
     feed.register()
     feed.post(*"aaaaa")

@@ -36,7 +36,7 @@ def found_in(where: str, data: bytes, secrets: Iterable[str]) -> Iterator[Found]
 
 
 def found_below(folder: Path, secrets: Iterable[str]) -> list[Found]:
-    """In every file below *folder*, and in its name."""
+    """Search every file below *folder*, and its name."""
     secrets = list(secrets)
     return [
         found

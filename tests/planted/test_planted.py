@@ -103,7 +103,7 @@ def _basic(password: str) -> dict[str, str]:
 
 
 def _use(place: Place, key: str) -> None:
-    """Every secret rightly and wrongly, by every door."""
+    """Use every secret rightly and wrongly, through every interface."""
     shown = [_basic(each) for each in (READ, INGEST, WRONG, key)]
     shown += [{"authorization": f"Bearer {each}"} for each in (key, key + "x", "eyJh.eyJh.AA")]
     with httpx.Client(base_url=place.twin.url, timeout=PATIENCE_S) as client:
@@ -142,7 +142,7 @@ def _ask(place: Place, client: httpx.Client, headers: dict[str, str]) -> None:
 
 
 def _plant(place: Place, client: httpx.Client) -> None:
-    """What only a deployment's operators give: a webhook's header, an upstream's password."""
+    """Set what only operators give: a webhook's header, an upstream's password."""
     hooks: dict[str, Any] = {"webHooks": [{"uri": "https://h.invalid/", "headers": {"x": HOOK}}]}
     yaml = {**_basic(INGEST), "content-type": "application/yaml"}
     answer = client.put("/config", headers=yaml, content=json.dumps(hooks))

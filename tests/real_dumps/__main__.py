@@ -23,7 +23,7 @@ _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def fetched(suite: str, folder: Path) -> list[Path]:
-    """Its package index, by apt, which checks its signature."""
+    """Fetch the package index of *suite*, by apt, which checks its signature."""
     lists = folder / suite
     if not indexes(lists):
         (lists / "partial").mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ _FIELD = re.compile(r"^(Package|Architecture|Version|SHA256|Source|Section): *(.
 
 
 def indexes(folder: Path = LISTS) -> list[Path]:
-    """The package indexes that apt keeps in *folder*, the largest first."""
+    """Return the package indexes that apt keeps in *folder*, the largest first."""
     found = folder.glob("*_Packages*") if CAT.exists() else ()
     return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
 

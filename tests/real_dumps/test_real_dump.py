@@ -18,7 +18,7 @@ _DAYS = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]
 
 
 def _run(*arguments: str) -> tuple[int, str]:
-    """In this process, with the session that there is."""
+    """Run in this process, with the existing session."""
     done = CliRunner().invoke(main, arguments)
     return done.exit_code, done.stdout if done.exit_code == 0 else done.output
 

@@ -45,12 +45,12 @@ class Synced:
         return self.run(written(self.folder / "dump.json", lines), *options.split())
 
     def run(self, dump: object, *options: str, stdin: bytes = b"") -> Result:
-        """In this process, by Spark with the session that there is."""
+        """Run in this process, by Spark with the existing session."""
         words = ["sync", str(dump), *self.where, "--engine", self.engine, *options]
         return CliRunner().invoke(main, words, input=stdin)
 
     def key(self, *roles: str) -> Path:
-        """A file with a new key of the feed."""
+        """Return a file with a new key of the feed."""
         words = ["keys", "create", *roles, "--json", *self.where]
         made: dict[str, str] = json.loads(CliRunner().invoke(main, words).stdout)
         path = self.folder / made["id"]
@@ -58,7 +58,7 @@ class Synced:
         return path
 
     def told(self) -> list[tuple[str, Operation]]:
-        """Every operation of the log with its event."""
+        """Return every operation of the log with its event."""
         return told(self.twin, self.name)
 
     def events(self) -> list[str]:

@@ -44,7 +44,7 @@ class WatchedArchive(MemoryArchive):
 
 
 def begin(world: World) -> None:
-    """From the first page on."""
+    """Archive from the first page on."""
     world.faults.add({}, LEADS_TO)
     world.functions.archive = WatchedArchive(world)
     world.scheduler.spawn("archive", lambda: _run(world))
@@ -61,7 +61,7 @@ def _run(world: World) -> None:
 
 
 def check(world: World) -> None:
-    """At rest it has all of the log, and its checkpoint says so."""
+    """At rest, check that it has all of the log, and that its checkpoint says so."""
     archive, frontier = world.functions.archive, world.model.frontier
     if archive is None:
         return

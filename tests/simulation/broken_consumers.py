@@ -15,7 +15,7 @@ from tidings.core.model.cursors import Place
 
 
 def _by_the_highest(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
-    """The highest entry that was acknowledged is the position, whatever is missing below it."""
+    """Move the position to the highest acknowledged entry, regardless of gaps below it."""
     return consumers.ack_through(consumer, max(entries)) if entries else consumer
 
 

@@ -47,7 +47,7 @@ def _without_margin(seconds: int) -> int:
 
 @contextmanager
 def _not_kept(self: Failures, what: str) -> Iterator[None]:
-    """The first thing that fails is the last one."""
+    """Collect no errors: the first one ends the run."""
     yield
 
 

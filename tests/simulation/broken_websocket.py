@@ -94,7 +94,7 @@ def _again(request: Send) -> Generator[Request | Wait, Outcome | None, Outcome]:
 
 
 def _whatever(self: SocketClient, id: str, name: str) -> bool:
-    """The client handles whatever comes, however late."""
+    """Handle every message, however late."""
     return True
 
 
@@ -127,7 +127,7 @@ class _AsItWas(MemoryProfiles):
 
 
 def asks_before_it_reads() -> AbstractContextManager[object]:
-    """A replay looks for endings, and then takes its time."""
+    """Let a replay check for endings before it reads."""
     step = Replayer._step
 
     def asking_first(
@@ -157,7 +157,7 @@ class ClingingPusher(Pusher):
 
 class _Clinging:
     def remove(self, lane: str, watch: Subscription) -> None:
-        """It stays."""
+        """Keep the subscription."""
 
 
 class GraspingPusher(Pusher):

@@ -342,7 +342,7 @@ class Deployment:
     # --- at rest ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """It has all that the master has, as far as its log reaches back."""
+        """Check that it has all that the master has, as far as its log reaches back."""
         model, relay = self.world.model, self.relays.relay(FEED)
         if relay.checkpoint != model.frontier or self.log.head(FEED) != relay.checkpoint:
             raise Broken(f"{self.name} is at {relay}, the frontier is {model.frontier}")

@@ -33,7 +33,7 @@ class Clocks:
         self.bound_ms = min(self.bound_ms, ms // 2)
 
     def skew_ms(self, kind: str) -> int:
-        """How far the clock of a process of this *kind* is off, which starts now."""
+        """Return the error of the clock of a process of this *kind*, which starts now."""
         if kind in _NEED_NONE and self._faults.strikes("wild_clock"):
             return self._random.randint(-WILD_MS_MAX, WILD_MS_MAX)
         if not self.bound_ms:

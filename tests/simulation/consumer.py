@@ -166,7 +166,7 @@ class Session:
         self.consumer.apply(id, name, data)
 
     def cursor(self, text: str) -> None:
-        """A frame says: everything up to here was sent."""
+        """Handle the cursor of a frame: everything up to here was sent."""
         place = Place.of(text)
         if place.replicates:
             self.high = self.last = (place.page, PAGE_END)
@@ -175,7 +175,7 @@ class Session:
             self._moved(place)
 
     def complete(self) -> None:
-        """At rest nothing is outstanding."""
+        """At rest, check that nothing is outstanding."""
         if self.high is None:
             raise Broken(f"{self.consumer.name} is still within a copy")
         self._check_gap(self.high, (self.log.frontier + 1, 0), "was never told")
@@ -207,7 +207,7 @@ class Session:
         self._step(place.at)
 
     def _check_leave(self, type: str, *, matches: bool) -> None:
-        """A leave may be sent to be sure, but only on request and within the requested types."""
+        """Check a leave that is sent to be sure: only on request and within the types."""
         types, leave = self.consumer.wanted.types, self.consumer.wanted.leave
         if not leave or matches or (types is not None and type not in types):
             raise Broken(f"{self.consumer.name} got a leave of a {type}, outside of its filter")
@@ -249,7 +249,7 @@ def sse_blocks(text: str) -> list[tuple[str, str, dict[str, Any]]]:
 def steps(
     catch_up: CatchUp, feed: str, cursor: Cursor, wanted: Filter = EVERYTHING
 ) -> Iterator[Step]:
-    """From *cursor* to the frontier."""
+    """Yield the steps from *cursor* to the frontier."""
     progress, arrived = catch_up.start(feed, cursor), False
     while not arrived:
         step = catch_up.step(feed, progress, wanted)
@@ -272,7 +272,7 @@ def new_consumer(world: World, name: str, feed: str = FEED) -> Consumer:
 
 
 def _posted(world: World, log: Log) -> tuple[str, None] | None:
-    """One of the last operations, whether or not the followers have come by."""
+    """Return one of the last operations, whether or not the followers have handled it."""
     ops = log.ops[-_JUST_POSTED:]
     if not ops:
         return None
@@ -281,7 +281,7 @@ def _posted(world: World, log: Log) -> tuple[str, None] | None:
 
 
 def leaving(world: World, wanted: Wanted, feed: str = FEED) -> Wanted:
-    """If removed parents are kept, return a filter that often requests leaves."""
+    """Return a filter that often requests leaves, if removed parents are kept."""
     if not world.functions.leaves(feed) or wanted.parents is None:
         return wanted
     return wanted._replace(leave=world.random.random() < _LEAVE)

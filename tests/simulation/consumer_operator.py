@@ -93,7 +93,7 @@ class Operator:
             self._aside(what)
 
     def _aside(self, what: str) -> None:
-        """The next message, or one that was put aside."""
+        """Choose the next message, or a parked one."""
         if what == "step":
             self._do(lambda consumers: consumers.step(FEED, self.name, _WHY))
         elif what == "park":
@@ -104,7 +104,7 @@ class Operator:
             self._do(lambda consumers: consumers.drop(FEED, self.name, "all", _WHY))
 
     def _somewhere(self) -> str:
-        """A place of the log, often one near its end; seldom another beginning."""
+        """Choose a place of the log, often one near its end; seldom another beginning."""
         ops, model = self.world.model.ops, self.world.model
         if not ops or self.random.random() < 0.2:
             return self.random.choice(("oldest", "now", "copy"))

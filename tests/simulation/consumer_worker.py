@@ -110,7 +110,7 @@ class Worker:
                 self.saw("worker was overtaken")
 
     def _work(self) -> None:
-        """One lease, to its end."""
+        """Work for one lease, to its end."""
         try:
             session = self._ask(
                 lambda process: self.world.functions.services(process).consumers.lease(
@@ -312,7 +312,7 @@ class _Turn:
         return not worker.world.in_lull
 
     def _write(self, batch: list[Event], index: int, event: Event) -> bool:
-        """Whether the store took it."""
+        """Return True if the store took it."""
         worker, holds = self.worker, self.worker.holds(self.fence)
         if not self.ledger.begins(self.fence, event.id, event.name, holds=holds):
             return False
@@ -326,7 +326,7 @@ class _Turn:
         return True
 
     def _acknowledge(self, batch: list[Event]) -> None:
-        """All at once; or each by itself, in some order."""
+        """Acknowledge all at once, or each by itself in some order."""
         entries = [_place(event.id) for event in batch]
         if all(isinstance(each, Place) for each in entries) and self.worker.random.random() < 0.5:
             self.worker.random.shuffle(entries)
@@ -340,7 +340,7 @@ class _Turn:
         self._tell()
 
     def _tell(self) -> None:
-        """Everything that was taken is written."""
+        """Acknowledge that everything taken is written."""
         cursor = self.source.cursor
         through = _place(cursor) if cursor != self.told else None
         self._say(Acknowledgement(through))

@@ -73,7 +73,7 @@ class CopyConsumer(StreamConsumer):
             self.world.scheduler.sleep(self.world.random.uniform(*self._away_ms()))
 
     def _away_ms(self) -> tuple[int, int]:
-        """When it is calm, no client stays away for long."""
+        """Return the time away; when it is calm, no client stays away for long."""
         choices = _AWAY_MS if self.world.faults.rates["cut_in_copy"] else _AWAY_MS[:1]
         return self.world.random.choice(choices)
 

@@ -110,7 +110,7 @@ class Faults:
         return True
 
     def at_effect(self) -> str:
-        """The fault that strikes at one effect of a process, or nothing."""
+        """Return the fault that strikes at one effect of a process, or nothing."""
         if not self._effect_rate:
             return ""
         dice = self._random.random()

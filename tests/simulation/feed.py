@@ -32,18 +32,18 @@ class Feed:
         self._posts = 0
 
     def post(self, event: str, *numbers: int) -> None:
-        """One page that says *event* of each of the objects."""
+        """Post one page that says *event* of each of the objects."""
         self._posts += 1
         page = self.scene.post(*(self._operation(event, number) for number in numbers))
         self.model.written(page.number, list(page.lines), page.at_ms)
 
     def project(self) -> None:
-        """To the end, although reads may be smaller than a page."""
+        """Project to the end, although reads may be smaller than a page."""
         while self.scene.project():
             pass
 
     def trim(self) -> None:
-        """The floor passes all that the state holds, and those pages are deleted."""
+        """Raise the floor to the state's checkpoint, and delete the pages below it."""
         floor = self.scene.followers.checkpoints(FEED).get("state", 0) + 1
         self.scene.log.raise_floor(FEED, floor)
         log = self.scene.log._feeds[FEED]
@@ -108,7 +108,7 @@ class Reading:
         return self
 
     def check(self) -> None:
-        """Both hold what the log says."""
+        """Check that both hold the values of the log."""
         for session in self._sessions:
             session.complete()
         for consumer in self._consumers:

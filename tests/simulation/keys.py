@@ -254,7 +254,7 @@ class Bearers:
 
 
 def begin(world: World) -> Bearers:
-    """The clients that are added."""
+    """Add the clients."""
     world.faults.add(RATES | _SELDOM, LEADS_TO)
     world.machine.stay_warm.clear()  # the cached keys of a warm process are `KnownKeys`
     functions = world.functions
@@ -277,7 +277,7 @@ def _operate(world: World, office: Office, clients: Sequence[KeyClient]) -> None
 
 
 def check(world: World, bearers: Bearers) -> None:
-    """At rest, no client is connected by a key that was revoked."""
+    """At rest, check that no client is connected by a key that was revoked."""
     bearers.producer.check()
     for client in bearers.clients:
         connection = world.stores.connections.get(client.connection_id)

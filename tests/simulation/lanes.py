@@ -35,7 +35,7 @@ _EVERY_MS: Final = (1_000, 10_000)
 
 
 def begin(world: World) -> list[SocketClient]:
-    """The clients that are added."""
+    """Add the clients."""
     world.faults.add(RATES | _SELDOM, LEADS_TO)
     world.scheduler.spawn("lanes", lambda: _operate(world))
     _watch(world)

@@ -118,7 +118,7 @@ class Ledger:
         return True
 
     def writes(self, fence: int, id: str, name: str, data: dict[str, Any], *, holds: bool) -> None:
-        """The store has it now."""
+        """Note that the store has the message now."""
         if name == "reset":
             self.objects.clear()
             self.whole = True
@@ -138,7 +138,7 @@ class Ledger:
         self.said[fence] |= {at for at in self.written[fence] if at <= through or at in ids}
 
     def writes_again(self, id: str, name: str, data: dict[str, Any]) -> None:
-        """A parked message, out of turn."""
+        """Note that the store has a parked message, out of turn."""
         self.again.add(id)
         self._keep(Id.of(id).at, name, data)
 
@@ -230,7 +230,7 @@ class Ledger:
         self.skipped = {at for at in self.skipped if at <= after}
 
     def refiltered(self) -> None:
-        """From now on it receives a different selection of messages."""
+        """Note that from now on it receives a different selection of messages."""
         self.first, self.whole = NEVER, False
         self.saw("filter was changed")
 
@@ -252,7 +252,7 @@ class Ledger:
     # --- at rest ---------------------------------------------------------------------------------
 
     def check(self, consumer: Consumer, parked: set[str]) -> None:
-        """Nothing is due, nothing that was put aside is lost, and the store holds what is."""
+        """Check that nothing is due, no parked message is lost, and the store is complete."""
         wanted = wanted_by(consumer)
         if self.parked != parked or consumer.parked != len(parked):
             raise Broken(f"{self.name} parked {self.parked}, there is {parked}")

@@ -50,7 +50,7 @@ class ListenerClient(Caller):
         world.scheduler.spawn(name, self._live)
 
     def check(self) -> None:
-        """At rest it knows what is."""
+        """At rest, check that it knows every object."""
         if not self.live or len(self.buffer):
             raise Broken(f"{self.name} does not come to rest")
         latest = self.world.model.latest(Wanted(types=frozenset({self.kind})))
@@ -113,7 +113,7 @@ class ListenerClient(Caller):
                 return
 
     def _dead(self) -> bool:
-        """It hangs up, is gone, or the feed does not answer it."""
+        """Return True if it hangs up, is gone, or the feed does not answer it."""
         if self.world.faults.strikes("hang_up"):
             return True
         if self.world.faults.strikes("vanish"):
@@ -124,7 +124,7 @@ class ListenerClient(Caller):
         return not self._until(lambda: self._ponged or not self.connected) or not self.connected
 
     def _fetch(self, item: dict[str, Any]) -> None:
-        """The object as its owner has it now."""
+        """Return the object as its owner has it now."""
         key = (self.kind, item["changedResourceId"])
         last = next((op for op in reversed(self.world.model.ops) if op.key == key), None)
         if last is None:
@@ -167,7 +167,7 @@ class ListenerClient(Caller):
 
 
 def begin(world: World, buffer: type[MemoryBuffer]) -> list[ListenerClient]:
-    """Every type is a resource from the start."""
+    """Make every type a resource from the start."""
     world.faults.add(RATES, LEADS_TO)
     functions = world.functions
     resources = tuple(Resource(name, SUBS, f"/{name}") for name in TYPES)

@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
         return self.parents is None or any(parent in self.parents for parent in parents)
 
     def left_by(self, op: Op) -> bool:
-        """Whether it does not match any more, but its object did."""
+        """Return True if it does not match any more, but its object did."""
         before = op._replace(parents=tuple(op.left))
         return self.leave and self.matches(before) and not self.matches(op)
 
@@ -92,7 +92,7 @@ class Log:
         self._parents: dict[tuple[str, str], frozenset[str]] = {}
 
     def written(self, number: int, lines: list[str], at_ms: int) -> None:
-        """A store accepted a page; *lines* is empty for a filler."""
+        """Note a page that a store accepted; *lines* is empty for a filler."""
         if number in self._pages:
             if self._pages[number] != tuple(lines):
                 raise Broken(f"page {number} was written twice")
@@ -131,7 +131,7 @@ class Log:
                 raise Broken(f"{marker}: id of page {place.page} has another second")
 
     def page(self, number: int) -> tuple[tuple[str, ...], int]:
-        """The lines of a page that was written, and its second."""
+        """Return the lines of a page that was written, and its second."""
         return self._pages[number], self.seconds[number]
 
     def index(self, at: Position) -> int:
@@ -148,7 +148,7 @@ class Log:
         return self.ops[found] if found < len(self.ops) and self.ops[found].at == at else None
 
     def missed(self, behind: Position, before: Position, wanted: Wanted) -> Op | None:
-        """The first matching operation strictly between two places."""
+        """Return the first matching operation strictly between two places."""
         for op in self.ops[self.after(behind) : self.index(before)]:
             if wanted.matches(op) or wanted.left_by(op):
                 return op
@@ -165,7 +165,7 @@ class Log:
         return found
 
     def latest(self, wanted: Wanted) -> dict[tuple[str, str], Op]:
-        """The fold: the last matching operation of each object."""
+        """Return the fold: the last matching operation of each object."""
         return {op.key: op for op in self.ops if wanted.matches(op)}
 
 

@@ -105,7 +105,7 @@ class Named:
             raise Broken(f"the floor is {page}, and {self.name} is at {standing.position}")
 
     def moves(self) -> bool:
-        """Whether it has come further since this was asked, and something is left to do."""
+        """Return True if it has moved since the last call, and something is left to do."""
         standing = self.world.stores.consumers.consumer(FEED, self.name)
         at = NOWHERE if standing is None else at_of(standing.position)
         before, self._seen = self._seen, at

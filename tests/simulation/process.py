@@ -91,7 +91,7 @@ class Machine:
         return process
 
     def _end(self, process: Process, task: Task) -> None:
-        """The time limit: whatever it was doing, it is over."""
+        """End the process at its time limit."""
         if task.done:
             return
         self.faults.saw("killed at the time limit")
@@ -110,7 +110,7 @@ class Process:
         self._ports: dict[str, Effects] = {}
 
     def begin(self) -> None:
-        """One more invocation."""
+        """Begin one more invocation."""
         self.name = f"{self.kind}-{self.machine.new_id().lstrip('0')}"
         self.skew_ms = self.machine.clocks.skew_ms(self.kind)
         self.delayed_ms = 0.0  # by faults
@@ -165,7 +165,7 @@ class Process:
         return outcome
 
     def effect(self, label: str, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """One call of a port: time passes, it may fail, be lost or be the last."""
+        """Run one call of a port: time passes, it may fail, be lost or be the last."""
         machine, random, sleep = self.machine, self.machine.random.random, self.sleep
         strikes, at_effect = machine.faults.strikes, machine.faults.at_effect
         machine.touched.add((self.kind, label))
@@ -215,7 +215,7 @@ class Process:
     def _write_badly(
         self, label: str, call: Callable[..., Any], feed: str, rows: Sequence[Any], **named: Any
     ) -> None:
-        """Some of the rows are written now, some when this process has long ended, some never."""
+        """Write some rows now, some after this process has ended, and some never."""
         machine, random = self.machine, self.machine.random
         partly = machine.faults.strikes("part_write")
         late = machine.faults.strikes("late_write")

@@ -42,7 +42,7 @@ class Producer:
         self.post(self._operations())
 
     def post(self, operations: list[dict[str, Any]]) -> None:
-        """One request, with a key and its retries or without."""
+        """Post one request, with a key and its retries or without."""
         self.requests += 1
         marker = f"{self.name}.{self.requests}"
         for at, operation in enumerate(operations):
@@ -93,7 +93,7 @@ class Producer:
         self.world.acknowledged[self.feed] = max(page, self.world.acknowledged[self.feed])
 
     def _shows(self) -> Credential | None:
-        """What lets it in."""
+        """Return its credential."""
         return None
 
     def _operations(self) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ class Relays:
             )
 
     def _trim(self) -> None:
-        """The master's log is kept for some seconds only, and so is each copy's."""
+        """Trim the master's log and each copy's to some seconds."""
         world = self.world
         while True:
             world.scheduler.sleep(5_000)
@@ -193,7 +193,7 @@ class SwitchingReader:
                 self.world.faults.saw("state was not there yet")
 
     def read(self, catch_up: CatchUp) -> None:
-        """To the end."""
+        """Read to the end."""
         for step in steps(catch_up, FEED, cursors.parse(self.cursor)):
             for event in step.events:
                 self._hear(event.name, event.data)

@@ -197,7 +197,7 @@ class Run:
         self.settle()
 
     def _bursts(self) -> None:
-        """Without the safety net: no wake-up may be lost, so each burst is followed at once."""
+        """Post bursts without the safety net: each must be followed at once."""
         for _ in range(_BURSTS):
             for producer in self.producers:
                 delay = self.random.uniform(0, 300)
@@ -229,7 +229,7 @@ class Run:
             self.world.scheduler.run(_WORK_MS)
 
     def _chaos(self) -> None:
-        """All clients and functions at work."""
+        """Run all clients and functions."""
         lasts_ms = self.random.randint(*self._chaos_ms)
         self._deploys(lasts_ms)
         until_ms = self.world.scheduler.now_ms + lasts_ms
@@ -248,7 +248,7 @@ class Run:
             self.world.scheduler.after(delay, self.world.deployment.deploy)
 
     def check(self) -> None:
-        """Every promise, at rest."""
+        """Check every promise, at rest."""
         for producer in self.producers:
             checks.check_acknowledged(self.world, producer)
         for feed in self.world.models:
@@ -279,7 +279,7 @@ class Run:
             self._check_doubt(stream.consumer)
 
     def _check_doubt(self, consumer: Consumer) -> None:
-        """Without faults no leave is sent to be sure."""
+        """Check that without faults no leave is sent to be sure."""
         if self.clear and consumer.doubtful:
             raise Broken(f"{consumer.name} got {consumer.doubtful} leaves that left nothing")
 

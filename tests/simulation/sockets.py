@@ -188,7 +188,7 @@ class SocketClient(Caller):
         return self._ask("subscribed", **ask, **filters) is not None
 
     def _shows(self) -> dict[str, Any]:
-        """What lets it in."""
+        """Return its credential."""
         return {}
 
     def _unsubscribe(self) -> bool:

@@ -68,7 +68,7 @@ class WatchedLog(MemoryLog):
         super().raise_floor(feed, page)
 
     def give_up(self, before_ms: int, chosen: Callable[[], bool]) -> int:
-        """Some of the pages below the floor written before then go now; how many."""
+        """Delete some of the pages below the floor written before then; return their number."""
         gone = 0
         for log in self._feeds.values():
             for number, page in list(log.pages.items()):
@@ -100,7 +100,7 @@ class WatchedLog(MemoryLog):
 
 
 def rows_of(state: MemoryState, feed: str) -> Iterator[Row]:
-    """All of them, bucket by bucket."""
+    """Yield all rows, bucket by bucket."""
     for bucket in range(limits.BUCKETS):
         after: str | None = None
         while rows := state.read(feed, bucket, after):

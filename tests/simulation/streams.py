@@ -37,7 +37,7 @@ class StreamConsumer:
             self.world.scheduler.sleep(self.world.random.uniform(100, _RETRY_MS))
 
     def _read(self) -> None:
-        """One stream, from its beginning to its end."""
+        """Read one stream, from its beginning to its end."""
         self._serving = self.world.machine.start("stream", STREAM_TIMEOUT_S, self._serve)
         self._stay()
         self.session = None
@@ -55,7 +55,7 @@ class StreamConsumer:
                 return
 
     def _serve(self, process: Process) -> None:
-        """The function's side; each block reaches the consumer by itself."""
+        """Run the function's side; each block reaches the consumer by itself."""
         consumer = self.consumer
         session = Session(consumer, lambda: self.world.gone_until(self.feed))
         asked, frontier = consumer.cursor, consumer.log.frontier

@@ -42,7 +42,7 @@ class Sync:
         world.scheduler.spawn(name, self._live)
 
     def _live(self) -> None:
-        """When it is calm, the existing plans are applied, and no new ones are made."""
+        """Apply the existing plans when it is calm, and make no new ones."""
         while self.world.faults.rates["hang_up"]:
             self._sleep(_PLAN_AFTER_MS)
             self.world.sleep_through_lull()
@@ -130,7 +130,7 @@ class Sync:
 
 
 def _stood(last: Op | None, at: Position, now_ms: int) -> bool:
-    """Whether the plan saw *last*; one deleted long ago is as good as one that never was."""
+    """Return True if the plan saw *last*; one deleted long ago counts as missing."""
     if last is None or at == NOWHERE:
         forgotten = last is not None and last.event == "delete"
         old = last is None or (forgotten and now_ms - last.at_ms > TOMBSTONE_MS - CLOCK_SKEW_MS_MAX)

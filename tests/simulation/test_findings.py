@@ -40,7 +40,7 @@ class Scene:
         self.pass_time(1_000)
 
     def trim(self) -> None:
-        """The floor passes everything and DynamoDB deletes it."""
+        """Raise the floor over all pages, and delete them as DynamoDB does."""
         self.world.machine.start("sweep", 55, self.world.functions.sweep)
         self.pass_time(5_000)
         self.log.expire_some(self.world.scheduler.now_ms, lambda: True)

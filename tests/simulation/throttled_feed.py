@@ -47,7 +47,7 @@ class ThrottledFeed:
         self._troubled = True
 
     def _refuses(self, process: Process, label: str, feed: object) -> bool:
-        """Whether the store is throttled at this call; it takes its time to say so."""
+        """Return True if the store is throttled at this call; it takes its time to say so."""
         if label == "state.write" and self.world.faults.strikes("busy"):
             process.sleep(_TURN_MS)
         if not self._troubled or feed != OTHER or not label.startswith("log."):

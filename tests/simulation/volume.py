@@ -53,7 +53,7 @@ class Volume:
         world.scheduler.spawn("volume", self._live)
 
     def _live(self) -> None:
-        """It is moved early, and sometimes moves on later, never far."""
+        """Move it early, and sometimes later, never far."""
         while not self.world.model.frontier:
             self.world.scheduler.sleep(1_000)
         self._stand(1)

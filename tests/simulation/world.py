@@ -83,7 +83,7 @@ class World:
         self.machine.start("sweep", SWEEP_TIMEOUT_S, body)
 
     def catch_up(self) -> CatchUp:
-        """One that no fault disturbs."""
+        """Return a catch-up that no fault disturbs."""
         return self.functions.undisturbed(lambda: self.scheduler.now_ms).catch_up
 
     def floor(self) -> int:
@@ -112,7 +112,7 @@ class World:
         self.machine.start("connect", CONNECT_TIMEOUT_S, body)
 
     def disconnect(self, connection_id: str) -> None:
-        """The notice of the gateway, late or never."""
+        """Send the notice of the gateway, late or never."""
         if not self.faults.strikes("goodbye_lost"):
             self._late(
                 lambda: self.machine.start(
@@ -137,7 +137,7 @@ class World:
         )
 
     def _moved(self, feed: str) -> None:
-        """The stream of the log; its records may arrive together with those of other feeds."""
+        """Wake the followers by the stream of the log, perhaps with records of other feeds."""
         feeds: tuple[str, ...] = (feed,)
         if len(self.models) > 1 and self.faults.strikes("rung_together"):
             feeds = tuple(self.random.sample(sorted(self.models), len(self.models)))
@@ -199,7 +199,7 @@ class World:
         return self.scheduler.wait(true, within_ms, every_ms)
 
     def lull(self, hours: int) -> None:
-        """For the next *hours* the schedule works but once an hour, so that they pass quickly."""
+        """Run the schedule only once an hour for *hours*, so that they pass quickly."""
         self.lull_until_ms = self.scheduler.now_ms + hours * HOUR_MS
 
     @property
@@ -207,14 +207,14 @@ class World:
         return self.scheduler.now_ms < self.lull_until_ms
 
     def sleep_through_lull(self) -> bool:
-        """Whether there was one."""
+        """Sleep until the lull is over; return True if there was one."""
         slept = self.in_lull
         while self.in_lull:
             self.scheduler.sleep(self.lull_until_ms - self.scheduler.now_ms + 1)
         return slept
 
     def stay_away(self) -> None:
-        """Some leave, and return after the lull, or when it is calm."""
+        """Stay away sometimes, until after the lull, or until it is calm."""
         if self.faults.strikes("absent"):
             while not self.in_lull and self.faults.rates["absent"]:
                 self.scheduler.sleep(1_000)

@@ -34,14 +34,14 @@ class Module:
         return str(self.path.relative_to(ROOT))
 
     def functions(self) -> Iterator[Function]:
-        """Every function and method, inner ones too."""
+        """Yield every function and method, inner ones too."""
         for node in ast.walk(self.tree):
             if isinstance(node, Function):
                 yield node
 
 
 def modules(*folders: str) -> list[Module]:
-    """The modules below *folders*."""
+    """Return the modules below *folders*."""
     return [module for folder in folders for module in _below(folder)]
 
 

@@ -14,7 +14,7 @@ Graph = Mapping[str, set[str]]
 
 
 def named(module: source.Module) -> tuple[str, bool]:
-    """Its dotted name, and whether it is a package."""
+    """Return its dotted name, and True if it is a package."""
     parts = list(module.path.relative_to(ROOT).with_suffix("").parts)
     if "tidings" in parts:
         parts = parts[parts.index("tidings") :]

@@ -13,7 +13,7 @@ LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlin
 
 
 def imported(module: source.Module) -> set[str]:
-    """The first names of everything *module* imports, within functions too."""
+    """Return the first names of everything *module* imports, within functions too."""
     found: set[str] = set()
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):

@@ -34,7 +34,7 @@ Job = Callable[[list[str]], int]  # from arguments to an exit code
 
 
 def runs_jobs(monkeypatch: pytest.MonkeyPatch, job: Job) -> list[dict[str, Any]]:
-    """From now on a job run is *job*; the parameters of each are in the list."""
+    """Let a job run be *job* from now on; return the list of each run's parameters."""
     started: list[dict[str, Any]] = []
     patterns = {ResourceCondition.WaitForTaskToken, ResourceCondition.Sync}
 

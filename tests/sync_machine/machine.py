@@ -81,7 +81,7 @@ class Machine:
         return [(each[2] or "", each[1]) for each in topic.sent_notifications]
 
     def asked(self) -> str:
-        """The message that asks for an answer, once its token is there."""
+        """Return the message that asks for an answer, once its token is there."""
         _eventually(lambda: self.keys("approvals/"), "an answer is waited for")
         return self.told[-1][1]
 
@@ -90,11 +90,11 @@ class Machine:
         return [each["Key"] for each in found.get("Contents", [])]
 
     def corrected(self) -> list[dict[str, Any]]:
-        """The events that the function `correct` got."""
+        """Return the events that the function `correct` got."""
         return [event for name, event in self.api.invoked if name == "correct"]
 
     def states(self, execution: str) -> list[str]:
-        """The names of the states that were entered."""
+        """Return the names of the states that were entered."""
         events = self.client.get_execution_history(executionArn=execution)["events"]
         entered = [each.get("stateEnteredEventDetails") for each in events]
         return [each["name"] for each in entered if each]
@@ -102,7 +102,7 @@ class Machine:
 
 @contextmanager
 def machine(state_table: str) -> Iterator[Machine]:
-    """The machine on moto; Lambda is `lambda_api`. The environment is the caller's."""
+    """Yield the machine on moto; Lambda is `lambda_api`. The environment is the caller's."""
     with lambda_api(correct=correct, steer=steer) as api, mock_aws(config=INTERPRETED):
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         topic = boto3.client("sns").create_topic(Name="syncs")["TopicArn"]

@@ -24,7 +24,7 @@ REQUEST = {"feed": "main", "dump": DUMP}
 
 
 def told() -> list[str]:
-    """The operations of the log in its order."""
+    """Return the operations of the log in its order."""
     lines = [line for page in host.stage().stores.log.read("main", 0) for line in page.lines]
     return [f"{event_of(line)} {parse_line(line).id}" for line in lines]
 
@@ -40,7 +40,7 @@ def say(approved: bool) -> None:
 
 
 def stops(jobs: Jobs) -> None:
-    """The next plan deletes, and a guard objects."""
+    """Let the next plan delete so much that a guard objects."""
     jobs.parts = {"delete": [planned("delete", "a")]}
     jobs.stopped = "too many objects would be deleted"
 
@@ -305,7 +305,7 @@ def test_a_large_state_is_exported(
 
 
 def remade(stage: Machine) -> None:
-    """The definition, with the limits as they are now."""
+    """Create the definition again, with the limits as they are now."""
     stage.client.update_state_machine(
         stateMachineArn=stage.arn,
         definition=json.dumps(sync_states.definition(wiring(stage.topic, "state"))),

@@ -88,7 +88,7 @@ def unexplained(found: Sequence[Case]) -> list[Case]:
 
 
 def table(found: Sequence[Case]) -> str:
-    """The figures by category, as PROTOCOL has them."""
+    """Return the figures by category, as in PROTOCOL."""
     lines = ["| category | cases | pass | left out |", "|---|---|---|---|"]
     for category in dict.fromkeys(each.category for each in found):
         lines.append(_row(category, [each for each in found if each.category == category]))

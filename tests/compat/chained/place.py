@@ -51,11 +51,11 @@ class Place:
         self.host.stop()
 
     def feed(self, name: str) -> str:
-        """Its address, as others chain it."""
+        """Return the address of a feed, as others chain it."""
         return f"{self.url}feeds/{name}"
 
     def post(self, name: str, *ids: str, event: str = "update", kind: str = "video") -> None:
-        """One page."""
+        """Post one page."""
         operations = [{"event": event, "type": kind, "id": each} for each in ids]
         answer = self.client.post(f"{self.feed(name)}/ops", json=operations)
         assert answer.status_code < 300, answer.text
@@ -68,7 +68,7 @@ class Place:
         return self.client.post(f"{self.feed(name)}/relay/{action}", json=fields)
 
     def log(self, name: str) -> list[Entry]:
-        """Every entry of the log."""
+        """Return every entry of the log."""
         ends = self.client.get(f"{self.feed(name)}/log").json()
         if ends["oldest"] is None:
             return []

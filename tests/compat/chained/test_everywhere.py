@@ -18,7 +18,7 @@ FAILURES = 6  # a kill, a partition, its end, and each of three hosts restarted
 
 
 def listening(places: Sequence[Place], cursor: str) -> list[Consumer]:
-    """By WebSocket and by SSE at each."""
+    """Return a consumer by WebSocket and one by SSE at each place."""
     return [
         consumer
         for place in places
@@ -30,7 +30,7 @@ def listening(places: Sequence[Place], cursor: str) -> list[Consumer]:
 
 
 def pages_heard_again(heard: Sequence[Heard]) -> set[str]:
-    """The pages of events that came when a later one had come already."""
+    """Return the pages of events that arrived after a later one."""
     again, latest = set(), ""
     for event in heard:
         if place_of(event) <= latest:

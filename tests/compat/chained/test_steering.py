@@ -14,7 +14,7 @@ def tidings(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def left_behind(chain: Chain, name: str) -> None:
-    """Two pages are copied, then the master trims four without a reader."""
+    """Copy two pages, then post and trim on the master while the copy is paused."""
     chain.master.post(name, "a", "b")
     chain.master.post(name, "gone")
     arrived(chain.far, name, 2)

@@ -28,7 +28,7 @@ class Changes:
         return ask(self.port, "POST", self.path, {"content-type": JSON, **named}, body)
 
     def post(self, data: Any = None, *tags: str) -> int:
-        """The id of a new change."""
+        """Post a change and return its id."""
         body = {"data": data, "tags": list(tags)} if tags else {"data": data}
         answer = self.send(json.dumps(body).encode())
         assert answer.status == 200, answer

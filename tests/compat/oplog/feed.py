@@ -32,7 +32,7 @@ def ask(
     headers: dict[str, str] | None = None,
     body: bytes = b"",
 ) -> Answer:
-    """The whole answer to one request."""
+    """Return the whole answer to one request."""
     return Connection(port, method, path, (headers or {}).items(), body).whole()
 
 
@@ -54,7 +54,7 @@ class Feed:
         return ask(self.port, "POST", self.path, {"content-type": JSON, **named}, body)
 
     def post(self, *operations: dict[str, Any]) -> list[str]:
-        """The event ids of *operations*, appended together."""
+        """Append *operations* together and return their event ids."""
         answer = self.send(json.dumps(operations).encode(), prefer="return=representation")
         assert answer.status == 200, answer
         ids: list[str] = json.loads(answer.body)["ids"]

@@ -30,7 +30,7 @@ def accept(scene: Scene, body: str, kind: str = JSON, key: str = "") -> list[str
 
 
 def refused(scene: Scene, body: str) -> Rejected:
-    """The error with which *body* is refused."""
+    """Return the error with which *body* is refused."""
     with pytest.raises(Rejected) as caught:
         accept(scene, body)
     return caught.value

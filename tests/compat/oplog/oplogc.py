@@ -175,7 +175,7 @@ class Consumer:
             yield event
 
     def follow(self) -> Iterator[Event]:
-        """For ever, as oplogc: 1, 2, 4 ... 32 seconds between attempts, 1 after an event."""
+        """Follow for ever, as oplogc: 1, 2, 4 ... 32 seconds between attempts, 1 after an event."""
         delay_s = 1.0
         while True:
             try:

@@ -34,7 +34,7 @@ def refused(answer: Answer, status: int, code: str) -> bool:
 
 
 def kept(feed: Feed, body: bytes, **headers: str) -> Any:
-    """The data that a consumer gets of the operation in *body*."""
+    """Post *body* and return the data that a consumer gets of its operation."""
     with feed.listening() as listener:
         answer = feed.send(body, **headers)
         assert answer.status == 204, answer

@@ -75,7 +75,7 @@ def test_only_the_oldest_moves_the_position() -> None:
 
 
 def _consumer(feed: Feed, folder: Path, position: str, **filters: Any) -> Consumer:
-    """One that was at *position* when it ended."""
+    """Return a consumer that was at *position* when it ended."""
     (folder / "seen").write_text(position)
     url = f"http://127.0.0.1:{feed.port}{feed.path}"
     return Consumer(url, state_file=folder / "seen", **filters)

@@ -33,7 +33,7 @@ class Guarded:
         return ask(self.host.port, "POST", "/", headers, json.dumps(op()).encode())
 
     def read(self, password: str | None, user: str = "", accept: str = STREAM) -> Answer:
-        """How a GET is answered; a stream is left at once."""
+        """Return the answer to a GET; leave a stream at once."""
         headers = {"accept": accept, **basic(password, user)}
         connection = Connection(self.host.port, "GET", "/", headers.items())
         connection.close()

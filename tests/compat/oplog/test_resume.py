@@ -23,12 +23,12 @@ def objects(blocks: list[Block]) -> list[str]:
 
 
 def object_id(ago_s: float = 0) -> str:
-    """An ObjectId that some other server made *ago_s* ago."""
+    """Return an ObjectId that some other server made *ago_s* ago."""
     return f"{int(time.time() - ago_s):08x}{FOREIGN}"
 
 
 def filled(feed: Feed) -> Feed:
-    """a and b live, c changed, d is gone; all of it in the state."""
+    """Fill the feed: a and b live, c changed, d is deleted; all of it in the state."""
     feed.post(op("a"), op("b"), op("c"), op("d"))
     feed.post(op("c", "update", parents=["p"]), op("d", "delete"))
     feed.settle()
@@ -274,7 +274,7 @@ def test_O54_many_objects_of_one_millisecond(feed: Feed) -> None:
 
 
 def _last_change(feed: Feed, second_ms: int) -> int:
-    """The last millisecond since which something has changed, by bisection."""
+    """Return the last millisecond since which something has changed, by bisection."""
     low, high = second_ms, second_ms + 2000
     while high - low > 1:
         middle = (low + high) // 2

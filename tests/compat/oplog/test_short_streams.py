@@ -134,7 +134,7 @@ class Quiet:
         self.posted.clear()
 
     def look(self) -> None:
-        """Nothing may have come before."""
+        """Do nothing: the feed has no entries from before."""
 
 
 def test_7_4_an_idle_stream_of_a_server_stays_open_for_an_hour(scene: Scene) -> None:

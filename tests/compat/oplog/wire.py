@@ -95,7 +95,7 @@ class Connection:
         self._socket.close()
 
     def receive(self, within_s: float) -> bool:
-        """More of the body; False when nothing came."""
+        """Receive more of the body; return False if nothing came."""
         while True:
             try:
                 event = self._http.next_event()
@@ -113,7 +113,7 @@ class Connection:
                 return False
 
     def whole(self) -> Answer:
-        """The answer with its whole body."""
+        """Return the answer with its whole body."""
         try:
             while self.receive(PATIENCE_S):
                 pass
@@ -168,7 +168,7 @@ class Listener:
         return [self.next() for _ in range(count)]
 
     def until(self, name: str) -> list[Block]:
-        """Every block up to the first event *name*, and that one."""
+        """Return every block up to the first event *name*, and that one."""
         blocks = [self.next()]
         while blocks[-1].name != name:
             blocks.append(self.next())
@@ -198,7 +198,7 @@ class Listener:
 
 
 def until(condition: Callable[[], Held], within_s: float = PATIENCE_S) -> Held:
-    """What *condition* says once that is true."""
+    """Return the result of *condition* once that is true."""
     deadline = time.monotonic() + within_s
     while not (held := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -51,7 +51,7 @@ class Pipe(Closing):
         self.api.close()
 
     def post(self, kinds: Iterable[str], *, together: bool = True) -> None:
-        """A message of each type; message n is the object n."""
+        """Post a message of each type; message n is the object n."""
         made = [
             {"event": "insert", "type": kind, "id": str(len(self.ids) + at)}
             for at, kind in enumerate(kinds)
@@ -76,7 +76,7 @@ class Pipe(Closing):
         return self.api.act(name, action, {"why": "a test", "by": "ann", **more})
 
     def position(self, name: str) -> int | None:
-        """The number of the last message up to which everything is acknowledged."""
+        """Return the number of the last message up to which everything is acknowledged."""
         found = self.api.show(name)["position"]
         if found is None:
             return None

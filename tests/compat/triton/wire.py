@@ -96,7 +96,7 @@ class ChangeFeed:
 
     @contextmanager
     def registered(self, message: object, version: str | None = None) -> Iterator[Socket]:
-        """A listener that has been answered."""
+        """Yield a listener that has been answered."""
         with self.connected(version) as socket:
             socket.say(message)
             socket.hear()

@@ -97,7 +97,7 @@ class ProcessExecutor(RuntimeExecutor):  # type: ignore[misc]
         """LocalStack deletes the code itself."""
 
     def _live_worker(self) -> Worker:
-        """A new one after a crash or a time-out, as Lambda has it."""
+        """Return the worker, a new one after a crash or a time-out, like Lambda."""
         if self._worker is not None and self._worker.alive:
             return self._worker
         self.stop()
