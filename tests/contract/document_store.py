@@ -8,7 +8,7 @@ from tidings.core.changeagent.documents import DEPLOYMENT, HEALTH, USERS, Operat
 
 class TestOperatorDocuments:
     def test_what_was_never_written_is_empty(self, stores: Stores, feed: str) -> None:
-        """With the version that the first one who writes has to name."""
+        """With the version that the first writer has to name."""
         assert stores.operator_documents.operator_document(feed, USERS) == OperatorDocument("", 0)
 
     def test_a_document_comes_back(self, stores: Stores, feed: str) -> None:

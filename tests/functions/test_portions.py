@@ -30,7 +30,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 async def get(what: str, query: str = "", *, method: str = "GET", **headers: str) -> Answer:
-    """Return the answer of the deployed app to a caller who waits for it."""
+    """Return the answer of the deployed app to a waiting caller."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await get_bytes(f"/feeds/{what}", query=query, method=method, headers=named)
 

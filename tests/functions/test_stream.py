@@ -221,7 +221,7 @@ def test_what_is_counted_is_written_before_the_answer_ends(
 def test_the_deployed_app_writes_what_it_counted(
     cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reader who left has ended, too."""
+    """A stream of a disconnected reader has ended, too."""
     ingest(event("http_post"), None)
     capsys.readouterr()
     stage().count("PartsBroken", 3)  # as the archive's reader does

@@ -97,7 +97,7 @@ def test_xray_is_a_wish() -> None:
 
 
 def test_every_alarm_names_its_runbook(template: Template) -> None:
-    """In what who is woken reads first."""
+    """The description, which the person on duty reads first, names it."""
     alarms = template.resources("AWS::CloudWatch::Alarm").values()
     said = {each.get("AlarmDescription", "") for each in alarms}
     known = {f"What to do: {names.PAGE}#{each}" for each in names.SECTIONS.values()}

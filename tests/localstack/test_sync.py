@@ -24,7 +24,7 @@ JOB_S = 600  # a job takes twenty seconds on a machine that does nothing else
 
 
 def queue(name: str) -> tuple[str, str]:
-    """Create a queue; return its address, and its name for others who send to it."""
+    """Create a queue; return its address, and its name for senders."""
     messages = boto3.client("sqs")
     url = messages.create_queue(QueueName=name)["QueueUrl"]
     asked = messages.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])

@@ -80,7 +80,7 @@ class _Remembered(Generic[T]):
 
 
 class KnownKeys(MemoryKeys):
-    """*stored* as those know it who let people in."""
+    """The keys *stored*, as known to the processes that admit clients."""
 
     def __init__(self, world: World, stored: MemoryKeys) -> None:
         self._world, self._stored, self._save = world, stored, stored.save

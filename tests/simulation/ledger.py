@@ -94,7 +94,7 @@ class Ledger:
 
     def begins(self, fence: int, id: str, name: str, *, holds: bool) -> bool:
         """
-        A worker hands a message to the store, which refuses who was overtaken for all it knows.
+        Note that a worker writes a message to the store, which refuses a worker known as overtaken.
 
         *holds*: the worker was not overtaken.
 

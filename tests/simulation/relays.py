@@ -1,9 +1,9 @@
 """
-Feeds that copy the world's feed: two that elect who reads it, and one that reads one of them.
+Feeds that copy the world's feed: two that elect its reader, and one that reads one of them.
 
 Each has stores and functions of its own, which fail like the world's; upstreams are down for a
-while, operators come and go, and the log is given up under them. Whatever is written to their
-logs must be the world's pages; at rest each has its log and state, and so has a reader who took
+while, operators change them, and the log is trimmed during the copy. All pages in their logs
+must be the world's pages; at rest each has its log and state, and so has a reader that moved with
 its cursor from one to the other all the time.
 """
 
