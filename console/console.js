@@ -79,8 +79,21 @@ function takeIn(event) {
 
 // --- choosing what to follow -----------------------------------------------------------------
 
+// A list with commas between its values, or a JSON array if a value contains one.
 function values(id) {
-  return $(id).value.split(",").map((value) => value.trim()).filter(Boolean);
+  const text = $(id).value.trim();
+  try {
+    if (text.startsWith("[")) return JSON.parse(text).map(String);
+  } catch {
+    // not an array: a value may begin with a bracket
+  }
+  return text.split(",").map((value) => value.trim()).filter(Boolean);
+}
+
+function joined(value) {
+  if (!Array.isArray(value)) return value;
+  const isPlain = value.every((each) => !each.includes(",") && !each.startsWith("["));
+  return isPlain ? value.join(",") : JSON.stringify(value);
 }
 
 function chosen() {
@@ -133,7 +146,6 @@ function kept() {
 function begin() {
   const before = kept();
   const asked = new URLSearchParams(location.search);
-  const joined = (value) => (Array.isArray(value) ? value.join(",") : value);
   for (const name of ["feed", "types", "parents", "from"]) {
     const value = joined(before[name]) ?? asked.get(name);
     if (typeof value === "string") $(name).value = value;

@@ -32,7 +32,7 @@ from tidings.http.asgi import (
 from tidings.http.durable_streams import ACCEPTED
 from tidings.http.endpoints import status
 from tidings.http.request import Answer, BodyPending, Request
-from tidings.http.router import Match, RouteTable, WrongMethod, pattern
+from tidings.http.router import CHANGEAGENT, Match, RouteTable, WrongMethod, pattern
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms
@@ -49,12 +49,6 @@ LOOP_BYTES_MAX = 128 * 1024  # of a body that is handled in the event loop: some
 _ROUTES = HTTP_ROUTES + SERVER_ROUTES
 _METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
 _STREAM = pattern(STREAM)
-_FAILED = Answer(500, {"content-type": "application/json"}, '{"message":"Internal Server Error"}')
-_TOO_SLOW = Answer(
-    408,
-    {"content-type": "application/json", "connection": "close"},
-    '{"message":"Request Timeout"}',
-)
 
 
 class ServerApp:
@@ -110,7 +104,7 @@ class ServerApp:
             await receive()
             await sockets.refuse(send, error.status, json.dumps({"error": error.body()}))
         else:
-            await send_answer(send, refusal(error), headers_of(scope), ())
+            await send_answer(send, refusal(error, path=raw_path(scope)), headers_of(scope), ())
 
     async def _serve(
         self, scope: Message, headers: dict[str, str], receive: Receive, send: Send
@@ -132,7 +126,7 @@ class ServerApp:
             else:
                 await self._waiting(scope, receive, send)
         except TimeoutError:
-            await _send(send, _TOO_SLOW)
+            await _send(send, _problem(408, "Request Timeout", path, connection="close"))
         except (TooLarge, Overloaded) as error:
             await send_answer(send, refusal(error, path=path), headers, self._origins)
         except Gone:
@@ -215,7 +209,7 @@ class ServerApp:
             return complete(refusal(error, path=request.path), request, self._origins)
         except Exception:
             log.exception("%s %s failed", request.method, request.route)
-            return _FAILED
+            return _problem(500, "Internal Server Error", request.path)
 
     def _is_grouped(self, function: str, request: Request) -> bool:
         """Return True if *request* can run in the event loop, in a commit of several requests."""
@@ -244,6 +238,12 @@ def _request(
         body=body,
         query_string=query.decode("latin-1"),
     )
+
+
+def _problem(status: int, text: str, path: str, **headers: str) -> Answer:
+    """Return an error that no feed has raised, in the form of *path* (PROTOCOL 12.8)."""
+    name = "error" if CHANGEAGENT.fullmatch(path) else "message"
+    return Answer(status, {"content-type": "application/json", **headers}, json.dumps({name: text}))
 
 
 async def _send(send: Send, answer: Answer) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidings.client.address import from_text
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
 from tidings.core.sync import workflow
@@ -220,6 +221,14 @@ class CloudSync:
         outcome.summary, outcome.applied = self.machine.run(id, request, phases.begin)
 
 
+def _checked_list(ctx: click.Context, option: click.Parameter, text: str) -> str:
+    try:
+        from_text(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return text
+
+
 @click.command(cls=WithAnswers, epilog=_EPILOG)
 @click.argument("dump")
 @named_feed_options
@@ -230,7 +239,13 @@ class CloudSync:
     help="Engine of the comparison.  [default: sail if the extra `sail` is installed, else spark]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
-@click.option("--types", default="", metavar="A,B", help="Compare objects of these types only.")
+@click.option(
+    "--types",
+    default="",
+    metavar="A,B",
+    callback=_checked_list,
+    help="Compare objects of these types only; a JSON array if a type contains a comma.",
+)
 @click.option(
     "--as-of",
     metavar="CURSOR|TIME",
@@ -327,8 +342,8 @@ def _cloud_sync(dump: str, feed: str, stage: str, options: dict[str, Any]) -> Cl
     same = {name: options[name] for name in ("dry_run", "skip_bad", "expect", "max_delete_share")}
     if options["as_of"] is not None:
         same["as_of"] = options["as_of"]
-    types = [name.strip() for name in options["types"].split(",") if name.strip()]
-    request = same | {"feed": feed, "types": types, "deletes": not options["no_deletes"]}
+    types, deletes = from_text(options["types"]), not options["no_deletes"]
+    request = same | {"feed": feed, "types": types, "deletes": deletes}
     with refusals():
         return CloudSync(on_stage(stage), dump, request)
 

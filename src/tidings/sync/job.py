@@ -27,6 +27,7 @@ from pyspark.sql.types import StringType
 from tidings.aws.effects import now_ms
 from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
+from tidings.core.model.filters import parse_list
 from tidings.core.model.operations import EVENTS, as_event, lower_case
 from tidings.core.sync import dumps
 from tidings.core.sync import watermark as watermarks
@@ -199,8 +200,13 @@ class SyncOptions:
 
 
 def types_named(text: str) -> frozenset[str]:
-    """Return the comma-separated types in *text*, encoded as the first part of a key."""
-    named = (lower_case(name.strip()) for name in text.split(","))
+    """
+    Return the types in *text*, encoded as the first part of a key.
+
+    Raises:
+        InvalidFilter: see `parse_list`.
+    """
+    named = (lower_case(name.strip()) for name in parse_list(text, "types"))
     return frozenset(name.replace("%", "%25").replace("/", "%2F") for name in named if name)
 
 

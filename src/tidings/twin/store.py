@@ -163,7 +163,7 @@ def free_relays(client: DynamoDBClient, feeds: Iterable[str]) -> None:
     """
     Release the relays from the processes that held them.
 
-    Only valid if no process can hold one: see `tables.free_leases`.
+    Only valid if no process can hold one: see `free_follower_leases`.
     """
     store = DynamoDBRelays(client, table_name("log"), table_name("control"))
     for feed in feeds:

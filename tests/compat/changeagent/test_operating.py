@@ -50,6 +50,11 @@ def test_A33_health_is_marked_by_a_form(
     assert ask(shared.port, "GET", "/health").body == b"ok"
 
 
+def test_A33_a_request_without_a_type_and_without_up_is_a_mistake(shared: Changes) -> None:
+    assert ask(shared.port, "PUT", "/health").status == 400
+    assert ask(shared.port, "GET", "/health").body == b"ok"
+
+
 @pytest.mark.parametrize("headers", [{}, {"content-type": "application/x-www-form-urlencoded"}])
 def test_A33_health_is_marked_by_a_query(host: Server, headers: dict[str, str]) -> None:
     """Go reads a form from the query too; then neither a body nor a type is needed."""

@@ -55,6 +55,13 @@ def test_a_strangers_page_is_refused(
     assert post(server, headers).status_code == status
 
 
+def test_a_strangers_page_is_refused_in_the_form_of_the_path(server: Server) -> None:
+    """An error on a path of changeagent is a text (PROTOCOL 12.8)."""
+    for path in ("/changes", "/feeds/main/changes"):
+        answer = post(server, {"host": "feed.example"}, path)
+        assert (answer.status_code, type(answer.json()["error"])) == (421, str)
+
+
 def test_a_websocket_of_a_strangers_page_is_refused(server: Server) -> None:
     """The handshake is refused."""
     handshake = {

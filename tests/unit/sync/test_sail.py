@@ -19,6 +19,7 @@ from tidings.client.cli.main import main
 from tidings.server.running import Server
 from tidings.sync import engine as engines
 from tidings.sync import sail, spark_session
+from tidings.sync.job import types_named
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what closes its port is of Linux")
@@ -102,6 +103,11 @@ def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:
         packed = written(tmp_path / "d.gz", [line("a", 3)])
         assert f"{bad}:2: must be UTF-8" in sync(bad)[2]
         assert f"{packed}: a file that ends in .gz must be gzip: not a gzip file" in sync(packed)[2]
+
+
+def test_types_are_a_list_or_a_json_array() -> None:
+    assert types_named("Video, u/r,") == {"video", "u%2Fr"}
+    assert types_named('["a,B"]') == {"a,b"}
 
 
 @pytest.mark.parametrize(

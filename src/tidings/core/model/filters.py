@@ -200,7 +200,7 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
     """
     Return the filter of a query.
 
-    `FIELDS` as lists in text form (see `list_sandboxes`), and `leave`.
+    `FIELDS` as lists in text form (see `parse_list`), and `leave`.
 
     An empty parameter counts as absent.
 
@@ -236,7 +236,7 @@ def parse_list(text: str, field: str) -> list[str]:
 
 def as_text(values: Iterable[str]) -> str:
     """
-    Return *values* in the format that `list_sandboxes` parses.
+    Return *values* in the format that `parse_list` parses.
 
     Without values, the list matches nothing.
     """

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.errors import InvalidSync, PlanMissing
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.model.filters import as_text
 from tidings.core.sync import watermark
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ APPLY, ASK, END = "apply", "ask", "end"  # the step after a plan
 NOTHING, PLANNED, STOPPED, DONE = "nothing", "planned", "stopped", "done"
 
 _ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f\x7f]+", re.ASCII)
-_TYPE = re.compile(r"[^\x00-\x1f\x7f,]+")
+_TYPE = re.compile(r"[^\x00-\x1f\x7f]+")
 _COUNTS = ("applied", "moved", "done")
 
 
@@ -421,7 +422,7 @@ def _types(raw: Mapping[str, Any]) -> str:
         isinstance(each, str) and _TYPE.fullmatch(each) for each in types
     ):
         raise InvalidSync("must be a list of types", field="types", value=types)
-    return ",".join(types)
+    return as_text(types) if types else ""
 
 
 def _flag(raw: Mapping[str, Any], name: str, default: bool) -> bool:
