@@ -174,11 +174,11 @@ def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
     """
     Create the table with a key owned by AWS: other accounts could not use a key of this account.
     """
-    inside, seats = Construct(scope, name), deployment.COORDINATION_TABLE
-    table = _table(inside, "Table", seats, stage, encryption=dynamodb.TableEncryption.DEFAULT)
+    inside, leases = Construct(scope, name), deployment.COORDINATION_TABLE
+    table = _table(inside, "Table", leases, stage, encryption=dynamodb.TableEncryption.DEFAULT)
     for account in stage.seat_accounts:
         table.add_to_resource_policy(_of_account(account))
-    policies.publish(inside, stage, f"{seats.name}-table", table.table_name)
+    policies.publish(inside, stage, f"{leases.name}-table", table.table_name)
 
 
 def _of_account(account: str) -> iam.PolicyStatement:

@@ -100,7 +100,7 @@ class Ingester:
         except Rejected as error:
             self.runtime.count("RequestsRejected", 1)
             if isinstance(error, InvalidOperation | InvalidItem | TooLarge):
-                self._tally(request.feed)
+                self._count_refused(request.feed)
             raise
         self.runtime.count("OperationsIngested", count)
         if not request.ids:
@@ -108,7 +108,7 @@ class Ingester:
         prefix = page.id_prefix
         return [f"{prefix}{slot:06x}" for slot in range(count)]
 
-    def _tally(self, feed: str) -> None:
+    def _count_refused(self, feed: str) -> None:
         """Count a request with refused operations, unless the store of the counters fails."""
         with suppress(Unavailable):
             self.counters.refuse(feed)

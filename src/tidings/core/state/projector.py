@@ -79,7 +79,7 @@ class SumDemand:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _RunningSums:
     """The *sums* of a feed and the *changes* since; *stored*: *sums* are stored unchanged."""
 
     sums: Sums
@@ -130,16 +130,16 @@ class SumKeeper:
     wanted: Callable[[str], bool] = always
     rows_max: int = limits.SUM_COUNT_ROWS
     _leases: dict[str, Lease] = field(default_factory=dict)
-    _tallies: dict[str, _Tally] = field(default_factory=dict)
+    _running: dict[str, _RunningSums] = field(default_factory=dict)
 
     def begin(self, lease: Lease) -> None:
         self._leases[lease.feed] = lease
-        self._tallies.pop(lease.feed, None)
+        self._running.pop(lease.feed, None)
 
     def note(self, feed: str) -> bytes:
         """Return the note for the checkpoint, at most `limits.NOTE_BYTES_MAX`."""
-        tally = self._tallies.get(feed)
-        return tally.note if tally else self._leases[feed].note
+        running = self._running.get(feed)
+        return running.note if running else self._leases[feed].note
 
     def count(
         self,
@@ -159,25 +159,25 @@ class SumKeeper:
         Raises:
             Unavailable: another process stored sums, or the store does not answer.
         """
-        tally, last = self._tally(feed), pages[-1].number
-        if last <= tally.sums.page:
+        running, last = self._running_sums(feed), pages[-1].number
+        if last <= running.sums.page:
             return  # a run counted them, and crashed before it moved the checkpoint
-        if tally.sums.counts_none:
+        if running.sums.counts_none:
             return
         lost, known = set(), []
-        first, unknown = pages[0].number, tally.sums.unknown
+        first, unknown = pages[0].number, running.sums.unknown
         for row, before in zip(rows, overwritten, strict=True):
-            if unknown and not tally.sums.counts(row.bucket, row.key):
+            if unknown and not running.sums.counts(row.bucket, row.key):
                 continue
             if before is None or before.page >= first or (may_lack and before == NOTHING):
                 lost.add(row.bucket)
             else:
                 known.append((row, before))
-        tally.add(known)
-        fits = tally.stored and len(tally.changes) <= limits.SUM_CHANGES_MAX
-        if lost or (tally.changes and not fits):
-            note = b"" if lost else tally.note
-            self._store(feed, tally.at_page(last).without(frozenset(lost)), note)
+        running.add(known)
+        fits = running.stored and len(running.changes) <= limits.SUM_CHANGES_MAX
+        if lost or (running.changes and not fits):
+            note = b"" if lost else running.note
+            self._store(feed, running.at_page(last).without(frozenset(lost)), note)
 
     def recount(self, feed: str, checkpoint: int) -> bool:
         """
@@ -188,17 +188,17 @@ class SumKeeper:
         Raises:
             Unavailable: as `count`.
         """
-        tally = self._tally(feed)
-        if tally.sums.page > checkpoint:
+        running = self._running_sums(feed)
+        if running.sums.page > checkpoint:
             return False
         if self.wanted(feed):
-            return bool(tally.sums.unknown) and self._recount(feed, tally, checkpoint)
-        if not tally.sums.counts_none:
-            self._store(feed, tally.at_page(checkpoint).without(ALL))
+            return bool(running.sums.unknown) and self._recount(feed, running, checkpoint)
+        if not running.sums.counts_none:
+            self._store(feed, running.at_page(checkpoint).without(ALL))
         return False
 
-    def _recount(self, feed: str, tally: _Tally, checkpoint: int) -> bool:
-        before = sums = tally.at_page(checkpoint)
+    def _recount(self, feed: str, running: _RunningSums, checkpoint: int) -> bool:
+        before = sums = running.at_page(checkpoint)
         left = self.rows_max
         while sums.unknown and left > 0:
             begun = sums.after is not None
@@ -216,30 +216,30 @@ class SumKeeper:
             self._store(feed, sums)
         return bool(sums.unknown) and left <= 0
 
-    def _tally(self, feed: str) -> _Tally:
-        if feed not in self._tallies:
+    def _running_sums(self, feed: str) -> _RunningSums:
+        if feed not in self._running:
             lease = self._leases[feed]
-            self._tallies[feed] = self._recalled(lease)
-        return self._tallies[feed]
+            self._running[feed] = self._recalled(lease)
+        return self._running[feed]
 
-    def _recalled(self, lease: Lease) -> _Tally:
+    def _recalled(self, lease: Lease) -> _RunningSums:
         stored = self.store.read(lease.feed)
         sums = recall_sums(stored, lease.note, lease.checkpoint)
         if stored is None and not lease.checkpoint:
-            return _Tally(Sums(0))  # there is nothing to count before the first page
+            return _RunningSums(Sums(0))  # there is nothing to count before the first page
         if sums is None:
             version = stored.version if stored else 0
             unknown = Sums(lease.checkpoint, unknown=ALL, version=version)
-            return _Tally(unknown, stored=False)
+            return _RunningSums(unknown, stored=False)
         if stored is None or sums is stored:
-            return _Tally(sums)
-        return _Tally(stored, changes_in(lease.note, stored))
+            return _RunningSums(sums)
+        return _RunningSums(stored, changes_in(lease.note, stored))
 
     def _store(self, feed: str, sums: Sums, note: bytes = b"") -> None:
         stored = replace(sums, version=sums.version + 1)
         if not self.store.write(feed, stored, note):
             raise Unavailable(f"{feed}: another process stored sums of its state")
-        self._tallies[feed] = _Tally(stored)
+        self._running[feed] = _RunningSums(stored)
 
 
 def _counted(sums: Sums, rows: Sequence[Row]) -> Sums:

@@ -124,16 +124,16 @@ class Corrector:
         check_known(feed, self.feeds)
         self.writable.check(feed)
         self._check_age(feed, through)
-        until, tally = self.reader.clock() + run_ms, Counter[Verdict]()
+        until, counts = self.reader.clock() + run_ms, Counter[Verdict]()
         read = corrections.read(part, behind=behind)
         for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)
             for batch in _batches(section):
                 if self.reader.clock() >= until:
-                    return _outcome(tally, behind, complete=False)
-                tally += self._counted(self._apply(feed, batch, where))
+                    return _outcome(counts, behind, complete=False)
+                counts += self._counted(self._apply(feed, batch, where))
                 behind += len(batch)
-        return _outcome(tally, behind, complete=True)
+        return _outcome(counts, behind, complete=True)
 
     def _check_age(self, feed: str, through: int) -> None:
         """
@@ -235,11 +235,11 @@ class Corrector:
         return verdicts
 
 
-def _outcome(tally: Counter[Verdict], behind: int, *, complete: bool) -> Outcome:
+def _outcome(counts: Counter[Verdict], behind: int, *, complete: bool) -> Outcome:
     return Outcome(
-        applied=tally[Verdict.STANDS],
-        moved=tally[Verdict.MOVED],
-        done=tally[Verdict.DONE],
+        applied=counts[Verdict.STANDS],
+        moved=counts[Verdict.MOVED],
+        done=counts[Verdict.DONE],
         behind=behind,
         complete=complete,
     )

@@ -77,7 +77,7 @@ Exchange = Callable[[Iterable[Steps]], None]
 
 
 @dataclass(slots=True)
-class Tally:
+class SendCounts:
     """
     The result of deliveries: the number of messages *sent*, and the connections *lost*.
 
@@ -107,12 +107,12 @@ class Delivery:
         cursor. Nothing is ever skipped on an open connection, and nothing follows a message that
         may still arrive.
         """
-        tally = Tally()
-        self._drive(self.steps(connection_id, messages, tally))
-        if tally.lost:
+        counts = SendCounts()
+        self._drive(self.steps(connection_id, messages, counts))
+        if counts.lost:
             self.connections.remove(connection_id)
             return False
-        self.count("FramesSent", tally.sent)
+        self.count("FramesSent", counts.sent)
         return True
 
     def send_each(self, messages: Mapping[str, Sequence[str]], spread: Spread) -> Sequence[str]:
@@ -125,18 +125,18 @@ class Delivery:
         Raises:
             Unavailable: the turn was given up; connections lost until then are still removed.
         """
-        tally = Tally()
+        counts = SendCounts()
         try:
-            self._drive_each(self.steps(*each, tally) for each in messages.items())
+            self._drive_each(self.steps(*each, counts) for each in messages.items())
         except Unavailable:
-            self._settle(tally, spread)
+            self._settle(counts, spread)
             raise
-        self._settle(tally, spread)
-        return tally.lost
+        self._settle(counts, spread)
+        return counts.lost
 
-    def _settle(self, tally: Tally, spread: Spread) -> None:
-        self.count("FramesSent", tally.sent)
-        spread(self.connections.remove, tally.lost)
+    def _settle(self, counts: SendCounts, spread: Spread) -> None:
+        self.count("FramesSent", counts.sent)
+        spread(self.connections.remove, counts.lost)
 
     def cut(self, connection_id: str) -> None:
         """
@@ -156,17 +156,19 @@ class Delivery:
 
     # The steps for one connection, without I/O.
 
-    def steps(self, connection_id: str, messages: Sequence[str], tally: Tally) -> Steps:
+    def steps(self, connection_id: str, messages: Sequence[str], counts: SendCounts) -> Steps:
         """
         Yield the requests of `send`; a lost connection is closed, but not removed from the store.
         """
         for message in messages:
             outcome = yield from _outcome_of(Send(connection_id, message))
             if outcome is not Outcome.SENT:
-                tally.lost.append(connection_id)  # before the close: the turn may be given up there
+                counts.lost.append(
+                    connection_id
+                )  # before the close: the turn may be given up there
                 yield from self._giving_up(connection_id, outcome)
                 return
-        tally.sent += len(messages)
+        counts.sent += len(messages)
 
     def _giving_up(self, connection_id: str, outcome: Outcome) -> Steps:
         """Cut this connection, and never another one."""

@@ -13,7 +13,7 @@ from tests.unit.core.scene import Scene
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Outcome
-from tidings.core.websocket.send import Close, Send, Steps, Tally, Task, Turn, Wait, Window
+from tidings.core.websocket.send import Close, Send, SendCounts, Steps, Task, Turn, Wait, Window
 
 ANSWER_MS = 20
 
@@ -98,14 +98,14 @@ class Sender:
     service: Service
     window: Window = field(default_factory=Window)
     scene: Scene = field(default_factory=Scene)
-    tally: Tally = field(default_factory=Tally)
+    counts: SendCounts = field(default_factory=SendCounts)
 
     @property
     def lost(self) -> list[str]:
-        return self.tally.lost
+        return self.counts.lost
 
     def turn(self, sent: Mapping[str, Sequence[str]]) -> Turn:
-        steps = (self.scene.delivery.steps(*each, self.tally) for each in sent.items())
+        steps = (self.scene.delivery.steps(*each, self.counts) for each in sent.items())
         return Turn(steps, self.window)
 
     def send(self, sent: Mapping[str, Sequence[str]]) -> int:
