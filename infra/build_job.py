@@ -1,10 +1,10 @@
 """
-Build the archives for EMR Serverless: of jobs (our packages and boto3), and of pipelines.
+Build the archives for EMR Serverless: those of jobs (our packages and boto3) and of pipelines.
 
-`spark.archives` unpacks it in the working folder of each process of a job, and PYTHONPATH contains
-it. EMR provides Python and PySpark. botocore describes 400 services; the job uses three, so the
-other descriptions are left out. The build is reproducible, so that unchanged archives are not
-uploaded again.
+Spark unpacks an archive (`spark.archives`) in the working folder of each process of a job, and
+PYTHONPATH contains that folder. EMR provides Python and PySpark. botocore describes 400 services;
+the job uses three, so the other descriptions are left out. The build is reproducible, so that
+unchanged archives are not uploaded again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from infra.packing import NotInstalled
 PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
 SOURCES = ("core", "http", "assembly", "aws", "sync", "spark", "lake", "pipelines", "lineage")
 SERVICES = ("dynamodb", "s3", "sts")
-# A feed is a Python data source that returns Arrow batches; Glue is the catalogue of the tables.
+# The lake job needs pyarrow, because it reads a feed by a data source that returns Arrow batches.
 LAKE_PACKAGES = (*PACKAGES, "pyarrow")
 LAKE_SOURCES = (*SOURCES, "client")
 LAKE_SERVICES = (*SERVICES, "glue")
@@ -44,7 +44,7 @@ ENTRY = LAYERS / "emr" / "sync_entry.py"
 LAKE_ENTRY = LAYERS / "emr" / "tables_entry.py"
 FLOW_ENTRY = LAYERS / "emr" / "pipeline_entry.py"
 
-_LEVEL = 4  # 9 takes 20 s for 53 MB of the lake job, this 4 s for 55 MB
+_LEVEL = 4  # compresses the lake job in 4 s to 55 MB; level 9 takes 20 s, for 53 MB
 _LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "bin", "examples")
 
 
@@ -95,7 +95,7 @@ def wheels(
     folder: Path, wanted: Sequence[str], services: Sequence[str], platform: Sequence[str] = ()
 ) -> Path:
     """
-    Return the folder with the wheels *wanted*, and botocore's descriptions of *services* only.
+    Return the folder of the wheels *wanted*, in which botocore only describes *services*.
     """
     target, stamp = folder / "wheels", folder / "wheels.txt"
     made_of = "\n".join((*wanted, *platform, *services)) + "\n"
@@ -166,14 +166,14 @@ PIPELINE_SOURCES = (
 )
 # The stores of `sinks.aws`, the event bus, and the store of passwords.
 PIPELINE_SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
-PIPELINE_FILE = "pipeline.py"  # in the archive, whatever its original name
+PIPELINE_FILE = "pipeline.py"  # the name in the archive of any pipeline's file
 _THERE = {"platform_machine": "aarch64", "sys_platform": "linux", "python_version": "3.11"}
 _OURS = "tidings"
 
 
 def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
     """
-    Build the archive of the pipeline *name* from *file* and the current pipeline_packages.
+    Build the archive of the pipeline *name* from *file*, our packages and those they need.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.
@@ -190,7 +190,7 @@ def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") ->
 
 
 def pipeline_packages() -> list[str]:
-    """Return the external pipeline_packages of a pipeline with their dependencies."""
+    """Return the external packages that a pipeline needs, with their dependencies."""
     names: set[str] = set()
     waiting = [Requirement(each) for each in PIPELINE_PACKAGES]
     while waiting:

@@ -5,8 +5,8 @@ Layers of wheels are built for Lambda's platform in the versions of this environ
 tested versions are deployed. That includes botocore, of which the Lambda runtime has another
 version. A layer is rebuilt when its contents have changed.
 
-The SDK is deployed as botocore with the descriptions that the functions use, compiled for Lambda: a
-layer is read-only, so every new instance would compile uncompiled modules again.
+The SDK is botocore with only the descriptions that the functions use. Modules are compiled for
+Lambda, because a layer is read-only, so every new instance would compile them again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LAYERS = {name: each["wheels"] for name, each in _CONTENTS.items() if "wheels" i
 OURS = {name: each["packages"] for name, each in _CONTENTS.items() if "packages" in each}
 _NOT_DEPLOYED = ("__pycache__", "*.pyc")
 _IGNORED = shutil.ignore_patterns(*_NOT_DEPLOYED)
-BUNDLE = BUILD / "bundle" / "code"  # of a stage that is updated by hotswap
+BUNDLE = BUILD / "bundle" / "code"  # for stages with `hotswap`
 
 _UNCOMPILED = (
     "layer {name}: not compiled, because python{python} is not installed; each function takes about"
@@ -97,9 +97,7 @@ def _path(program: str) -> str:
 
 def compile_all(target: Path, program: str) -> None:
     """
-    Compile *target* with *program*, independently of file times.
-
-    The result is therefore reproducible.
+    Compile *target* with *program*, independently of file times and so reproducibly.
     """
     command = [program, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     subprocess.run([*command, "-s", str(target), "-p", PLACE, str(target)], check=True)
@@ -180,7 +178,7 @@ def requirements(name: str) -> list[str]:
 
 
 def _made_by(name: str, program: str) -> list[str]:
-    """Return the other inputs of a layer: service descriptions and the compiler."""
+    """Return the inputs of a layer other than its wheels: service descriptions and the compiler."""
     described = services() if _has_sdk(name) else ()
     compiled = f"compiled for {PYTHON}" if program else "not compiled"
     return [*(f"botocore for {service}" for service in described), compiled]

@@ -58,10 +58,10 @@ def check(root: Path, version: str) -> None:
 
 def check_changelog(changelog: Path, version: str) -> None:
     """
-    Check the newest entry of *changelog*.
+    Check that the newest entry of *changelog* describes *version*.
 
     Raises:
-        NotReleased: it is not an entry of *version*, or is empty.
+        NotReleased: the entry is of another version, or empty.
     """
     text = changelog.read_text(encoding="utf-8")
     entry = _ENTRY.search(text)

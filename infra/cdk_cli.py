@@ -42,7 +42,7 @@ def _major() -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-# npm's `latest` is 3.x, which refuses the output of aws-cdk-lib 2.275.
+# Not `latest` of npm: that is 3.x, which refuses the output of aws-cdk-lib 2.275.
 VERSION = "2.1148.1"
 
 
@@ -58,7 +58,7 @@ class Cdk:
     """
     The CDK's commands for the stacks of *assembly*, with *variables* for the AWS clients.
 
-    Each raises `CdkFailed` with the complete output.
+    A command that fails raises `CdkFailed` with its complete output.
     """
 
     assembly: Path

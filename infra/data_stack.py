@@ -1,7 +1,7 @@
 """
-The stored data of a stage: its tables, its buckets and their key, separate from the functions.
+The stack of a stage's tables, buckets and their key, separate from the functions.
 
-The stack is updated rarely. If the stage keeps its data, it is protected from deletion.
+It is updated rarely. If the stage keeps its data, the stack is protected from deletion.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class Vault(Construct):
     """
     Backups of the recoverable *tables*, each copied to another account.
 
-    Only a key of the stage can be shared: that account has to decrypt the copies.
+    They need a key of the stage, because the other account has to decrypt the copies and cannot use
+    a key managed by AWS.
     """
 
     def __init__(
@@ -92,7 +93,8 @@ class Vault(Construct):
             "Vault",
             backup_vault_name=called,
             encryption_key_arn=tables.key.key_arn,
-            # Without a grace time the lock would be one that an administrator can remove.
+            # `changeableForDays` makes the lock permanent after that time. Without it, an
+            # administrator could always remove the lock.
             lock_configuration=lock if copies.lock_days else None,
         )
         vault.apply_removal_policy(removal_policy(stage))

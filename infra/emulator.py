@@ -7,12 +7,13 @@ completes a deployed stage for its clients. docs/operations/TESTING.md lists the
 MiniStack is installed in a separate environment with boto3 and without Tidings. So the functions
 only find Tidings in their layers, and MiniStack can pin its own version of botocore.
 
-Four parts of a stage do not work there as deployed. It does not support EMR Serverless, CodeDeploy
-and Budgets, so Spark, canaries and budgets are left out. The wheels are for the processor of AWS's
-machines, so compiled ones are replaced. The stack's WebSocket address is a host of AWS, so the
-functions are given the emulator's. The emulator cannot run a Lambda extension, so the streaming
-function's own `run.sh` is started from its deployed assets in its deployed environment, and the
-HTTP API gets its address. The feed is open, so that the suites need no password.
+Four parts of a stage do not work there as deployed. The emulator does not support EMR Serverless,
+CodeDeploy and Budgets, so Spark, canaries and budgets are left out. The wheels are for the
+processor of AWS's machines, so compiled ones are replaced. The stack's WebSocket address is a host
+of AWS, so the functions get the emulator's address instead. The emulator cannot run a Lambda
+extension, so `serve_stage` runs the streaming function's `run.sh` from its deployed assets in its
+deployed environment, and adds its address to the HTTP API. The feed is open, so that the suites
+need no password.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 # boto3 is part of Lambda's Python runtime.
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
-START_S = 30  # it starts in less than one second on an idle machine
+START_S = 30  # MiniStack starts in less than one second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
 # The variables that name trusted certificates for boto3, Python's ssl and Node.js.
 TRUSTED = ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
@@ -69,11 +70,11 @@ UNKNOWN = (
     "AWS::Budgets::Budget",
 )
 NOTHING = "AWS::CloudFormation::WaitConditionHandle"
-COMPILED = ("bcrypt", "httptools")  # compiled packages that the functions import
-STREAM_START_S = 60  # a second on an idle machine
+COMPILED = ("bcrypt", "httptools")  # the compiled packages that the functions import
+STREAM_START_S = 60  # the streaming function starts in one second on an idle machine
 # The layers of the streaming function, by their construct paths.
 _LAYERS = ("Layers/Vendor", "Layers/Core", "Layers/Aws")
-TIMEOUT_S = 60  # of a function: it starts in a new process, on a busy machine
+TIMEOUT_S = 60  # of a function, which starts in a new process on a machine that may be busy
 
 
 class EmulatorFailed(Exception):
@@ -85,7 +86,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
     """
     Start a fresh MiniStack that keeps its files in *folder*; stop it at the end.
 
-    Yield the variables that direct AWS clients to it. It listens for HTTPS alone.
+    Yield the variables that direct AWS clients to it. It only accepts HTTPS.
 
     Raises:
         EmulatorFailed: MiniStack could not be installed or started.
@@ -173,7 +174,7 @@ def without_the_unknown(template: Path) -> None:
 
 
 def _named_apart(value: Any, names: frozenset[str]) -> Any:
-    """Return *value* without references to attributes of *names*."""
+    """Return *value* with text in place of references to attributes of *names*."""
     match value:
         case {"Fn::GetAtt": [str(name), _]} if name in names:
             return "none"
@@ -188,10 +189,10 @@ def for_this_machine(assembly: Path, installed: Path | None = None) -> None:
     """
     Change the layers in *assembly* for this processor, and for emulators that do not merge layers.
 
-    Compiled files are those of the folder *installed*, or of this environment.
+    Compiled files are taken from the folder *installed*, or from this environment.
 
-    Lambda merges all layers into one folder; an emulator has a folder for each. Because `tidings`
-    is one package, each of our layers gets all of it.
+    Lambda merges all layers into one folder, but an emulator keeps a folder for each. A Python
+    package is imported from one folder only, so each of our layers gets all of `tidings`.
     """
     for package in COMPILED:
         here = (installed or Path(sysconfig.get_path("platlib"))) / package
@@ -224,7 +225,7 @@ def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     files, log = _assets(assembly, stage), assembly.with_suffix(".stream.log")
     api = _id(outputs["FeedUrl"])
     with _stream(streaming, variables, files, log) as streams:
-        _pass_on(_client(url, "apigatewayv2"), api, streams)  # `list` is the same app
+        _pass_on(_client(url, "apigatewayv2"), api, streams)  # the function `list` runs it, too
         feed = f"{url}/_aws/execute-api/{api}"
         yield Addresses(feed, streams, sockets.replace("https://", "wss://"))
 

@@ -10,7 +10,7 @@ from tidings.aws.config import deployment, settings
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.replication.source import parse_sources
 
-SOCKET_STAGE = "live"  # of the WebSocket API
+SOCKET_STAGE = "live"  # the only stage of the WebSocket API
 STREAM_HANDLER = "run.sh"  # the web adapter runs the handler as a program
 
 
@@ -46,7 +46,7 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 
 
 def addresses(stage: Stage) -> str:
-    """Return the upstreams of its chained feeds, for commands that must not write to these."""
+    """Return the addresses of the stage's upstreams, to which some commands must not write."""
     return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
 
 
@@ -55,7 +55,7 @@ def chaining_variables(stage: Stage, coordinator: str) -> dict[str, str]:
     Return the variables of chained feeds.
 
     Raises:
-        WrongSource: a source breaks its rule; it is better detected here than in each function.
+        WrongSource: a source is invalid. Detected here, it does not fail in each function.
     """
     if not stage.sources:
         return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
@@ -66,7 +66,7 @@ def chaining_variables(stage: Stage, coordinator: str) -> dict[str, str]:
 
 
 PAGE = "docs/operations/RUNBOOKS.md"
-# By the end of an alarm's name; the first match is used.
+# The runbook section of an alarm, by the end of the alarm's name; the first match is used.
 SECTIONS = {
     "Failures": "a-function-fails",
     "Url5xxCount": "a-function-fails",
@@ -80,7 +80,7 @@ SECTIONS = {
     "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
     "IteratorAge": "a-follower-lags",
 }
-# By the metric that an alert line of the status names.
+# The runbook section of an alert, by the metric that its line of the status names.
 METRICS = {
     "FollowerLag": "a-follower-lags",
     "FollowerAge": "a-follower-lags",

@@ -1,7 +1,7 @@
 """
 List prices of AWS in dollars, used by docs/operations/COSTS.md and the dashboard.
 
-They are those of one Region and date, without free tiers and discounts. If your prices differ,
+The prices are those of one Region and date, without free tiers and discounts. If yours differ,
 change this table and run `python -m bench.costs_page`.
 """
 

@@ -38,15 +38,16 @@ from tidings.aws.config.stages import (
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
 EXPIRES_H = 4  # twice the duration of a run
-# By list prices of us-east-1: EMR Serverless 0.96, the backlog 0.44, functions of streams that the
-# suite leaves open 0.35, loads 0.25, a key and alarms 0.10, 600 MB of outgoing data 0.07.
+# The cost of a run at list prices of us-east-1: EMR Serverless 0.96, the backlog 0.44, functions of
+# streams that the suite leaves open 0.35, loads 0.25, a key and alarms 0.10, 600 MB of outgoing
+# data 0.07.
 DOLLARS = 2.20
 STREAMS_QUOTA = 500  # concurrent functions: the suite opens some three streams a second
-GONE_S = 1800  # for a stack: EMR Serverless and aliases take minutes
-LINGER_S = 120  # for resources that AWS deletes with a delay
+GONE_S = 1800  # the timeout of a stack's deletion; EMR Serverless and aliases take minutes
+LINGER_S = 120  # how long resources may remain that AWS deletes with a delay
 LOOK_S = 5
-ATTEMPTS = 2  # a deletion refused because of a dependency may succeed later
-NO_TESTS = 5  # pytest's exit code if its options leave no test
+ATTEMPTS = 2  # because a deletion that is refused for a dependency may succeed later
+NO_TESTS = 5  # pytest's exit code if its options select no test
 # The declarations that the cases of listeners and of leaves need, for `tidings feed set`.
 DECLARED = (
     *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
@@ -99,7 +100,7 @@ class Sandbox:
         if any(each["verdict"] == "fails" for each in findings):
             raise Failed("a deploy would fail")
         deployed = [data_stack_name(self.stage), stack_name(self.stage)]
-        # If API Gateway has a logging role that is not ours, it keeps that role.
+        # A deployment does not replace a logging role of API Gateway that is not ours.
         if ("gateway-role", "note") not in {(f["check"], f["verdict"]) for f in findings}:
             deployed.insert(0, ACCOUNT_STACK)
         for each in deployed:
@@ -128,7 +129,7 @@ class Sandbox:
             law = "tests/conformance/test_conformance.py::test_law"
             yield from (f"--deselect={law}[server-{case}]" for case in emulator.NOT_HERE)
             return
-        yield from ("-n", "4", "--dist", "load")  # cases wait for time limits
+        yield from ("-n", "4", "--dist", "load")  # in parallel, because cases wait for time limits
         if Account(client).concurrency().quota < STREAMS_QUOTA:
             yield "--skip-rules=7.*=too few functions of the account may run at once"
 
@@ -188,7 +189,7 @@ class Sandbox:
 
     def _left(self) -> list[str]:
         """
-        Return resources with the stage's name; a call that ended late may have recreated its log.
+        Return resources with the stage's name, after deleting logs that late calls have recreated.
         """
         aws = Account(client)
         for group in aws.log_groups(self.stage):
@@ -260,7 +261,7 @@ def end_applications(stage: str) -> None:
         while jobs.get_application(**asked)["application"]["state"] in _STARTED:
             if time.monotonic() > deadline:
                 raise Failed(f"{application['name']} does not stop")
-            with suppress(jobs.exceptions.ValidationException):  # a job has not ended yet
+            with suppress(jobs.exceptions.ValidationException):  # refused until all jobs have ended
                 jobs.stop_application(**asked)
             time.sleep(LOOK_S)
         if application["name"] == f"{stack_name(stage)}-reach":
@@ -291,7 +292,7 @@ def _empty_buckets(stack: str) -> None:
 
 
 def _account() -> tuple[str, str]:
-    """Return account and Region of the credentials; boto3 and the CDK read different variables."""
+    """Return account and Region of the credentials; set the Region for both boto3 and the CDK."""
     region = os.environ.get("AWS_REGION") or boto3.Session().region_name or ""
     os.environ.update({"AWS_REGION": region, "AWS_DEFAULT_REGION": region})
     return str(client("sts").get_caller_identity()["Account"]), region

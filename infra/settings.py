@@ -1,4 +1,4 @@
-"""The settings that differ between stages, as literals: no value is read from elsewhere."""
+"""The settings that differ between stages, as literals in this file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tidings.core import limits
 from tidings.lake.columns import parse as parse_columns
 from tidings.lake.warehouse import BadColumns
 
-LAKE_MINUTES_MAX = 12 * 60  # a scheduled job ends before its status is deleted
-LOCK_GRACE_DAYS = 3  # in which a vault's lock can be removed: the minimum of AWS Backup
+LAKE_MINUTES_MAX = 12 * 60  # so that a scheduled job ends before its status is deleted
+LOCK_GRACE_DAYS = 3  # a vault's lock can be removed in this time, here AWS Backup's minimum
 NAME_MAX = 64  # of a Lambda function and of an application of EMR Serverless
-SUBNETS_MIN = 2  # of an EMR Serverless application: a job survives the failure of a zone
+SUBNETS_MIN = 2  # of a pipeline's application, so that its job survives the failure of a zone
 
 
 class InvalidSetting(ValueError):
@@ -42,9 +42,10 @@ class Lake:
     A stage's feeds as Iceberg tables.
 
     *every* is the schedule of the job that updates them, in the format of EventBridge Scheduler
-    (`rate(15 minutes)`). The job continues for *minutes*, so that with `rate(1 hour)` and 55 the
-    tables are always a minute or two late. *columns* are those of the types with a table (LAKE.md).
-    *compacts* is the schedule of the archive's compaction; None: never.
+    (`rate(15 minutes)`). The job continues for *minutes*: with `rate(1 hour)` and 55 minutes, the
+    tables are mostly a minute or two late. *columns* declares the types that have a table of their
+    own, and its columns (LAKE.md). *compacts* is the schedule of the archive's compaction; with
+    None, the archive is never compacted.
     """
 
     every: str
@@ -97,10 +98,11 @@ class Copies:
     """
     Copies of the tables by AWS Backup, in another account (docs/operations/DISASTER_RECOVERY.md).
 
-    *vault_arn* is the vault there, which has to accept them. *every* is the schedule of the copies,
-    in UTC, once an hour at most. Each is kept for *days*, here and there. No
-    credentials, not even the account's owner, delete one here within *lock_days* after it was made,
-    nor the lock, `LOCK_GRACE_DAYS` after its first deployment; None: no lock.
+    *vault_arn* is the vault in the other account, which has to accept the copies. *every* is the
+    schedule of the backups, in UTC, at most once an hour. Each backup is kept for *days*, in both
+    accounts. With *lock_days*, no credentials, not even the account's owner, can delete a backup in
+    this account for that many days, nor remove this lock once it is `LOCK_GRACE_DAYS` old. None
+    means that there is no lock.
     """
 
     vault_arn: str
@@ -137,11 +139,11 @@ class PipelineRun:
     """
     A pipeline that the stage keeps running (PIPELINES.md).
 
-    *path* is its file, relative to this folder, or a `.tgz` built from it by
-    `infra.build_job`. *secrets* are ARNs in Secrets Manager that it may read. It runs in
-    *subnets*, in different zones and with a route to the internet (a NAT gateway), in
-    *security_groups*: without them a job of EMR Serverless reaches S3 and AWS's own services in its
-    Region, but neither the feed nor stores.
+    *path* is its file, relative to this folder, or a `.tgz` built from it by `infra.build_job`.
+    *secrets* are ARNs in Secrets Manager that it may read. It runs in *subnets*, in different zones
+    and with a route to the internet (a NAT gateway), and in *security_groups*. Without these, a job
+    of EMR Serverless reaches S3 and AWS's own services in its Region, but neither the feed nor
+    stores.
 
     Raises:
         InvalidSetting: fewer than `SUBNETS_MIN` subnets, or no security group.
@@ -169,31 +171,32 @@ class Stage:
     Data and keys: *keep_data* protects tables and logs from deletion. *customer_key* encrypts with
     a KMS key of this stage ($1 a month and a charge per request) instead of a key managed by AWS.
     *tables* is the name suffix of restored tables (RUNBOOKS.md), empty for tables created by the
-    stack. *tables_before* is the suffix that a restore replaces: until it is None again, functions
-    may use the tables of both, and new code is not tried by a canary, which would fail in a damaged
-    stage and take the restore back. *copies* are kept in another account. *archive* keeps every
-    page beyond the log's retention; after *archive_cold_days* in a colder storage class of S3.
+    stack. *tables_before* is the suffix that a restore replaces. Until it is None again, functions
+    may use the tables of both suffixes, and new code is deployed without a canary, which would fail
+    in a damaged stage and roll the restore back. *copies* are kept in another account. *archive*
+    keeps every page beyond the log's retention, and moves it to a colder storage class of S3 after
+    *archive_cold_days*.
     *lake* also stores the feeds as tables.
 
-    Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the number of concurrent
-    SSE readers, for which concurrency is reserved from the account's, so that readers cannot use
-    the concurrency of `ingest` (None: no reservation; a new account has 10 and cannot reserve any:
-    `tidings doctor`). *reads_per_s_max* and *writes_per_s_max* limit the units per second of each
-    table: above them DynamoDB throttles instead of billing (None: the limit of the account,
-    40,000). *small_followers* have half the memory, and so half the CPU share: a third cheaper if
-    they mostly wait for DynamoDB, slower under bursts.
+    Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the maximum number of
+    concurrent SSE readers. It is reserved from the account's concurrency, so that readers cannot
+    use up the concurrency of `ingest`. None reserves nothing; a new account has a concurrency of 10
+    and cannot reserve any (`tidings doctor`). *reads_per_s_max* and *writes_per_s_max* limit the
+    units per second of each table; above them DynamoDB throttles instead of billing. None means the
+    limit of the account, 40,000. *small_followers* have half the memory, and so half the CPU share.
+    They are a third cheaper if they mostly wait for DynamoDB, but slower under bursts.
 
     Monitoring: a follower that lags by more than *lag_pages_max* pages for some time raises an
     alarm. *all_alarms* adds the alarms for refused requests that are retried, at $0.10 a month
-    each; requests refused finally always raise one. *all_metrics* writes all metrics, not only
-    those of alarms: $0.30 a month for each in use. *route_metrics*: API Gateway also measures each
-    route, at the same price for each metric of a route in use. *dashboard* creates a dashboard of
-    all metrics: $3 a month. *alarm_mail* are addresses that receive the alarms, after each has
-    confirmed the subscription. *budget_dollars* is a monthly budget of the resources with the
-    stage's tag; *alarm_mail* is notified when 80 % or all of it is spent, or is forecast to be.
-    *xray*: X-Ray samples one call a second and 5 % of the others; an idle stage stays within the
-    free tier. *calls_logged*: Lambda logs each call with its start time, not only failed ones; some
-    500 bytes per call.
+    each; requests that are refused for good always raise an alarm. *all_metrics* writes all
+    metrics, not only those of alarms, at $0.30 a month for each in use. *route_metrics* lets API
+    Gateway also measure each route, at the same price for each metric of a route in use.
+    *dashboard* creates a dashboard of all metrics, at $3 a month. *alarm_mail* are addresses that
+    receive the alarms, after each has confirmed the subscription. *budget_dollars* is a monthly
+    budget of the resources with the stage's tag; *alarm_mail* is notified when 80 % or all of it is
+    spent, or when all of it is forecast to be spent. *xray* lets X-Ray sample one call a second and
+    5 % of the others; an idle stage stays within the free tier. *calls_logged* lets Lambda log each
+    call with its start time, not only failed ones, with some 500 bytes per call.
 
     Jobs: *syncs* are scheduled syncs. *producers* are captured tables. *pipelines* run as long as
     they are listed here.
@@ -208,9 +211,9 @@ class Stage:
     Releases: *canary* tries new code on a tenth of the calls for five minutes, and rolls back if a
     call fails (`infra.parts.function`); otherwise everything is replaced at once. *snap_start* are
     functions that start from a snapshot of their memory (ADR 54), each for $4 a month per GB of its
-    memory; streaming functions cannot. *hotswap*: functions contain our code, which is otherwise in
-    layers, so that `cdk watch` updates it without CloudFormation. *expires* is the time after
-    which the stage is not needed, such as 2026-11-25T12:00:00Z: it is only set as a tag.
+    memory; streaming functions cannot. With *hotswap*, our code is in the functions and not in
+    layers, so that `cdk watch` updates it without CloudFormation. *expires* is the time after which
+    the stage is not needed, such as 2026-11-25T12:00:00Z. It is only set as a tag.
 
     *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
     """
@@ -260,8 +263,8 @@ class Stage:
         Check the settings that no deployment could use.
 
         Raises:
-            InvalidSetting: the name is not usable, CloudWatch does not know *log_days*, or a
-                restore replaces the tables by themselves.
+            InvalidSetting: the name is not usable, CloudWatch does not know *log_days*, or
+                *tables_before* equals *tables*.
         """
         if problem := name_problem(self.name):
             raise InvalidSetting("name", self.name, problem)
@@ -288,7 +291,7 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
-        all_alarms=False,  # at 100 requests a second few are refused, and none is urgent
+        all_alarms=False,  # few of 100 requests a second are refused, and none is urgent
         small_followers=True,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),
@@ -301,7 +304,7 @@ STAGES = (
         burst=500,
         streams_max=50,
         all_metrics=True,  # free of charge while nothing happens
-        # Tested here before it is enabled in prod, once a day: a run costs some cents.
+        # The lake is tested here before it is enabled in prod. It runs once a day, for some cents.
         lake=Lake("cron(0 3 * * ? *)", compacts="cron(0 4 ? * SUN *)"),
     ),
     Stage(
@@ -311,7 +314,7 @@ STAGES = (
         log_days=90,
         requests_per_s=2000,
         burst=1000,
-        streams_max=400,  # of the 1,000 of an account: the others stay for `ingest` and all else
+        streams_max=400,  # of an account's 1,000; the others are left for all other functions
         all_metrics=True,
         archive_cold_days=90,
         canary=True,
@@ -319,20 +322,21 @@ STAGES = (
 )
 
 SANDBOX = "sandbox-"  # prefix of the names of temporary stages of `make sandbox`
-SANDBOX_FEEDS = ("main", "synced")  # the second one is for dumps, which delete missing objects
-# Units per second of a table in a sandbox: an accidental loop costs at most $13 an hour.
+SANDBOX_FEEDS = ("main", "synced")  # dumps go to the second, as they delete missing objects
+# The limits of a sandbox's tables in units per second; an accidental loop costs at most $13 an
+# hour.
 SANDBOX_WRITES, SANDBOX_READS = 4000, 8000
-SANDBOX_DOLLARS = 20  # of its budget, several times the cost of a run
-SANDBOX_STREAM_S = 150  # 180 MB of a stream take Lambda some 90 seconds
+SANDBOX_DOLLARS = 20  # the budget of a sandbox, several times the cost of a run
+SANDBOX_STREAM_S = 150  # because Lambda takes some 90 seconds to stream 180 MB
 
 
 def sandbox(name: str, expires: str, release: int = 1) -> Stage:
     """
     Return a temporary stage for an hour of tests (docs/operations/SANDBOX.md).
 
-    It has prod's features (key, canaries, all alarms and metrics) and no resource that outlives it.
-    It is open to every client that knows its addresses, because the conformance suite sends no
-    password. Another *release* results in another version of each function.
+    It has prod's features (key, canaries, all alarms and metrics), but keeps no resource
+    afterwards. It is open to every client that knows its addresses, because the conformance suite
+    sends no password. Another *release* results in another version of each function.
     """
     return Stage(
         name,
@@ -353,7 +357,7 @@ def sandbox(name: str, expires: str, release: int = 1) -> Stage:
             "TIDINGS_FEEDS": ",".join(SANDBOX_FEEDS),
             "TIDINGS_RETENTION_HOURS": "24",
             "TIDINGS_STREAM_SECONDS": str(SANDBOX_STREAM_S),
-            "TIDINGS_LATE_SECONDS": str(10 * release),  # the default, then another value
+            "TIDINGS_LATE_SECONDS": str(10 * release),  # release 1 has the default
         },
     )
 
@@ -364,8 +368,8 @@ def choose_stages(name: str | None, expires: str = "", release: int = 1) -> tupl
 
     *expires* and *release* are for a sandbox.
 
-    A stage that is not listed is a developer's own: `dev` under another name, with code that the
-    CDK replaces within seconds.
+    A name that is not in `STAGES` is a developer's own stage: a copy of `dev` with that name and
+    with `hotswap`.
 
     Raises:
         InvalidSetting: a stage cannot be called *name*.

@@ -31,7 +31,7 @@ def run(base_url: str, stream_url: str, sockets_url: str, secret: str = "") -> I
     """
     Yield one line for each successful check.
 
-    *secret* is a key to read and to post, or a password of both roles; "" if the stage is open.
+    *secret* is a key or a password for reading and posting; "" if the stage is open.
 
     Raises:
         SmokeFailed: the first failed check.

@@ -2,9 +2,10 @@
 The composition of a stage, and the permissions of its parts.
 
 `compose` creates its stacks: resources shared by the account, data (`infra.data_stack`), functions
-and addresses, and producers and pipelines if there are any. These two have separate stacks, because
-their number is not limited and a stack is limited to 500 resources: a producer has eleven and a
-pipeline twelve, and no other part of the stage refers to them. Run as a program, it is the CDK app.
+and addresses, and producers and pipelines if there are any. Producers and pipelines have separate
+stacks, because their number is not limited, but the number of resources of a stack is limited to
+500. A producer has eleven resources and a pipeline twelve. No other part of the stage refers to
+them. Run as a program, this module is the CDK app.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
     """
     Create the stacks of *stages*; deploying one first deploys its dependencies.
 
-    The CDK behaves as its feature flags in cdk.json say, also without its command line.
+    The feature flags of the CDK in cdk.json apply, even without the CDK's command line.
     """
     for flag, value in json.loads((ROOT / "cdk.json").read_text())["context"].items():
         app.node.set_context(flag, value)
@@ -67,8 +68,8 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
         data, work = DataStack(app, stage), TidingsStack(app, stage)
         work.add_stack_dependency(account)  # WebSocket APIs cannot log without it
         work.add_stack_dependency(data)
-        # After the stage itself, which contained them in earlier releases and must first delete
-        # their names.
+        # These stacks come after the stage's own, which contained their resources in earlier
+        # releases and must delete them first, because the names are the same.
         optional: list[cdk.Stack] = [ProducersStack(app, stage)] if stage.producers else []
         if stage.pipelines:
             optional.append(PipelinesStack(app, stage))
@@ -90,7 +91,7 @@ class TidingsStack(cdk.Stack):
             scope,
             stack_name(stage.name),
             description=f"Tidings, {stage.name}",
-            termination_protection=stage.keep_data,  # clients have its addresses
+            termination_protection=stage.keep_data,  # clients have stored its addresses
         )
         check(stage)
         self.stage = stage
@@ -264,7 +265,7 @@ class AccountStack(cdk.Stack):
 
 
 class ProducersStack(cdk.Stack):
-    """The captured tables of *stage*, as in a stack of their owner."""
+    """The producers of *stage*, as their owner's stack could contain them."""
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
         name = f"{stack_name(stage.name)}-producers"
@@ -287,16 +288,16 @@ class PipelinesStack(cdk.Stack):
         suppressions.apply(self)
 
 
-# Percent of the budget: actual spending, and AWS's forecast for the month.
+# When to notify, in percent of the budget, of actual spending or of AWS's forecast for the month.
 NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 
 def guard(stack: cdk.Stack, stage: Stage) -> None:
-    """Tag all of *stack*, by stage and by top-level construct; add the stage's budget."""
+    """Tag all resources of *stack* with the stage and the top-level construct; add the budget."""
     tags = {STAGE_TAG: stage.name} | ({EXPIRES_TAG: stage.expires} if stage.expires else {})
     for name, value in tags.items():
         cdk.Tags.of(stack).add(name, value)
-        stack.add_stack_tag(name, value)  # of the stack itself
+        stack.add_stack_tag(name, value)  # tags the stack itself
     for part in stack.node.children:
         cdk.Tags.of(part).add(COMPONENT_TAG, part.node.id)
     if stage.budget_dollars is not None and stack.stack_name == stack_name(stage.name):
@@ -320,7 +321,7 @@ class Budget(Construct):
             self,
             "Budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                # Budgets belong to an account: a stage of another Region has one, too.
+                # Budgets belong to an account, so the name contains the Region.
                 budget_name=f"{stack_name(stage.name)}-{cdk.Aws.REGION}",
                 budget_type="COST",
                 time_unit="MONTHLY",
@@ -347,7 +348,7 @@ class Budget(Construct):
 
 def main() -> None:
     """
-    Synthesise all stages, or one with `-c stage=dev`: the CDK's command line runs this module.
+    Synthesise all stages, or one with `-c stage=dev`; the CDK's command line runs this module.
 
     A sandbox, which expires, also takes `-c expires=MOMENT` and `-c release=2`.
     """

@@ -124,7 +124,7 @@ ACCEPTED = (
     ),
 )
 
-# For optional parts that the stages in `infra.settings` do not use: copies, a restore, one address.
+# Findings of optional parts that no stage in `infra.settings` uses: copies, a restore, one address.
 OPTIONAL = (
     Suppression(
         "AwsSolutions-IAM4",

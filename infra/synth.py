@@ -1,11 +1,9 @@
 """
 Synthesise every stage into cdk.out, for `make synth`.
 
-It needs no account, Docker or command line of the CDK.
-
-It fails on a finding of cdk-nag that infra/suppressions.py does not accept, and on any finding of
-cfn-lint. `join_templates` returns a stage's stacks as one template, for code that examines a whole
-stage.
+Neither an account nor Docker nor the CDK's command line is needed. The synthesis fails on a finding
+of cdk-nag that infra/suppressions.py does not accept, and on any finding of cfn-lint.
+`join_templates` returns a stage's stacks as one template, for code that examines a whole stage.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ from infra.build_layers import LayerNotBuilt
 from infra.settings import InvalidSetting
 from tidings.aws.config.stages import REGIONS, data_stack_name, stack_name
 
-# The CDK makes a function depend on its role and on the role's policy; cfn-lint reports that the
-# first dependency is implied.
+# cfn-lint reports by this rule that a function's reference to its role already implies the
+# dependency that the CDK adds.
 LINT_IGNORED = "W3005"
 
 
@@ -119,7 +117,7 @@ Body = dict[str, Any]
 
 _PARAMETER = "AWS::SSM::Parameter"
 _PLACE = [{"Ref": "AWS::Region"}, ":", {"Ref": "AWS::AccountId"}]
-# The ARN of a resource by its name, without GetAtt: the parts before the name.
+# For each type of resource, the parts of an ARN that precede the name, if an ARN is built by name.
 _NAMED = {
     "AWS::DynamoDB::Table": [{"Ref": "AWS::Partition"}, ":dynamodb:", *_PLACE, ":table/"],
     "AWS::S3::Bucket": [{"Ref": "AWS::Partition"}, ":s3:::"],
@@ -190,7 +188,7 @@ def _join(parts: list[Any]) -> Any:
 
 def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
     """
-    Return *parts* of a text, with a reference in place of an ARN that they build by name.
+    Return *parts* of a text, with references in place of the ARNs that they build from names.
     """
     for at, part in enumerate(parts):
         name = part.get("Ref", "") if isinstance(part, dict) else ""
@@ -205,7 +203,7 @@ def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
 
 
 def _ends_so(parts: list[Any], before: list[Any]) -> bool:
-    """Return True if *parts* are the beginning of an ARN, up to the name."""
+    """Return True if *parts* end with *before*, the beginning of an ARN up to the name."""
     first, *others = parts
     return isinstance(first, str) and first.endswith("arn:") and _one(others) == _one(before)
 

@@ -1,10 +1,11 @@
 """
-The alarms of a stage, all to one topic: one for each action of an operator.
+The alarms of a stage: one for each action of an operator, all sent to one topic.
 
-Related conditions are combined before an alarm evaluates them: failures by log filters (`logs`),
-throttles by AWS, and the sweep's measurements by the core (`tidings.core.attention`). ADR 51 maps
-conditions to alarms. RUNBOOKS.md describes the action for each. The dashboard shows the alarms, an
-overview, every metric of the feed, and AWS's metrics.
+Related conditions are combined into one metric, which an alarm evaluates. Log filters combine the
+failures (`logs`), AWS the throttles, and the core the sweep's measurements
+(`tidings.core.attention`). ADR 51 maps conditions to alarms. RUNBOOKS.md describes the action for
+each alarm. The dashboard shows the alarms, an overview, every metric of the feed, and AWS's
+metrics.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Alarms(Construct):
     """
     The alarms of a stage; subscribe to `topic`.
 
-    An alarm without data means a quiet feed and is not raised, except for schedules, which always
-    produce data.
+    An alarm without data is not raised, because the feed is quiet. Only alarms of schedules are,
+    because a schedule always produces data.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Alarms(Construct):
 
     def _topic(self, key: kms.IKey | None) -> sns.Topic:
         topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        # A topic with a policy of its own does not accept CloudWatch unless the policy allows it.
+        # Because the topic gets a policy, that policy must also allow CloudWatch to publish.
         account = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
         topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account))
         return topic
@@ -94,7 +95,8 @@ class Alarms(Construct):
         """
         Add the alarms of a producer.
 
-        Its records are the only copy of the writes, not just wake-ups.
+        They matter more than those of followers, because a producer's records are not just
+        wake-ups: they are the only copy of the writes.
         """
         for metric in _MAPPING_METRICS:
             self._above(f"{source.node.id}{metric}", measures.of_mapping(metric, source))
@@ -104,27 +106,34 @@ class Alarms(Construct):
 
     def watch_streams(self, target: TidingsFunction) -> None:
         """
-        Add the alarm for event streams that failed: no access log has the responses of a URL.
+        Add the alarm for failed event streams.
+
+        They need an alarm of their own, because responses of a function URL appear in no access
+        log.
         """
         failed = measures.of_function(_URL_METRIC, target.function.function_name)
         self._above(f"{target.node.id}{_URL_METRIC}", failed)
 
     def watch_concurrency(self) -> None:
         """
-        Add the alarm for throttled calls; the account's functions share their concurrency limit.
+        Add the alarm for throttled calls, of all functions: the account has one concurrency limit.
         """
         self._above("Throttles", measures.of_account("Throttles"))
 
     def watch_chain(self, target: TidingsFunction) -> None:
         """
-        Add the alarm for calls that Lambda dropped as a loop; the sweep continues a minute later.
+        Add the alarm for wake-ups that Lambda dropped because it took them for an endless loop.
+
+        The sweep wakes the function again within a minute.
         """
         dropped = measures.of_function(_CIRCLING_METRIC, target.function.function_name)
         self._above(f"{target.node.id}{_CIRCLING_METRIC}", dropped)
 
     def watch_tables(self, tables: Tables) -> None:
         """
-        Add the alarms for throttled requests to DynamoDB, which are retried: a feed near its limit.
+        Add the alarms for throttled requests to DynamoDB, which mean that a feed is near its limit.
+
+        The requests are retried.
         """
         for name, table in tables.by_name.items():
             for metric in _TABLE_METRICS:

@@ -1,4 +1,4 @@
-"""Private buckets: of discarded stream records, of syncs, of the archive, of the lake."""
+"""Private buckets, for discarded stream records, syncs, the archive and the lake."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SyncBucket:
 def make_sync_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
     """Create the sync bucket, which notifies EventBridge of new objects."""
     made = private_bucket(Construct(scope, name), stage)
-    # The CDK's own notification creates a function with rights on every bucket.
+    # Set here, because the CDK's property would create a function with rights on every bucket.
     bucket = made.node.default_child
     assert isinstance(bucket, s3.CfnBucket)
     bucket.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
@@ -83,7 +83,7 @@ def _told(name: str) -> str:
 
 
 BELOW = "archive/"  # the prefix of all parts
-UPLOAD_DAYS = 1  # of a killed job's unfinished upload, which would be billed but invisible
+UPLOAD_DAYS = 1  # until the unfinished upload of a killed job is deleted, which costs storage
 
 _OBJECT_ACTIONS = {"read": "s3:GetObject", "write": "s3:PutObject"}
 _KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}
@@ -126,7 +126,7 @@ def make_archive_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.I
 
 
 def make_lake_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
-    """Create a separate bucket for tables, so that their readers need no access to the parts."""
+    """Create a bucket for tables; readers of tables so need no access to the archive's bucket."""
     unfinished = s3.LifecycleRule(
         abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS)
     )
@@ -135,7 +135,7 @@ def make_lake_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey
 
 
 def make_given_up_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
-    """Create the bucket of discarded stream records, stored completely."""
+    """Create the bucket of complete stream records that were discarded."""
     _publish(scope, stage, name, private_bucket(Construct(scope, name), stage))
 
 

@@ -36,10 +36,10 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 
 class Layers(Construct):
     """
-    The layers of every function, `shared`, and of those that are traced, `tracing`.
+    The layers: `shared` for every function, and `tracing` for those that are traced.
 
-    *tokens*: JWTs are accepted, which needs another library. A stage with `hotswap` has only the
-    libraries in layers.
+    With *tokens*, JWTs are accepted, which needs another library. In a stage with `hotswap` the
+    layers contain only libraries, and the functions contain our code.
     """
 
     def __init__(self, scope: Construct, name: str, stage: Stage, *, tokens: bool = False) -> None:
@@ -53,7 +53,7 @@ class Layers(Construct):
         if stage.hotswap:
             build_layers.bundle()
             return
-        # Lambda merges the two below /opt/python.
+        # Lambda merges our layers into /opt/python.
         for each in build_layers.OURS:
             self.shared.append(self._layer(each.title(), build_layers.build_ours(each)))
 
@@ -67,13 +67,13 @@ class Layers(Construct):
         )
 
 
-# At a lower level boto3 would log the content of operations. From WARN on Lambda drops the lines
-# that carry the metrics, and no alarm would ever be raised.
+# At a lower level, boto3 would log the content of operations. At WARN or a higher level, Lambda
+# would drop the lines that carry the metrics, and no alarm would ever be raised.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
-# Lambda's own lines, some 500 bytes per call, only for failed calls: `logs` counts them.
+# Lambda writes its own lines, some 500 bytes per call, only for failed calls; `logs` counts them.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 EACH_CALL = lambda_.SystemLogLevel.INFO
-# Otherwise a version would not change if only a layer has changed, and our code is in layers.
+# With this flag a changed layer also makes a new version of a function, as our code is in layers.
 _VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
 WAKE_AGE_S = 60  # an older wake-up is useless: the sweep sends one every minute
 
@@ -88,9 +88,9 @@ ADAPTER_ENVIRONMENT = {
     "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",
     "AWS_LWA_INVOKE_MODE": "response_stream",
     "AWS_LWA_PORT": str(PORT),
-    # An HTTP check would open a feed; the app is ready when its port is.
+    # An HTTP check would make the app open a feed. The app is ready as soon as its port is open.
     "AWS_LWA_READINESS_CHECK_PROTOCOL": "tcp",
-    # The adapter starts a plain Python: only this variable adds the layers.
+    # The adapter starts Python without the folders of the layers, so this variable adds them.
     "PYTHONPATH": "/opt/python:/var/runtime",
 }
 
@@ -102,10 +102,10 @@ class TidingsFunction(Construct):
     The role may write to that log group only; `infra.stack` adds the blueprint's grants.
 
     The function is called through `live`, an alias of the version that this synthesis publishes. A
-    streaming function serves its routes at `url`; other functions have no URL. Its app checks the
-    feed's password and answers preflights: if CORS were configured here too, an answer would
-    contain its header twice. An endless function's URL belongs to the function, not to the alias:
-    clients store it, and another URL would be another address.
+    streaming function serves its routes at `url`; other functions have no URL. The app of a
+    streaming function checks the feed's password and answers preflights. CORS is therefore not
+    configured here, because an answer would contain its header twice. An endless function's URL
+    belongs to the function and not to the alias, so that it stays the same: clients store it.
     """
 
     def __init__(
@@ -155,7 +155,8 @@ class TidingsFunction(Construct):
             tracing=lambda_.Tracing.ACTIVE if stage.xray else None,
             snap_start=_snapshot(function, stage),
         )
-        # Names of tables are only known to CloudFormation, so a restore would not change a version.
+        # The CDK does not know the names of the tables, so without this line a restore, which
+        # changes them, would not publish a new version.
         self.function.invalidate_version_based_on(f"tables{stage.tables}")
         self.live: lambda_.Function | lambda_.Alias = self.function
         if not function.endless:
@@ -172,7 +173,7 @@ class TidingsFunction(Construct):
 
     def forget_missed_wakes(self) -> None:
         """
-        Disable retries and queuing of asynchronous calls: the next wake-up does the same work.
+        Do not retry or queue asynchronous calls, because the next wake-up does the same work.
         """
         self.live.configure_async_invoke(
             max_event_age=cdk.Duration.seconds(WAKE_AGE_S), retry_attempts=0
@@ -185,7 +186,10 @@ class TidingsFunction(Construct):
 
     def allow_wakes(self, stage: Stage) -> None:
         """
-        Allow invoking the functions it wakes, by constructed names: functions may wake each other.
+        Allow invoking the functions that it wakes.
+
+        Their ARNs are built from names, because references would be circular if two functions wake
+        each other.
         """
         stack, invoked = cdk.Stack.of(self), self.blueprint.invokes
         if invoked:
@@ -226,8 +230,8 @@ def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
     """
     Return the *functions* that may reach themselves, alone or through others.
 
-    Lambda treats such a chain of calls as a mistake and ends it after some 16 calls, unless the
-    function allows it; a backlog takes more consecutive calls.
+    Lambda takes such a chain of calls for a mistake and ends it after some 16 calls, unless the
+    function allows it. These functions need it, because a backlog takes more consecutive calls.
     """
     wakes = {function.name: _woken_by(function) for function in functions}
     return frozenset(name for name in wakes if name in _reached(wakes, name))
@@ -235,7 +239,7 @@ def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
 
 def _woken_by(function: deployment.Function) -> frozenset[str]:
     """
-    Return the functions that it invokes, and those invoked by streams of tables that it writes.
+    Return the functions that *function* invokes, directly or by the stream of a table it writes.
     """
     written = {grant.table for grant in function.grants if _WRITES & {*grant.actions}}
     sources = deployment.STREAM_SOURCES
@@ -300,14 +304,14 @@ class StreamSource(Construct):
         """
         Create the mapping.
 
-        Records that could not be handled are stored completely in *given_up*. *counted*: AWS counts
-        its records, for alarms; each count is billed as a metric.
+        Records that could not be handled are stored completely in *given_up*. With *counted*, AWS
+        counts the mapping's records, for alarms; each count is billed as a metric.
         """
         super().__init__(scope, name)
         self.source = source
         self.target = target
         _allow(target.role, stream_arn, table_arn, given_up)
-        # The CDK's own mapping would grant reading, writing and deleting in the whole bucket.
+        # The CDK's own construct would allow reading, writing and deleting in the whole bucket.
         self.mapping = lambda_.CfnEventSourceMapping(
             self,
             "Mapping",
@@ -338,7 +342,7 @@ def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.IBucket) 
     allow_all(
         role,
         (_READ, [stream_arn]),
-        # Authorised for all streams of the table; IAM supports no narrower resource.
+        # For this action, IAM supports no narrower resource than all streams of the table.
         (("dynamodb:ListStreams",), [f"{table_arn}/stream/*"]),
         (("s3:ListBucket",), [bucket.bucket_arn]),
         (("s3:PutObject",), [bucket.arn_for_objects(f"{KEY_PREFIX}/*")]),
@@ -366,7 +370,7 @@ class Clock(Construct):
 
 
 class FunctionSchedule(Construct):
-    """The schedule of one function, in minutes; the next run does the work of a missed one."""
+    """The schedule of one function, in minutes; a missed run is left to the next."""
 
     def __init__(
         self,
@@ -411,7 +415,7 @@ _BACK = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_R
 
 class NoSnapshot(Exception):
     """
-    The pinned version of the web adapter, used by streaming functions, does not support SnapStart.
+    A streaming function was to use SnapStart, which the pinned web adapter does not support.
     """
 
     def __init__(self, name: str, able: Iterable[str]) -> None:
@@ -422,8 +426,8 @@ class Canaries(Construct):
     """
     Canaries of *functions*; *alarm* ends a canary.
 
-    The function with a permanent address, which has no alias, is updated once all canaries have
-    ended successfully.
+    The function with a permanent address has no alias, so it has no canary. It is updated once all
+    canaries have ended successfully.
     """
 
     def __init__(
@@ -455,7 +459,7 @@ class Canaries(Construct):
 
     def _try(self, function: TidingsFunction) -> lambda_.CfnAlias:
         self._allow(function)
-        # The CDK's own group would give the role a managed policy for every function.
+        # The CDK's own group would give the role a managed policy with rights on every function.
         group = codedeploy.CfnDeploymentGroup(
             self,
             function.node.id,
@@ -482,9 +486,10 @@ class Canaries(Construct):
 
     def _allow(self, function: TidingsFunction) -> None:
         """
-        Allow shifting the alias, by a constructed ARN.
+        Allow shifting the alias.
 
-        The alias depends on the group, and that on the role.
+        Its ARN is built from the name. A reference would be circular, because the alias depends on
+        the group, and the group on the role.
         """
         arn = function.function.function_arn
         allow(self._role, _SHIFTING, [arn, f"{arn}:{LIVE}"])

@@ -1,4 +1,4 @@
-"""A feed as tables for Athena, and the compaction of its archive, on the schedule of a stage."""
+"""Scheduled jobs that update the tables of a feed for Athena, and compact its archive."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tidings.aws.config import deployment
 from tidings.lake import iceberg
 from tidings.lake.warehouse import EXTENSIONS
 
-MINUTES = 6 * 60  # limit of a run, plus its configured minutes: far above a day's feed
+MINUTES = 6 * 60  # added to a run's configured minutes, it limits the run; a day's feed takes less
 COMPACT = {"compact": True}  # the input of a run that compacts the archive
 TABLES = "tables"  # the prefix in the bucket
-JARS = (iceberg.RUNTIME, iceberg.AWS)  # of the job: as tested, plus the libraries for Glue and S3
+JARS = (iceberg.RUNTIME, iceberg.AWS)  # the tested runtime, and the libraries for Glue and S3
 _GLUE = (
     *("glue:GetDatabase", "glue:CreateDatabase", "glue:GetTable", "glue:GetTables"),
     *("glue:CreateTable", "glue:UpdateTable"),
@@ -78,7 +78,7 @@ class Lake(Construct):
             called=self.called,
             role=self.role,
             definition=self._definition(archive),
-            logs_data=True,  # a feed's name and tables: not secret
+            logs_data=True,  # the data are a feed's name and tables, which are not secret
         ).attr_arn
         start_by_clock(self, stage.lake.every, self.arn)
         if stage.lake.compacts is not None:

@@ -25,18 +25,20 @@ from tidings.aws.config import settings
 
 NAME = "Failures"
 
-# Matches Lambda's platform records. With the system log level WARN, which `function` sets, records
-# of successful calls are not written; timeouts and crashed processes are among the others.
+# Matches Lambda's platform records. With the system log level WARN, which `function` sets, only
+# records of failed calls are written, including timeouts and crashes.
 FUNCTION = '{ $.type = "platform.report" && $.record.status != "success" }'
 # Matches access logs with a status 5xx of API Gateway or of a function.
 API = '{ $.status = "5*" }'
-# Matches the history of executions. An execution that a guard stopped did not fail.
+# Matches the log of executions. An execution that a guard stopped is aborted, which is no failure.
 MACHINE = '{ $.type = "ExecutionFailed" || $.type = "ExecutionTimedOut" }'
 
 
 def namespace(stage: Stage) -> str:
     """
-    Return the stage's own namespace: metrics of log filters cannot have a dimension for its name.
+    Return the stage's own namespace of metrics.
+
+    It separates the stages, because metrics of these log filters have no dimensions.
     """
     return f"{settings.METRICS_NAMESPACE}/{stage.name}"
 
@@ -55,11 +57,11 @@ def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:
 
 
 def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.LogGroup:
-    """Return a log group called *path*; it outlives its stack if the stage keeps its data."""
+    """Return a log group called *path*; it outlives the stack of a stage that keeps its data."""
     made = logs.LogGroup(scope, name, log_group_name=path, removal_policy=removal_policy(stage))
     group = made.node.default_child
     assert isinstance(group, logs.CfnLogGroup)
-    group.retention_in_days = stage.log_days  # the CDK has a name for each number of days
+    group.retention_in_days = stage.log_days  # set here, because the CDK's argument is an enum
     return made
 
 
@@ -74,7 +76,7 @@ class AccessLog:
     """
     An access log of *fields* in a log group of the stage.
 
-    It has a line of JSON per request, without bodies, cursors or addresses.
+    The log has one line of JSON per request, without bodies, cursors or addresses.
     """
 
     def __init__(
@@ -102,8 +104,8 @@ class GatewayLogging(Construct):
     """
     API Gateway's permission to write logs, one for an account and Region.
 
-    WebSocket APIs cannot log without it (HTTP APIs can). Both parts are retained when a stack is
-    deleted or removes them: other APIs of the account, and other stages, may depend on them.
+    WebSocket APIs cannot log without it (HTTP APIs can). Both of its resources are retained when
+    the stack is deleted, because other APIs of the account and other stages may depend on them.
     """
 
     def __init__(self, scope: Construct, name: str) -> None:

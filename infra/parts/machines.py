@@ -1,4 +1,6 @@
-"""State machines with logs and schedules; that of syncs, and its job on EMR Serverless."""
+"""
+State machines with logs and schedules; the state machine of syncs and its EMR Serverless job.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ PYTHON = "/usr/bin/python3.11"  # the release's default Python is older and cann
 IDLE_MINUTES = 5  # the application stops after this time without a job
 LOGS = "logs/"
 
-# A driver of 2 vCPU and three executors of 4: the initial limit of an account is 16 vCPU. A
-# partition of half a million rows takes some 200 MB per core, and each core has a Python process.
+# A driver of 2 vCPU and three executors of 4 vCPU fit in 16 vCPU, the initial limit of an account.
+# A partition of half a million rows takes some 200 MB per core, and each core has a Python process.
 CAPACITY = {"cpu": "16 vCPU", "memory": "112 GB", "disk": "500 GB"}
 SPARK = {
     "spark.driver.cores": "2",
@@ -55,7 +57,7 @@ _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 def _python_settings(path: str) -> dict[str, str]:
-    """Return the Python of driver and executors, and *path* as its import path."""
+    """Return the settings that make driver and executors run Python with the import path *path*."""
     variables = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
     driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in variables.items()}
     driver["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] = PYTHON
@@ -200,9 +202,9 @@ def logged_machine(
     logs_data: bool,
 ) -> stepfunctions.CfnStateMachine:
     """
-    Return the machine *called* so; it depends on the permissions of *role*.
+    Return a machine with the name *called*, to be created after the permissions of *role*.
 
-    *logs_data*: also log the input and output of its steps.
+    With *logs_data*, its log also contains the input and output of its steps.
     """
     group = log_group(scope, "Logs", stage, path=f"/aws/vendedlogs/states/{called}")
     count_failures(group, stage, MACHINE)
@@ -299,7 +301,7 @@ class SyncMachine(Construct):
             called=self.called,
             role=self.role,
             definition=sync_states.definition(self._wiring),
-            logs_data=False,  # readers of a token could answer for another person
+            logs_data=False,  # the data contain the token with which any reader could approve
         ).attr_arn
 
     def _statements(self, syncs: SyncBucket, job: SyncJob) -> list[Statement]:
@@ -314,7 +316,7 @@ class SyncMachine(Construct):
                 ("s3:PutObject", "s3:AbortMultipartUpload"),
                 [objects(f"{workflow.EXPORTS}*"), objects(f"{workflow.APPROVALS}*")],
             ),
-            # An export requests it, though a bucket without ACLs has nothing to set.
+            # An export requires this permission, although the bucket has no ACLs.
             (("s3:PutObjectAcl",), [objects(f"{workflow.EXPORTS}*")]),
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
             *run_of(job),
@@ -328,7 +330,11 @@ class SyncMachine(Construct):
         return [self._named("execution", ":*"), self._named("execution", f"/{MAP_LABEL}:*")]
 
     def _named(self, resource: str, rest: str = "") -> str:
-        """Return an ARN by name: the machine depends on its role."""
+        """
+        Build an ARN from the name.
+
+        A reference to the machine would be circular, because the machine depends on its role.
+        """
         return cdk.Stack.of(self).format_arn(
             service="states",
             resource=resource,
@@ -364,7 +370,9 @@ class SyncStarts(Construct):
 
     def _on_upload(self, syncs: SyncBucket, machine: str) -> None:
         """
-        Start a sync for an uploaded object; `steer` distinguishes dumps from parts, a rule cannot.
+        Start an execution for each uploaded object.
+
+        A rule cannot distinguish a dump from one of its parts, so the function `steer` does.
         """
         started: dict[str, Any] = {
             "source": ["aws.s3"],

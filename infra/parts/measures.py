@@ -21,7 +21,7 @@ from tidings.aws.config import settings
 from tidings.core.metrics import METRICS
 
 PERIOD = cdk.Duration.minutes(5)
-SOON = cdk.Duration.minutes(1)  # a canary lasts five
+SOON = cdk.Duration.minutes(1)  # short, because failures end a canary, which lasts five minutes
 # Metrics of a feed that are evaluated by the maximum of a period; all others are sums.
 _GAUGES = (
     "FollowerLag",

@@ -2,9 +2,9 @@
 A pipeline that is kept running on EMR Serverless.
 
 Every few minutes a state machine checks if the deployed version of the pipeline is running. If not,
-it ends the runs of earlier deployments and starts the pipeline, so that a new file is used
-automatically. An overlap of two runs is harmless: only the holder of its consumer writes to a
-store.
+it ends the runs of earlier deployments and starts the pipeline. So a new file of the pipeline is
+used without further steps. Two runs may overlap, because only the run that holds the consumer's
+lease writes to a store.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from infra.parts.machines import (
 from infra.parts.policies import allow, allow_all
 from infra.settings import PipelineRun, Stage
 
-LOOK = "rate(5 minutes)"  # the maximum interruption after a run has ended
-DRAIN_S = 30  # a store has to finish its current batch
-FAILURES_PER_HOUR = 5  # more fail the job; the next check starts it again
-RUNS_MAX = 50  # listed at once; there are one or two
-# All work is done in one process, the driver. Spark requires an executor, here the smallest.
+LOOK = "rate(5 minutes)"  # interval of the check, so a pipeline is down for at most this time
+DRAIN_S = 30  # the time for a store to finish its current batch when a run ends
+FAILURES_PER_HOUR = 5  # after more failed attempts the run fails; the next check starts a new one
+RUNS_MAX = 50  # the maximum number of runs in one listing; usually one or two exist
+# The driver does all the work. Spark requires an executor, so there is one of the smallest size.
 CAPACITY = {"cpu": "4 vCPU", "memory": "16 GB", "disk": "60 GB"}
 SPARK = {
     "spark.driver.cores": "1",

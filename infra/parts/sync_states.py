@@ -19,7 +19,7 @@ from tidings.core.sync import workflow
 
 State = dict[str, Any]
 
-EXPORT_WAIT_S = 30  # an export takes at least five minutes
+EXPORT_WAIT_S = 30  # between two checks of an export, which takes at least five minutes
 MAP_LABEL = "Parts"  # part of the child executions' ARNs
 
 # Throttling or transient failures; the functions' work may be repeated.
@@ -50,7 +50,7 @@ _TRANSIENT = {
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """The names used in the states; functions by ARN. *job* are the parameters of each job run."""
+    """The ARNs and names used in the states; *job* has the parameters of each job run."""
 
     partition: str
     region: str
@@ -188,7 +188,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
         "Subject.$": "$.judged.question.subject",
         "Message.$": "$.judged.question.message",
     }
-    # Not in the message: every reader could answer, and mail is kept forever.
+    # Stored in the bucket and not sent by mail, because every reader of the mail could answer.
     token = {
         "Bucket": wiring.bucket,
         "Key.$": f"States.Format('{workflow.APPROVALS}{{}}', $$.Execution.Name)",
@@ -220,7 +220,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
 
 def _applying(wiring: Wiring) -> dict[str, State]:
     """
-    Return the states that apply groups in order: all inserts are logged before the first update.
+    Return the states that apply groups in order, so that all inserts precede the first update.
     """
     part = {
         "feed.$": "$.sync.feed",
@@ -277,7 +277,7 @@ def _of_a_part(wiring: Wiring) -> dict[str, State]:
             "Parameters": {f"{name}.$": f"$.{name}" for name in given},
             "ResultPath": "$.outcome",
             "Retry": [_TRANSIENT],
-            # Not a failure of the part: the error of a map has no name and no sentence.
+            # Do not let the part fail, because the error of a map has no name and no message.
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Refused"}],
             "Next": "Count",
         },

@@ -24,7 +24,7 @@ from tidings.aws.config.stages import stack_name
 from tidings.core.ingest import table_capture
 from tidings.core.model.feeds import check_known
 
-TOPIC_EXPORT = "AlarmsTopic"  # output of a stage's stack, for producers in other stacks
+TOPIC_EXPORT = "AlarmsTopic"  # an output of a stage's stack, for producers in other stacks
 _REACHED = frozenset(grant.table for grant in deployment.CAPTURE.grants)
 
 
@@ -39,7 +39,7 @@ class Reach:
 
 
 def export_topic(stack: cdk.Stack, stage: Stage, alarms: Alarms) -> None:
-    """Export the topic, for alarms of producers in other stacks; the export never changes."""
+    """Export the topic, which never changes, for alarms of producers in other stacks."""
     topic = alarms.topic.topic_arn
     cdk.CfnOutput(stack, f"For{TOPIC_EXPORT}", value=topic, export_name=_topic(stage))
 
@@ -130,7 +130,7 @@ def table_of(stream_arn: str) -> str:
 
 def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     """
-    Return the environment of the stage's functions, without the tables that this one cannot access.
+    Return the environment of the stage's functions, without the tables a producer cannot access.
     """
     return variables(
         stage, {table.name: tables.get(table.name, "-") for table in deployment.TABLES}
@@ -138,7 +138,7 @@ def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _accept(made: TableProducer) -> None:
-    """Suppress findings here and not for the stack, which may belong to the owner."""
+    """Suppress findings for *made* only, because its stack may belong to the table's owner."""
     reasons = {
         "AwsSolutions-IAM5": "ListStreams is authorised against all streams of the one table, and "
         "Lambda names the records that it gives up, below one prefix of one bucket.",
