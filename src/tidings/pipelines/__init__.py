@@ -1,5 +1,5 @@
 """
-Pipelines: copy a feed into stores through functions; each store keeps its own position.
+Pipelines, which copy a feed into stores and transform its messages with functions on the way.
 
 Each name is imported on first use, so that the dependencies of unused stores are not required.
 """

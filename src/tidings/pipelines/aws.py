@@ -27,8 +27,8 @@ from tidings.pipelines.files import S3, name_of
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline
 
-SOURCE = "tidings.feed"  # of events on a bus
-STATUS_SOURCE = "tidings.pipeline"  # of a pipeline's own events
+SOURCE = "tidings.feed"  # source of the feed's events on a bus
+STATUS_SOURCE = "tidings.pipeline"  # source of a pipeline's own events
 TRIES = 4  # attempts for entries that the service throttled, within about 15 s
 _PATIENCE = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard"})
 _STATUS_PATIENCE = Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 2})
@@ -50,7 +50,7 @@ _log = logging.getLogger("tidings.pipelines")
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Limits of one call: number of entries, bytes of one entry, bytes of all."""
+    """The limits of one call: its number of entries, the size of an entry and their total size."""
 
     entries: int
     entry_bytes: int
@@ -68,7 +68,7 @@ class _Store(EntryStore):
     The common part of the AWS sinks: a call takes several entries and returns the failed ones.
 
     A call contains each object at most once. The entries of an object therefore keep their order,
-    in any order in which a service processes the entries of a call.
+    although a service may process the entries of a call in any order.
     """
 
     _service: str
@@ -131,7 +131,9 @@ class _Store(EntryStore):
 
 class _Messages(_Store):
     """
-    The sinks for SQS and SNS, which have similar APIs. `.fifo` targets keep order, drop repeats.
+    The sinks for SQS and SNS, which have similar APIs.
+
+    Targets with the suffix `.fifo` keep the order and drop repeated messages.
     """
 
     @property
@@ -241,7 +243,7 @@ class EventBus:
     """
     The bus *name* for the events of a running pipeline; the kind of an event is its detail type.
 
-    A failed put is only logged: a pipeline does not wait for its observers.
+    A failed put is only logged, because a pipeline must not wait for the receivers of its events.
     """
 
     def __init__(self, name: str) -> None:
@@ -302,9 +304,13 @@ class OnS3:
         self._client: Any = None
 
     def open(self) -> int:
-        """Find the last number by binary search: a listing starts at the first, 1,000 at a time."""
+        """
+        Find the last number by binary search.
+
+        A listing would return all files from the first one on, 1,000 at a time.
+        """
         self._client = connect("s3")
-        self._client.head_bucket(Bucket=self._bucket)  # without a bucket every number is absent
+        self._client.head_bucket(Bucket=self._bucket)  # fail if the bucket is missing
         there, absent = 0, 1
         while self._has(absent):
             there, absent = absent, 2 * absent
@@ -321,8 +327,8 @@ class OnS3:
         """
         Write the file if it does not exist.
 
-        If a response was lost and the request is repeated, the file exists and `Overtaken` is
-        raised.
+        If the response to a successful request is lost, the repeated request finds the file and
+        raises `Overtaken`.
         """
         key = self._key(number)
         try:
@@ -364,7 +370,7 @@ def checked_target(target: str, rule: str, pattern: re.Pattern[str]) -> str:
     Return *target* if it matches *pattern*.
 
     Raises:
-        WrongPipeline: it does not match; *rule* is the message.
+        WrongPipeline: *target* does not match; *rule* is the message.
     """
     if not isinstance(target, str) or not pattern.fullmatch(target):
         raise WrongPipeline(f"{rule}, not {target!r}")
@@ -391,7 +397,7 @@ def _size_of(entry: Entry) -> int:
 
 
 def _group_of(entry: Entry) -> str:
-    """Return the group of an entry: the name of its object if it is valid, else its hash."""
+    """Return the object's name as the group of an entry, or a hash of an invalid name."""
     if _GROUP.fullmatch(entry.object):
         return entry.object
     return hashlib.sha256(entry.object.encode(errors="surrogatepass")).hexdigest()
@@ -412,7 +418,7 @@ def _status(error: ClientError) -> int:
 WAIT_S = 5  # how long one request waits for a message
 FILL_S = 0.3  # how long to request more messages after the first
 HIDDEN_S = 300  # visibility timeout; a post may take two minutes
-KNOWN = 1500  # messages that may be delivered again, by ids of 36 bytes: they fit in one operation
+KNOWN = 1500  # stored ids of messages that may be delivered again; 36 bytes each fit an operation
 _CALL = 10  # maximum number of messages in a request
 
 Received = dict[str, Any]
@@ -423,7 +429,8 @@ class SqsQueue:
     A source of the messages of the queue at *url*, each deleted when the feed has it.
 
     A message that is delivered again is recognized by its message id and skipped. A message that
-    cannot be read ends the reader. With *rejects* it stays in the queue, for its redrive policy.
+    cannot be read ends the reader. With *rejects* such a message stays in the queue, which handles
+    it by its redrive policy.
     *envelope*, *type* and *key* are those of `Messages`; an SQS message has no key. *client* is a
     boto3 client for SQS, if the default AWS settings do not apply.
 
@@ -444,9 +451,9 @@ class SqsQueue:
         self._url, self._rejects, self._given = checked_target(url, *QUEUE_RULE), rejects, client
         self._messages = Messages(envelope, type, key)
         self._client: Any = None
-        self._again = dict[str, None]()  # in the feed, but possibly not deleted; oldest first
-        self._held = list[Received]()  # received, but not deleted
-        self._all_shown_s = 0.0  # when all of them must have been delivered again, if at all
+        self._again = dict[str, None]()  # in the feed, perhaps not deleted; oldest first
+        self._held = list[Received]()  # received messages that are not deleted
+        self._all_shown_s = 0.0  # until then the messages of `_again` may be delivered again
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
         self._again = dict.fromkeys(state.get(self._url, {}).get("taken", ()))
@@ -458,8 +465,8 @@ class SqsQueue:
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a message cannot be read; all others that do not follow it in its group
-                were read.
+            WrongPipeline: a message cannot be read. All other messages were read, except for those
+                that follow it in its group.
             ClientError: the queue does not exist, or access is denied.
         """
         while True:
@@ -483,7 +490,11 @@ class SqsQueue:
             self._held = []
 
     def close(self) -> None:
-        """Make messages that are not in the feed visible at once; if that fails, they time out."""
+        """
+        Make the messages that were received but not deleted visible again.
+
+        If that fails, they become visible after `HIDDEN_S`.
+        """
         with suppress(Exception):
             for call in _calls_of(self._held):
                 entries = [{**each, "VisibilityTimeout": 0} for each in _entries(call)]
@@ -501,7 +512,7 @@ class SqsQueue:
         return f"sqs {name}" + ("" if name.endswith(".fifo") else " (standard: in any order)")
 
     def _received(self) -> Sequence[Received]:
-        """Return up to one batch without duplicates; fewer if no more arrive within `FILL_S`."""
+        """Return up to one batch without duplicates, which collects messages for `FILL_S`."""
         received = self._asked(WAIT_S)
         began_s = time.monotonic()
         while received and len(received) <= BATCH - _CALL and time.monotonic() - began_s < FILL_S:
@@ -512,7 +523,7 @@ class SqsQueue:
         return list(received.values())
 
     def _asked(self, wait_s: int) -> dict[str, Received]:
-        """Return messages by id; if one was delivered twice, the later receipt is valid."""
+        """Return messages by id; of a message that was delivered twice, keep the later receipt."""
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_CALL,
@@ -528,9 +539,9 @@ class SqsQueue:
         """
         Return the readable messages with their operations, and the first error.
 
-        Only the messages that follow an unreadable one in its group are skipped. SQS counts a
-        skipped message as received once more, so its redrive policy might move a message because of
-        another one in the same batch.
+        Only the messages that follow an unreadable one in its group are skipped. More would be
+        wrong: SQS counts each receipt of a skipped message, and its redrive policy might remove a
+        readable message for its count.
         """
         told, wrong, groups = [], None, set[str]()
         for message in received:
@@ -546,14 +557,14 @@ class SqsQueue:
         return told, wrong
 
     def _told(self, message: Received) -> list[dict[str, Any]]:
-        """Return the operations of *message*; an empty list if the feed has them."""
+        """Return the operations of *message*, or an empty list if the feed has them."""
         if message["MessageId"] in self._again:
             return []
         place = f"{self._url.rpartition('/')[2]}, message {message['MessageId']}"
         return self._messages.operations(place, None, message["Body"].encode())
 
     def _delete(self, messages: Sequence[Received]) -> None:
-        """Delete the messages; one that is not deleted is delivered again and then recognized."""
+        """Delete the messages; one that remains is delivered again, and skipped then."""
         self._again |= dict.fromkeys(message["MessageId"] for message in messages)
         for call in _calls_of(messages):
             answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=_entries(call))

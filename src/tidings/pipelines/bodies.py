@@ -29,7 +29,9 @@ def until_refused(
     messages: Sequence[Message], make: Callable[[int, Message], Made]
 ) -> tuple[list[Made], Unwritten | None]:
     """
-    Call *make* with each index and message; return the results before the first failure, and it.
+    Call *make* with each index and message, until it fails.
+
+    Return the results before the first failure, and the failure.
     """
     made: list[Made] = []
     for index, message in enumerate(messages):
@@ -47,7 +49,7 @@ def blame_message(messages: Sequence[Message], *errors: type[Exception]) -> Iter
     """
     Blame the message if a batch of one fails with one of *errors*.
 
-    Used by stores that write a batch completely or not at all.
+    Stores that write a batch completely or not at all use this.
 
     Raises:
         Unwritten: the batch has only one message, so that message caused the error.
@@ -95,10 +97,10 @@ def object_of(message: Message) -> str:
 
 def identity_of(message: Message, consumer: str) -> str:
     """
-    Return an id that is equal for each delivery of one message to *consumer*, and unique to it.
+    Return an id that is the same for each delivery of a message to *consumer*, and else unique.
 
-    The id of the event is not sufficient: the objects of a copy share one, and two feeds may use
-    the same ids.
+    The id of the event is not sufficient, because all objects of a copy have the same one, and
+    because two feeds may use the same ids.
     """
     told = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
     return f"{message.id}-{hashlib.sha256(told).hexdigest()[:_DIGEST_CHARS]}"
@@ -123,7 +125,7 @@ class Entry:
     The message at *index* of its batch.
 
     *object* identifies the object of the message. *identity* is the same for each delivery of the
-    message. *place* is the id of its event, and *body* the bytes to send.
+    message. *place* is the id of the message's event, and *body* is the bytes to send.
     """
 
     index: int
@@ -136,7 +138,7 @@ class Entry:
 
     def headers(self) -> dict[str, str]:
         """
-        Return the headers by which a receiver orders messages: the highest sequence is the latest.
+        Return the headers by which a receiver orders messages; the latest has the highest sequence.
         """
         return {
             "tidings-op": self.op,
@@ -164,7 +166,7 @@ class EntryStore:
 
         Raises:
             Unwritten: a message cannot be encoded, or the store rejected it.
-            Busy: the store did not accept it for reasons of its own.
+            Busy: the store did not accept a message, which may nevertheless be valid.
         """
         entries, refusal = until_refused(messages, self._entry)
         if kept := [each for each in entries if each]:
@@ -180,5 +182,5 @@ class EntryStore:
         return Entry(index, message.op, message.namespace, name, identity, message.id, body)
 
     def _put(self, entries: Sequence[Entry]) -> None:
-        """Send all *entries*, at least one. It raises the same errors as `write`."""
+        """Send all *entries*, of which there is at least one; raise the same errors as `write`."""
         raise NotImplementedError

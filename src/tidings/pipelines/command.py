@@ -30,7 +30,7 @@ _file = click.argument("file", default=DEFAULT_FILE, type=click.Path(path_type=P
 
 
 class _Named(click.Choice[str]):
-    """A choice of *names* that also accepts the names of *others*, which stand for them."""
+    """A choice of *names* that also accepts aliases; *others* maps each alias to its name."""
 
     def __init__(self, names: Mapping[str, object], others: Mapping[str, str]) -> None:
         super().__init__(list(names))
@@ -112,7 +112,7 @@ def test(ctx: click.Context, file: Path) -> None:
 
 def _checked(name: str, consumer: str, reader: Reader) -> bool:
     """Print the reasons why *reader* cannot read; return True if no reason is known."""
-    check = getattr(reader, "check", None)  # of tables and collections
+    check = getattr(reader, "check", None)  # only tables and collections have it
     if check is None:
         return True
     try:

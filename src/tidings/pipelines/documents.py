@@ -24,7 +24,7 @@ _IN_JSON = (str, int, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Objects of *type* with the field *key* as id. Without a *type*, documents are operations."""
+    """A converter of documents to objects of *type*, or of operations if *type* is empty."""
 
     type: str
     key: str
@@ -48,8 +48,8 @@ class Keyed:
     """
     Rows of *table* as objects of *type* (default: the table's name).
 
-    *key* names the columns of their id (`join_templates`). It may be set later, from the primary
-    key.
+    *key* names the columns that form an object's id (`join_key`). If it is empty, *keys* is set
+    later, from the primary key.
     """
 
     def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
@@ -80,8 +80,8 @@ class Keyed:
         """
         Yield deletions of the objects in the feed that no longer have a row.
 
-        *pages* reads the keys of all rows. The log must still be read from a position before this
-        call: it contains the rows that are inserted in the meantime.
+        *pages* reads the keys of all rows. The caller must then read the log from a position before
+        this call, because only the log contains the rows that are inserted in the meantime.
         """
         gone = set(known(self.type))
         for page in pages() if gone else ():
@@ -103,7 +103,7 @@ def join_key(values: Sequence[Any]) -> str:
 
 def split_key(id: str, count: int) -> list[str] | None:
     """
-    Return the *count* texts of the key that `join_templates` made *id* of; None if it made another.
+    Return the *count* parts that `join_key` joined to *id*, as text; None if it did not make *id*.
     """
     if count == 1:
         return [id]
@@ -117,7 +117,11 @@ def _text(value: Any) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of *text*, JSON. Numbers keep their digits; text if a feed has no such."""
+    """
+    Return the value of the JSON *text*.
+
+    Numbers keep their digits. A number that is too large for a feed is returned as text.
+    """
     return json.loads(text, parse_float=_number)
 
 
@@ -151,7 +155,7 @@ def plain(value: Any) -> Any:
 
 PLAIN = "plain"
 _OURS = f"{TIDINGS}."  # prefix of the types of Tidings' own CloudEvents
-_MONGODB = "mongodb"  # a connector with rows and ids as text
+_MONGODB = "mongodb"  # a connector that sends rows and ids as text
 _INSERTED, _DELETED, _TOLD, _TRUNCATED = ("c", "r"), "d", "m", "t"
 
 Fields = dict[str, Any]
@@ -169,9 +173,9 @@ class Messages:
     - `plain`: objects of *type* with the field *key* as their id. A message without a value deletes
       the object of its key. Without a *type*, messages are operations as they are posted;
     - `tidings`, `cloudevents`, `debezium`: the formats that Tidings writes. Other CloudEvents, in
-      structured JSON, are objects of *type*; their id is *key*, or else the subject. Change events
-      of Debezium's connectors are rows of *type*, or of their table; their id is the key of the
-      message, or else *key*;
+      structured JSON, are objects of *type*; their id is the field *key*, or else the subject.
+      Change events of Debezium's connectors are objects of *type* (default: the name of their
+      table); their id is the key of the message, or else the field *key*;
     - a function that converts the key and value of a message to operations.
 
     Raises:
@@ -196,10 +200,10 @@ class Messages:
 
     def operations(self, place: str, key: bytes | None, value: bytes | None) -> list[Fields]:
         """
-        Return the operations of the message at *place*; an empty list if a feed has no use for it.
+        Return the operations of the message at *place*; an empty list if it changes no object.
 
         Raises:
-            WrongPipeline: it cannot be read, or a feed would reject it.
+            WrongPipeline: the message cannot be read, or a feed would reject it.
         """
         try:
             operations = list(self._read(key, value))
@@ -254,7 +258,7 @@ class Messages:
         return [{"event": made, **named, "data": plain(after)}]
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
-        """Return the id of a row: the values in the key of its message (`join_templates`)."""
+        """Return the id of a row, which joins the values in the key of its message (`join_key`)."""
         fields = _payload(parse_json(key)) if key else {self._key: row.get(self._key)}
         values = list(fields.values()) if isinstance(fields, dict) else [fields]
         if not values or None in values:
@@ -270,7 +274,7 @@ class Messages:
 def until_wrong(
     told: Callable[[Message], list[Fields]], messages: Iterable[Message]
 ) -> tuple[list[list[Fields]], WrongPipeline | None]:
-    """Return the operations of each message before the first that cannot be read, and its error."""
+    """Return the operations of each message before the first unreadable one, and its error."""
     found: list[list[Fields]] = []
     for message in messages:
         try:
@@ -308,7 +312,7 @@ def _document(row: Fields | str | None) -> Fields | None:
 
 
 def _mongo_id(value: Any) -> Any:
-    """Return the id of a document, without its type in extended JSON."""
+    """Return the id of a document, without the type that extended JSON adds."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, held),) = value.items()
         return held if name.startswith("$") else json.dumps(value)

@@ -3,9 +3,9 @@ Run a pipeline on EMR Serverless.
 
     python -m tidings.pipelines.emr --events-bus default pipeline.py
 
-It prints events as lines of JSON, with metrics in CloudWatch's embedded format. On SIGTERM it stops
-after the current batches. The exit code is 0, or 1 if a store or a reader failed; EMR then starts
-the job again, a few times an hour.
+The job prints events as lines of JSON, with metrics in CloudWatch's embedded format. On SIGTERM it
+stops after the current batches. The exit code is 1 if a store or a reader failed, and else 0. EMR
+starts a failed job again, a few times an hour.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _ran(made: Pipeline, bus: str | None) -> bool:
 
 def _beside(file: Path) -> Path:
     """
-    Return *file* if it exists, else its path on `sys.path`: a job's archive is unpacked there.
+    Return *file* if it exists, else its path on `sys.path`, where a job's archive is unpacked.
     """
     places = [file, *(Path(each) / file for each in sys.path)]
     return next((each for each in places if each.is_file()), file)

@@ -16,7 +16,7 @@ from tidings.lineage.runs import Job, Run, Send, State, sending
 from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.running import READS, EventSink
 
-ANSWER_S = 5.0  # limit per event: a receiver that is away must not delay the pipeline
+ANSWER_S = 5.0  # limit of a post, so that an unavailable receiver does not delay the pipeline
 NAMESPACE = "Tidings/Pipelines"  # of the CloudWatch metrics
 _TAKEN = (200, 201)
 _COUNTS = ("records", "batches", "failures")
@@ -36,9 +36,9 @@ def emitter(
     """
     Yield a function that emits events.
 
-    It prints them as lines of JSON or logs them, and also posts them to *url* and puts them on
-    *bus* if given. With *lineage* they are also reported as lineage of that pipeline. With *emf* a
-    line of metrics contains CloudWatch's embedded metric format.
+    The function prints events as lines of JSON or logs them. It also posts them to *url* and puts
+    them on *bus* if these are given. With *lineage* events are also reported as lineage of that
+    pipeline. With *emf* a line of metrics contains CloudWatch's embedded metric format.
     """
     with ExitStack() as stack:
         tellers: list[EventSink] = [_printed if as_json or emf else _logged]
@@ -156,7 +156,7 @@ class _Told:
 
 
 def _named(end: object) -> Sequence[Dataset]:
-    """Return the datasets of a store or reader; those of an author need not name any."""
+    """Return the datasets of a store or reader, or none if it does not define them."""
     datasets: Callable[[], Sequence[Dataset]] | None = getattr(end, "datasets", None)
     if datasets is None:
         return ()

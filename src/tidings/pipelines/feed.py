@@ -45,7 +45,7 @@ class Feed:
 
 
 class Call:
-    """A sink that calls *function* with each batch; the batch is written when it returns."""
+    """A sink that calls *function* with each batch, which is written when the function returns."""
 
     def __init__(self, function: Callable[[Sequence[Message]], None]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""Read and write files: JSON lines, gzipped or not; read anything that Spark reads."""
+"""Read and write files of JSON lines, which may be gzipped; read DataFrames of Spark."""
 
 from __future__ import annotations
 
@@ -152,9 +152,9 @@ class Files:
     """
     A source of the lines of the files that match *patterns*, in the order of their names.
 
-    Reading resumes at the last position in each file. A line is an operation as it is posted; with
-    *type* it is a document, with *key* as its id. With *follow* the files and new ones are read
-    continuously; they must only grow.
+    Reading resumes at the last position in each file. A line is an operation as it is posted. If
+    *type* is given, a line is a document with *key* as its id. With *follow* the files and new ones
+    are read continuously. A file may only grow.
 
     Raises:
         WrongPipeline: no pattern is given.
@@ -204,7 +204,7 @@ class Files:
         return paths
 
     def _file(self, path: str) -> Iterator[Batch]:
-        """Yield the new lines of one file; `at` is an offset in bytes, after decompression."""
+        """Yield the new lines of one file; `at` in its state counts decompressed bytes."""
         at = self._state.get(path, {})
         size = Path(path).stat().st_size
         if at.get("mode") == COMPLETE and at["size"] == size:
@@ -229,7 +229,7 @@ class Files:
         """
         Return the operations of up to `BATCH` lines after *line*.
 
-        Also return the numbers of lines and bytes.
+        Also return how many lines and bytes were read.
         """
         operations: list[dict[str, Any]] = []
         count = length = 0
@@ -263,7 +263,7 @@ class Frame:
     A source of the rows of a DataFrame, as objects of *type* with the column *key* as id.
 
     *make* creates the DataFrame from a session. Rows have no defined order, so an interrupted read
-    starts from the beginning. A complete one is not repeated.
+    starts from the beginning. A complete read is not repeated.
     """
 
     def __init__(self, make: Callable[[SparkSession], DataFrame], type: str, key: str) -> None:

@@ -1,5 +1,5 @@
 """
-Read from a source that is not a feed: append it to a feed, which the stores follow.
+Append the operations of a source that is not a feed to a feed, which the stores follow.
 
 Each batch is appended together with an object of the type `READER`, which stores the position of
 the reader, in the same page. The data and the position are therefore always consistent, and a
@@ -18,10 +18,10 @@ from tidings.client.poster import Poster
 from tidings.core.model.operations import spell_numbers
 from tidings.pipelines.messages import READER
 
-BATCH = 500  # operations; with the object of the reader, below the limit of a request
-COPY, COMPLETE = "copy", "complete"  # modes of a namespace: still being copied, or only followed
+BATCH = 500  # maximum number of operations; one more still fits into a request
+COPY, COMPLETE = "copy", "complete"  # modes of a namespace: being copied, or copied completely
 
-ReaderState = Mapping[str, Mapping[str, Any]]  # the position of a reader: JSON, by namespace
+ReaderState = Mapping[str, Mapping[str, Any]]  # the position of a reader in each namespace, as JSON
 Known = Callable[[str], Iterable[str]]  # returns the ids of all objects of a type
 _TOO_LARGE = 413
 _JSON = json.JSONEncoder(separators=(",", ":"))  # in ASCII, so that any text can be sent
@@ -30,9 +30,10 @@ _JSON = json.JSONEncoder(separators=(",", ":"))  # in ASCII, so that any text ca
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    The *operations* to append, and the position of the reader after them: JSON, by namespace.
+    The *operations* to append, and the *state*, the reader's position after them.
 
-    In each namespace `mode` is `copy` or `complete`. All other fields belong to the reader.
+    *state* maps each namespace to JSON. Its field `mode` is `copy` or `complete`, and the reader
+    defines all other fields.
     """
 
     operations: list[dict[str, Any]] = field(default_factory=list)
@@ -54,8 +55,8 @@ class Reader(Protocol):
         """
         Yield batches of at most `BATCH` operations in order, and an empty one if nothing is new.
 
-        The feed has a batch when the next one is requested. The iterator ends when everything has
-        been read.
+        The caller requests the next batch only when the feed has the previous one. The iterator
+        ends when everything has been read.
         """
         ...
 
@@ -83,11 +84,11 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
     """
     Append the *batch* of the reader *name* as one page, or as several if it is too large.
 
-    Requests that are repeated have the random key of `post_lines`. A key made from the content
+    A repeated request has the random idempotency key of `post_lines`. A key made from the content
     would drop a batch that occurs again, such as the deletions after a second truncation.
 
     Raises:
-        Refused: an operation is invalid; those before it may have been appended.
+        Refused: an operation is invalid; the operations before it may have been appended.
     """
     operations, state = batch.operations, batch.state
     lines = [encode_operation(each) for each in operations]

@@ -39,7 +39,7 @@ def namespace_of(servers: str) -> str:
 
 
 class _Failure(NamedTuple):
-    """An entry that was not written. *alone*: it was the only one in the rejected request."""
+    """An entry that was not written; *alone* is True if it was the only one of its request."""
 
     entry: Entry
     error: KafkaError
@@ -50,11 +50,11 @@ class Kafka(EntryStore):
     """
     A sink that sends each message to *topic* of the brokers at *servers*.
 
-    `{namespace}` in *topic* is replaced by the type. The key is the object, so that a partition has
-    the messages of an object in order. Topics are not created: their owner decides how many
-    partitions they have. A batch is written when all in-sync replicas have it. *options* are those
-    of librdkafka, for passwords and TLS. *envelope* is `tidings`, `cloudevents` or `debezium`; the
-    last two contain the name *feed*.
+    `{namespace}` in *topic* is replaced by the type. The key of a message names its object, so that
+    a partition has the messages of an object in order. Topics are not created, because their owner
+    decides how many partitions they have. A batch is written when all in-sync replicas have it.
+    *options* are those of librdkafka, for passwords and TLS. *envelope* is `tidings`, `cloudevents`
+    or `debezium`; the last two contain the name *feed*.
 
     Raises:
         WrongPipeline: no server or topic is given, or the envelope is unknown.
@@ -73,7 +73,7 @@ class Kafka(EntryStore):
         self._servers, self._topic = servers, checked_names(servers, topic)[0]
         self._options = connecting(servers, options) | {
             "enable.idempotence": True,  # implies acks=all, and retries keep the order
-            "partitioner": "murmur2_random",  # Java's: the same partition from every sender
+            "partitioner": "murmur2_random",  # as in Java, so that partitions agree
             "delivery.timeout.ms": ANSWER_S * 1000,
             "queue.buffering.max.messages": 0,  # unlimited: at most one batch is in flight
         }
@@ -153,7 +153,7 @@ def checked_names(servers: str, *topics: str) -> tuple[str, ...]:
 
 def connecting(servers: str, options: Mapping[str, str | int] | None) -> dict[str, str | int]:
     """Return librdkafka's settings for the brokers at *servers*, with the author's *options*."""
-    # No log output on stderr: exceptions carry the same information.
+    # Suppress log output on stderr, because exceptions carry the same information.
     return {"log_level": 2, **(options or {}), "bootstrap.servers": servers}
 
 
@@ -170,13 +170,13 @@ def partitions_of(client: Producer | Consumer, topic: str) -> list[int]:
     return sorted(found.partitions)
 
 
-LOOK_S = 0.3  # how long to wait for a batch: a message is in the feed within a second
+LOOK_S = 0.3  # how long to wait for a batch, so that a message is in the feed within a second
 PARTITIONS_S = 60.0  # how often to look for added partitions
 
 
 class KafkaTopics:
     """
-    A source of the messages of *topics* of the brokers at *servers*, from the oldest on.
+    A source of the messages of *topics* of the brokers at *servers*, beginning with the oldest.
 
     The offset of each partition is stored in the feed; no consumer group is created and nothing is
     committed to Kafka. *options* are those of librdkafka. *envelope*, *type* and *key* are those of
@@ -224,7 +224,8 @@ class KafkaTopics:
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a message cannot be read or no longer exists; those before it were read.
+            WrongPipeline: a message cannot be read or no longer exists. The messages before it were
+                read.
         """
         assert self._consumer is not None
         looked_s = time.monotonic()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class WrongPipeline(Exception):
-    """The pipeline is invalid; the text says why and where."""
+    """The pipeline is invalid; the message says why and where."""
 
 
 class Busy(Exception):
@@ -23,12 +23,12 @@ class Overtaken(Exception):
 
 
 class Away(Exception):
-    """A store or source that could be opened before cannot be opened now: retry without limit."""
+    """A store or source that was open before cannot be opened now; retry without limit."""
 
 
 READER = "tidings.reader"  # type of the objects that store the position of a reader
-EVERYTHING = "/.*/"  # as a namespace
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # two of them and a dot name a consumer
+EVERYTHING = "/.*/"  # the pattern that matches each namespace
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # a consumer is named NAME.NAME
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 
@@ -49,7 +49,7 @@ def checked_table(name: str, what: str = "table") -> str:
     """
     Return *name* if every database accepts it as a table name without quotes.
 
-    *what* is the word for the object in the error, if it is not a table.
+    *what* is the word for the named object in the error.
 
     Raises:
         WrongPipeline: the name is invalid.
@@ -62,12 +62,12 @@ def checked_table(name: str, what: str = "table") -> str:
 
 def matcher(namespace: str) -> re.Pattern[str]:
     """
-    Compile the regular expression *namespace*, which is searched anywhere in a namespace.
+    Compile the regular expression *namespace*, which may match any part of a namespace.
 
-    It may be enclosed in slashes.
+    The expression may be enclosed in slashes.
 
     Raises:
-        WrongPipeline: it is not a regular expression.
+        WrongPipeline: *namespace* is not a regular expression.
     """
     try:
         return re.compile(namespace.strip("/"))
@@ -77,7 +77,7 @@ def matcher(namespace: str) -> re.Pattern[str]:
         ) from None
 
 
-COMMAND = "command"  # `reset`, before a copy: earlier objects may no longer exist
+COMMAND = "command"  # the op of a `reset`: a copy follows, and earlier objects may not exist
 
 
 @dataclass(slots=True)

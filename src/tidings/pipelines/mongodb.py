@@ -30,12 +30,12 @@ from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known,
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, checked_table
 
 PORT = 27017
-ANSWER_MS = 60_000  # a batch that takes the server longer than this fails
+ANSWER_MS = 60_000  # a batch fails if the server takes longer than this
 GONE_S = 86_400  # how long the marker of a deleted object is kept
 DOCUMENT_BYTES = 16 * 1024 * 1024
 FIND_MS = 5_000  # time limit for finding a server
 _DUPLICATE_KEY, _INVALID = 11000, 121
-_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)  # rejected by an index or a validation rule of the owner
+_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)  # the owner's index or validation rule rejected it
 _WRITERS = "tidings_writers"
 
 
@@ -68,10 +68,11 @@ class MongoDB:
     """
     A sink that keeps *collection* of the database in *url* equal to the objects of the feed.
 
-    A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`, its position in the
-    log. A repeated or late message therefore changes nothing, whichever worker sends it. A deleted
-    object leaves a document with `_id`, `version` and `gone` for a day. A batch is one bulk write,
-    acknowledged by the majority. A reset empties the collection.
+    A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`. The version is the
+    position of the event in the log, so a repeated or late message changes nothing, whichever
+    worker sends it. A deleted object leaves a document with `_id`, `version` and `gone` for a day.
+    A batch is one bulk write, which the majority of the servers acknowledges. A reset empties the
+    collection.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database, or *collection* is not a
@@ -95,7 +96,7 @@ class MongoDB:
         Write the messages as documents.
 
         Raises:
-            Unwritten: the message at this index cannot be a document; those before it are written.
+            Unwritten: the message at its index cannot be a document; those before it are written.
             Overtaken: a later worker has written.
             Busy: the server did not accept all of the batch.
         """
@@ -127,8 +128,8 @@ class MongoDB:
         """
         Raise `Overtaken` if a later worker has written.
 
-        A bulk write of an earlier worker that is still running is harmless because of the versions,
-        except for a reset.
+        A write of an earlier worker may still be running. The versions make it harmless, unless it
+        is a reset.
         """
         mine, earlier = {"_id": self._writer}, {"fence": {"$lte": fence}}
         try:
@@ -146,12 +147,12 @@ class MongoDB:
                 self._collection().delete_many({})
                 latest.clear()
             else:
-                # Each object occurs once, so the server may process them in any order.
+                # An object occurs only once, so the server may write the documents in any order.
                 latest[document.id] = document
         self._bulk(list(latest.values()))
 
     def _bulk(self, documents: list[_Document], *, upsert: bool = True) -> None:
-        """Replace all documents that do not exist with a later version."""
+        """Replace the documents, except for those that exist with a later version."""
         if not documents:
             return
         try:
@@ -173,7 +174,7 @@ class MongoDB:
 
 
 class _Document(NamedTuple):
-    """A document to write. *content* is encoded first, so that errors occur before sending."""
+    """A document to write; *content* is encoded here, so that errors occur before sending."""
 
     id: str
     version: int
@@ -215,9 +216,9 @@ def _failure(failure: dict[str, Any]) -> Exception:
     return WriteError(reason) if failure["code"] in _OF_A_MESSAGE else Busy(reason)
 
 
-LOOK_MS = 300  # how long to wait for changes: they are in the feed within a second
-SAID_S = 600.0  # how often to store the position of an idle collection, before the oplog drops it
-CHECK_S = 5.0  # a server that is available responds within 1 s
+LOOK_MS = 300  # how long to wait for changes, so that they are in the feed within a second
+SAID_S = 600.0  # how often an idle collection stores its position, before the oplog drops it
+CHECK_S = 5.0  # limit of a check; an available server responds within 1 s
 _CHANGES = ("insert", "update", "replace")
 _ENDS = ("drop", "dropDatabase", "rename", "invalidate")
 # The oplog no longer contains the position, or the stream cannot be continued there.
@@ -228,13 +229,13 @@ class MongoCollection:
     """
     A source of the documents of *collection* of the database in *url*.
 
-    They are objects of *type* (default: the collection's name), with `_id` as id. With *follow*
-    later changes are read, too, which requires a replica set. Without it the collection is copied
-    once. An interrupted copy starts from the beginning.
+    Each document is an object of *type* (default: the collection's name), with `_id` as id. With
+    *follow* later changes are read, too, which requires a replica set. Without *follow* the
+    collection is copied once. An interrupted copy starts from the beginning.
 
-    If the collection is dropped or renamed, or the oplog no longer contains the position, it is
-    copied again, and objects without a document are deleted. No other producer may post objects of
-    this type.
+    If the collection is dropped or renamed, or the oplog no longer contains the position, the
+    collection is copied again, and objects without a document are deleted. No other producer may
+    post objects of this type.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database.
@@ -311,7 +312,7 @@ class MongoCollection:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all documents; the change stream later starts at or before the time of this copy.
+        Yield all documents; store a time before the copy, at which the change stream will start.
         """
         assert self._client is not None
         with self._client.start_session(causal_consistency=True) as session:
@@ -342,9 +343,9 @@ class MongoCollection:
 
     def _changes(self) -> Iterator[Batch]:
         """
-        Yield the changes of the stream; the position is the last event of a batch.
+        Yield the changes of the stream, each batch with the position of its last event.
 
-        End when the collection must be copied again.
+        Stop when the collection must be copied again.
         """
         try:
             yield from self._streamed()
@@ -378,7 +379,7 @@ class MongoCollection:
                 yield Batch(operations, {self._rows.type: self._state})
 
     def _operation(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the current document of a change, or a delete if it no longer exists."""
+        """Return a put of the current document of a change, or a delete if it does not exist."""
         document = event.get("fullDocument")
         if event["operationType"] in _CHANGES and document:
             return self._rows.put(document, document)

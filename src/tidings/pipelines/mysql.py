@@ -49,7 +49,7 @@ from tidings.pipelines.ingest_source import (
 )
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
-ANSWER_S = 60  # limit for a locked table, or without any packet of the log, not even a heartbeat
+ANSWER_S = 60  # limit of a wait for a locked table, and for the next packet of the log
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
 _OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
@@ -146,7 +146,7 @@ class MySQL:
 
     def _check(self, cursor: Any, fence: int) -> None:
         """
-        Raise `Overtaken` if a later worker has written; lock the row until the transaction ends.
+        Raise `Overtaken` if a later worker has written; lock the fence until the transaction ends.
         """
         cursor.execute(_FENCE, (self._writer, fence))
         cursor.execute(_LATEST, (self._writer,))
@@ -203,11 +203,11 @@ def _values(message: Message) -> tuple[object, ...]:
     return *names, message.ts, text, message.id
 
 
-_DUMP = 0x12  # the command after which packets are events
+_DUMP = 0x12  # the command that makes the server send events of the log
 _HEADER = struct.Struct("<IBIIIH")  # timestamp, type, server, size, position of the next, flags
 _FORMAT, _QUERY, _PAYLOAD, _INCIDENT = 15, 2, 40, 26
-_IGNORABLE = 0x80  # flag: the server says that an event may be skipped
-# The types that MariaDB compresses, and those that they become.
+_IGNORABLE = 0x80  # the flag of an event that a reader may skip if its type is unknown
+# Compressed event types of MariaDB, and the types of the events that they contain.
 _COMPRESSED = {165: _QUERY, 166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 _UPDATES, _VERSION_2 = (24, 31), (30, 31, 32)
 _KNOWN = {2, 3, 4, 5, 13, 14, 15, 16, 17, 18, 19, 23, 24, 25, 27, 28, 29, 30, 31, 32, 33, 34, 35}
@@ -222,7 +222,7 @@ class LogConnection(pymysql.Connection):
     """A connection that returns each event of the log uncompressed."""
 
     _is_dump = False
-    _checksum = 0  # bytes after each event
+    _checksum = 0  # size in bytes of the checksum after each event
 
     def _write_bytes(self, data: bytes) -> None:
         self._is_dump = data[4:5] == bytes([_DUMP])
@@ -245,7 +245,7 @@ class LogConnection(pymysql.Connection):
 
 def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
     """
-    Yield the events in *packet*, each as a packet; *checksum* is the number of bytes after it.
+    Yield the events in *packet*, each as a packet; *checksum* is the size of its checksum.
 
     Raises:
         WrongPipeline: the type of the event or its compression is unknown.
@@ -255,7 +255,7 @@ def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
     if kind == _PAYLOAD:
         events = list(_events(_transaction(packet[start:end])))
         for number, (header, body) in enumerate(events, 1):
-            # Only after the last one can the log be resumed.
+            # The log can be resumed only after the last event of the transaction.
             place = position if number == len(events) else 0
             size = _HEADER.size + len(body) + checksum
             fields = _HEADER.unpack(header)
@@ -319,7 +319,7 @@ def _events(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return the packed integer at *at* and the place after it."""
+    """Return the length-encoded integer at *at*, and the offset after it."""
     sizes = {252: 2, 253: 3, 254: 8}
     size = sizes.get(data[at])
     if size is None:
@@ -327,7 +327,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size
 
 
-LOOK_S = 0.3  # how long changes are collected: they are in the feed within a second
+LOOK_S = 0.3  # how long changes are collected, so that they are in the feed within a second
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
 _STATEMENTS = (BeginLoadQueryEvent, ExecuteLoadQueryEvent)
 _ROWS = (WriteRowsEvent, UpdateRowsEvent, PartialUpdateRowsEvent, DeleteRowsEvent)
@@ -353,16 +353,17 @@ _CASCADES = """SELECT r.unique_constraint_schema AS base, r.referenced_table_nam
 _RESTRICTED = ("RESTRICT", "NO ACTION")
 _COMMENT = re.compile(r"/\*(?![!M]).*?\*/|/\*M?!\d*|\*/|--[ \t][^\n]*|#[^\n]*", re.S)
 _FIRST = re.compile(r"[\s(]*(\w+)")
-# Types and character sets of key columns with values that no query finds, or not by the log.
+# Types and character sets that a key column may not have: a query cannot compare the first exactly,
+# and the log contains the values of the others in another form than a query.
 _INEXACT = {"float", "bit"}
 _OTHERWISE_IN_LOG = {"set", "inet4", "inet6", "ucs2", "utf16", "utf16le", "utf32"}
-# Statements that change no row. A changed row is an event of its own.
+# Statements that need no copy of the table, because each row that they change is logged.
 _HARMLESS = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "GRANT", "REVOKE"}
 _HARMLESS |= {"ANALYZE", "OPTIMIZE", "CHECK", "FLUSH"}
 # A session with `binlog_format=STATEMENT` logs these instead of the rows that they change.
 _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT"}
 
-# The log contains a transaction before its rows are visible: a lock waits for it.
+# The log contains a transaction before its rows are visible. Reading with a lock waits for them.
 _LOCKED = "LOCK IN SHARE MODE"
 _SESSION = (
     "SET time_zone = '+00:00'",
@@ -380,16 +381,17 @@ class MySQLTable:
     """
     A source of the rows of *table* of the database at *url*.
 
-    They are objects of *type* (default: the table's name). *key* names the columns of their id
-    (default: the primary key). With *follow* later changes are read, too. Each changed row is read
-    as it is when its change is processed, so several changes of a row may appear as one. This
-    requires `binlog_format=ROW`, `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user
-    with `REPLICATION SLAVE` and `REPLICATION CLIENT`, and a *server_id* that no other replica of
-    the server has; the default is derived from the names of pipeline and reader. Without *follow*
-    the table is copied once.
+    Each row is an object of *type* (default: the table's name). *key* names the columns that form
+    an object's id (default: the primary key). Without *follow* the table is copied once.
 
-    If the log contains a statement that may change the table without its rows, or no longer
-    contains the position, the table is copied again, and objects without a row are deleted. No
+    With *follow* later changes are read, too. A changed row is queried when its change is
+    processed, so several changes of a row may appear as one. Following requires
+    `binlog_format=ROW`, `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user with
+    `REPLICATION SLAVE` and `REPLICATION CLIENT`, and a *server_id* that no other replica of the
+    server has. The default of *server_id* is derived from the names of pipeline and reader.
+
+    The table is copied again, and objects without a row are deleted, if a statement may have
+    changed rows that are missing from the log, or if the log no longer contains the position. No
     other producer may post objects of this type.
 
     Raises:
@@ -550,7 +552,7 @@ class MySQLTable:
         if (only and base not in only.split(",")) or base in (ignored or "").split(","):
             yield f"the server does not log changes of {base}: see binlog_do_db, binlog_ignore_db"
         grants = " ".join(str(v) for each in self._asked("SHOW GRANTS") for v in each.values())
-        allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")  # or a role may have it
+        allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")  # a role may grant it
         if not any(each in grants for each in allowed):
             yield "the user may not read the log: GRANT REPLICATION SLAVE ON *.*"
 
@@ -582,9 +584,10 @@ class MySQLTable:
 
     def _look_at_cascades(self) -> dict[tuple[str, str], tuple[bool, set[str]]]:
         """
-        Return the tables that change this one by a foreign key, without an entry in the log.
+        Return the tables that change this one through foreign keys, which the log leaves out.
 
-        The values are True if a deletion does, and the columns that do so when they are updated.
+        Each value says whether a deletion changes this table, and names the columns that change it
+        when they are updated.
         """
         found: dict[tuple[str, str], tuple[bool, set[str]]] = {}
         waiting = [(self._base, self._rows.name)]
@@ -602,7 +605,7 @@ class MySQLTable:
         return found
 
     def _is_resumable(self) -> bool:
-        """Return True if the log contains all changes since the standing."""
+        """Return True if the log contains all changes since the stored state."""
         files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
         (found,) = self._asked("SELECT @@server_id AS id")
         self._replicated = found["id"]
@@ -632,9 +635,9 @@ class MySQLTable:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all rows by key, from the last position.
+        Yield all rows in the order of their keys, after the last position.
 
-        The log contains changes made since the start.
+        Changes made during the copy are in the log, and are read from there afterwards.
         """
         for rows in self._pages("*", after=self._state.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
@@ -650,7 +653,7 @@ class MySQLTable:
 
     def _pages(self, columns: str, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
         """
-        Yield the rows after the key *after*; compare several columns from the first one on.
+        Yield pages of the rows after the key *after*, in the order of the key's columns.
         """
         names = [f"`{each}`" for each in self._rows.keys]
         order = f"ORDER BY {', '.join(names)} LIMIT {BATCH}"
@@ -671,9 +674,9 @@ class MySQLTable:
 
     def _changes(self) -> Iterator[Batch]:
         """
-        Yield the changes in the log, each batch with the end of the last transaction before it.
+        Yield the changes in the log, with the end of the last transaction as the state.
 
-        End after a transaction or statement after which the table must be copied again.
+        Stop after a transaction or statement that requires another copy of the table.
         """
         changed, told_s, end = dict[str, Values](), time.monotonic(), self._state
         is_stale = False
@@ -694,7 +697,7 @@ class MySQLTable:
             is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - told_s > LOOK_S
             if not is_due and len(changed) < BATCH:
                 continue
-            # Store the new file name: the server may remove a file after it was read.
+            # Store the name of a new file, because the server may remove the previous one.
             if changed or end["file"] != self._state["file"]:
                 operations, self._state = self._now(changed), {"mode": COMPLETE, **end}
                 yield from batches(operations, {self._rows.type: self._state})
@@ -704,7 +707,7 @@ class MySQLTable:
             changed, told_s = {}, time.monotonic()
 
     def _events(self) -> Iterator[Any]:
-        """Yield the events of the log without end; a heartbeat if nothing is new."""
+        """Yield the events of the log forever, with a heartbeat if nothing is new."""
         tables = [(self._base, self._rows.name), *self._cascades]
         self._log = BinLogStreamReader(
             {**self._server, "read_timeout": ANSWER_S},
@@ -726,7 +729,7 @@ class MySQLTable:
         return (event.schema, event.table) == (self._base, self._rows.name)
 
     def _may_change(self, event: Any, kind: str) -> bool:
-        """Return True if *event* may change rows of the table without saying which."""
+        """Return True if *event* may change rows of the table that it does not contain."""
         if isinstance(event, RowsEvent):
             deletes, updated = self._cascades.get((event.schema, event.table), (False, ()))
             if isinstance(event, DeleteRowsEvent):
@@ -747,7 +750,7 @@ class MySQLTable:
         """
         Return the keys before and after each change in *event*, by object id.
 
-        Return None if a row lacks a column of the key, because the table was altered since.
+        Return None if a row lacks a column of the key, because the table was altered after it.
         """
         found = {}
         for row in event.rows:
@@ -760,7 +763,7 @@ class MySQLTable:
         return found
 
     def _logged(self, column: str, value: Any) -> Any:
-        """Return *value* of the log as a query returns it, also zeros at the end of binaries."""
+        """Return *value* of the log as a query returns it: pad binaries, and format UUIDs."""
         kind = self._columns[column]["kind"]
         if isinstance(value, bytes) and kind == "binary":
             return value.ljust(self._columns[column]["size"], b"\0")
@@ -768,7 +771,7 @@ class MySQLTable:
 
     def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
         """
-        Return the operations for these rows as they are now: an insert, or a delete if missing.
+        Query the *changed* rows; return a put for each of them, and a deletion if it is missing.
         """
         if not changed:
             return []
@@ -803,7 +806,7 @@ def _keyword(query: str) -> str:
 
 
 def _written(value: Any) -> Any:
-    """Return a part of a key as JSON, from which `_parsed` restores it for a query."""
+    """Return a part of a key as JSON, which `_parsed` converts back to a query's parameter."""
     return {"hex": value.hex()} if isinstance(value, bytes) else plain(value)
 
 

@@ -76,7 +76,7 @@ def pick(*fields: str) -> Step:
 
 
 def rename(fields: Mapping[str, str]) -> Step:
-    """Return a step that renames fields: keys of *fields* are old names, values new ones."""
+    """Return a step that renames fields; *fields* maps old names to new ones."""
     paths = [(_path(old), _path(new)) for old, new in fields.items()]
 
     def step(message: Message) -> Message:
@@ -90,7 +90,7 @@ def rename(fields: Mapping[str, str]) -> Step:
 
 
 def remap(namespaces: Mapping[str, str]) -> Step:
-    """Return a step that renames namespaces: keys are old names, values new ones."""
+    """Return a step that renames namespaces; *namespaces* maps old names to new ones."""
 
     def step(message: Message) -> Message:
         message.namespace = namespaces.get(message.namespace, message.namespace)
@@ -180,7 +180,7 @@ def _pattern(match: Any) -> re.Pattern[str]:
 
 
 def _same(value: Any, match: Any) -> bool:
-    """Compare by JSON's rules: unlike in Python, true and 1 differ."""
+    """Compare as JSON does: true and 1 differ, which are equal in Python."""
     return isinstance(value, bool) == isinstance(match, bool) and bool(value == match)
 
 
@@ -224,7 +224,7 @@ STARTS = ("copy", "oldest", "now")
 
 
 class Sink(Protocol):
-    """A store. It must be idempotent: the same messages may be written again, in order."""
+    """A store, which must be idempotent, because the same messages may be written again."""
 
     def open(self, consumer: str) -> None:
         """Connect, and create the tables or files that are missing. *consumer* names the writer."""
@@ -237,7 +237,7 @@ class Sink(Protocol):
         *fence* grows with each new worker. A store that supports it rejects a lower one.
 
         Raises:
-            Unwritten: the messages before its index are durable, and the one at it was rejected.
+            Unwritten: the message at its index was rejected; the messages before it are durable.
             Exception: no message was written, and the store failed.
         """
         ...
@@ -258,10 +258,11 @@ class _Wanted:
 @dataclass(frozen=True, slots=True)
 class Source:
     """
-    A feed, and a selection of its objects: those of *types* below *parents* (empty: all).
+    A feed, and a selection of its objects.
 
-    *start* is the position at which a new store begins: `copy` (every object, then the log),
-    `oldest` or `now`. For a deployed stage, *url* is its `FeedUrl` and *ws_url* its `SocketsUrl`.
+    *types* and *parents* select objects of these types below these parents; an empty one selects
+    all. A new store begins at *start*, which is `copy` (every object, then the log), `oldest` or
+    `now`. For a deployed stage, *url* is its `FeedUrl` and *ws_url* its `SocketsUrl`.
     """
 
     url: str
@@ -286,7 +287,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The path to one store: its *steps* in order, each for the namespaces that it names."""
+    """The path to one store; each of its *steps* applies to the namespaces that it names."""
 
     name: str
     sink: Sink
@@ -429,10 +430,10 @@ def _of(namespace: re.Pattern[str]) -> str:
 
 def load(path: Path) -> Pipeline:
     """
-    Return the one pipeline that *path* makes.
+    Run the file *path*, and return the only pipeline that it creates.
 
     Raises:
-        WrongPipeline: the file fails, or makes no pipeline, several, or one without a store.
+        WrongPipeline: the file fails, creates no or several pipelines, or one without a store.
     """
     if not path.is_file():
         raise WrongPipeline(f"{path} is not there; `tidings pipeline init` writes one")

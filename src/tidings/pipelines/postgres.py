@@ -36,7 +36,7 @@ from tidings.pipelines.ingest_source import (
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
 PORT = 5432
-WRITE_TIMEOUT_MS = 60_000  # limit for a locked table: the batch fails, not the pipeline
+WRITE_TIMEOUT_MS = 60_000  # a longer statement, such as one on a locked table, fails its batch
 _SHOWN = ("host", "port", "dbname")
 _OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
@@ -150,7 +150,7 @@ def table_of(dsn: str, name: str) -> Dataset:
     """
     parts = conninfo_to_dict(dsn)
     host, port = (str(parts.get(name) or "").split(",")[0] for name in ("host", "port"))
-    server = "" if host.startswith("/") else host  # a folder of Unix sockets
+    server = "" if host.startswith("/") else host  # a path is a folder of Unix sockets
     where = datasets.server(f"//{server}", "postgres", int(port or PORT))
     schema = "" if "." in name else "public."
     return Dataset(where, f"{parts.get('dbname') or parts.get('user', '')}.{schema}{name}")
@@ -164,15 +164,16 @@ def without_secrets(dsn: str) -> str:
     return " ".join(each for each in dsn.split() if each.split("=")[0] in _SHOWN) or "local"
 
 
-Values = dict[str, bytes | None]  # by column, as text; unchanged values may be missing
+Values = dict[str, bytes | None]  # text by column; unchanged values may be missing
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
     """
-    A changed row: *old* is its previous key or row, if sent, and *new* its current values.
+    A changed row with its previous key or row *old* and its current values *new*.
 
-    *new* is None if the row was deleted. *whole* is True if *new* has all values.
+    *old* is None if the server did not send it, and *new* is None if the row was deleted. *whole*
+    is True if *new* has a value for every column.
     """
 
     relation: int
@@ -198,7 +199,8 @@ class Decoder:
     """
     A decoder of one stream.
 
-    The server sends the *relations* before their first row: the types of their columns by name.
+    *relations* maps the id of a relation to the types of its columns, by name. The server describes
+    each relation before its first row.
     """
 
     relations: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -294,10 +296,10 @@ def _committed(rest: _Bytes) -> Committed:
     return Committed(f"{end >> 32:X}/{end & 0xFFFFFFFF:X}")
 
 
-LOOK_S = 0.3  # how often the slot is read: a change is in the feed within a second
+LOOK_S = 0.3  # between two reads of the slot, so that a change is in the feed within a second
 CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely
-CHECK_S = 5  # a server that is available responds within 1 s
-RELEASE_S = 10.0  # how often an idle table releases the log that other tables have filled
+CHECK_S = 5  # connection timeout of a check; an available server responds within 1 s
+RELEASE_S = 10.0  # between two releases of the log that other tables fill while this one is idle
 _SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 _TABLE = re.compile(r"([a-z_][a-z0-9_]*\.)?[a-z_][a-z0-9_]*", re.ASCII)
 _ALL = sql.SQL("*")
@@ -335,7 +337,7 @@ _PEEK = """SELECT data FROM pg_logical_slot_peek_binary_changes(
     %s, %s, %s, 'proto_version', '1', 'publication_names', %s)"""
 _ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
 
-# The table and all tables with rows that belong to it: partitions, and tables that inherit.
+# The table and the tables that also hold its rows: its partitions and those that inherit from it.
 _SHAPE = """WITH RECURSIVE tree AS (
     SELECT to_regclass(%s)::oid AS oid
     UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid)
@@ -372,7 +374,7 @@ class Rows(Keyed):
         self.table = sql.Identifier(*table.split("."))
 
     def place(self, row: Row) -> list[Any]:
-        """Return the key of *row* as the server's text, for `page` and `same`."""
+        """Return the key of *row* in the server's text format, for `page` and `same`."""
         values = [row[key] for key in self.keys]
         values = [f"\\x{each.hex()}" if isinstance(each, bytes) else each for each in values]
         texts = Transformer().dump_sequence(values, [PyFormat.TEXT] * len(values))
@@ -386,9 +388,9 @@ class Rows(Keyed):
         table: sql.Composable | None = None,
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
         """
-        Return the query for up to *most* rows after the key *after*, and its values.
+        Return a query for up to *most* rows after the key *after*, and its parameters.
 
-        *table* may be a partition.
+        *table* is a partition to read instead of the whole table.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
@@ -401,7 +403,7 @@ class Rows(Keyed):
         self, kinds: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequence[str] = ()
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
         """
-        Return the query for the rows with the keys *values*, of the types *kinds*, and its values.
+        Return a query for the rows with the keys *values* of the types *kinds*, and its parameters.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         arrays = sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in kinds)
@@ -410,7 +412,7 @@ class Rows(Keyed):
         return query.format(_named(columns), self.table, keys, arrays), columnwise
 
     def same(self, values: Sequence[Iterable[str]]) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """Return the query for the rows with the keys *values*, and its values."""
+        """Return a query for the rows with the keys *values*, and its parameters."""
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
         each = sql.SQL(", ").join([sql.SQL("({})").format(places)] * len(values))
@@ -420,7 +422,7 @@ class Rows(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """The tables that hold the rows, the root first, and the columns by name: type and place."""
+    """The tables that hold the rows (the root first), and the columns with type and place."""
 
     tables: tuple[Row, ...]
     columns: tuple[Row, ...]
@@ -434,7 +436,7 @@ class _Shape:
 
     @property
     def identities(self) -> list[Any]:
-        """Return the part of a changed row's key that the log contains, for each table."""
+        """Return, for each table, its replica identity and the columns of that identity."""
         return [(each["oid"], each["identity"], each["known"]) for each in self.tables]
 
 
@@ -442,12 +444,13 @@ class PostgresTable:
     """
     A source of the rows of *table* at *dsn*, as objects of *type* (default: the table's name).
 
-    *key* names the columns of their id (default: the primary key). With *follow* later changes are
-    read, too. This requires `wal_level=logical`, and creates a publication and a replication slot
-    named *slot* (default: `tidings_PIPELINE_READER`). A slot retains the server's log until it is
-    read or dropped, and belongs to one feed. Without *follow* the table is copied once.
+    *key* names the columns that form an object's id (default: the primary key). With *follow* later
+    changes are read, too. This requires `wal_level=logical`, and creates a publication and a
+    replication slot named *slot* (default: `tidings_PIPELINE_READER`). The server retains its log
+    until the slot is read or dropped. A slot belongs to one feed. Without *follow* the table is
+    copied once.
 
-    If the table is replaced or altered, or the slot is lost, it is copied again, and objects
+    If the table is replaced or altered, or the slot is lost, the table is copied again, and objects
     without a row are deleted. No other producer may post objects of this type.
 
     Raises:
@@ -501,8 +504,8 @@ class PostgresTable:
             psycopg.Error: the server is not available, or rejects a query.
         """
         if self._follow and "table" not in self._state:
-            # Store the name before creating the slot: a slot unknown to the feed belongs to another
-            # reader.
+            # Store the slot's name before creating the slot, because an existing slot that is
+            # missing from the state counts as another reader's.
             again = self._state.get("again", False)
             self._state = {"mode": COPY, "slot": self._slot, "again": again}
             yield Batch([], {self._type: self._state})
@@ -512,7 +515,7 @@ class PostgresTable:
             yield from self._copied()
         while self._follow:
             ((end,),) = (each.values() for each in self._asked(_END))
-            if end != self._released:  # else nothing was changed since, neither rows nor tables
+            if end != self._released:  # an equal end means that no row or table has changed
                 yield from self._changes(end)
             yield Batch()
             time.sleep(LOOK_S)
@@ -536,7 +539,7 @@ class PostgresTable:
         self._connection = connect(self._dsn, connect_timeout=CHECK_S)
         try:
             shape = self._look()
-            self._state = {"slot": self._slot}  # an existing slot may be that of this reader
+            self._state = {"slot": self._slot}  # an existing slot may be this reader's
             problems = self._problems(shape)
             (server,) = self._asked(_SERVER)
         finally:
@@ -553,11 +556,11 @@ class PostgresTable:
 
     def _look(self) -> _Shape:
         """
-        Return the table as it is now, and set the key and the loaders of its values.
+        Return the current shape of the table, and set the key if it was not given.
 
         Raises:
-            WrongPipeline: it is missing and was never read.
-            Away: it is missing.
+            WrongPipeline: the table is missing and was never read.
+            Away: the table was read before and is missing.
         """
         name = self._rows.name
         tables = self._asked(_SHAPE, name, name)
@@ -573,8 +576,8 @@ class PostgresTable:
         """
         Raise WrongPipeline if the table cannot be read.
 
-        If the log lacks the key of changed rows, stop publishing: else updates and deletions of a
-        table without a replica identity fail. The table is then copied again.
+        If the log lacks the key of changed rows, stop publishing the table, because otherwise its
+        updates and deletions may fail. It is copied again once it can be followed.
         """
         problems = self._problems(shape)
         if not problems:
@@ -655,7 +658,7 @@ class PostgresTable:
             yield f"the key ({', '.join(self._rows.keys)}) {rule}"
 
     def _is_resumable(self) -> bool:
-        """Return True if the log contains all changes of this table since the standing."""
+        """Return True if the log contains all changes of this table since the stored state."""
         stands, state = self._asked(_STANDS, self._slot), self._state
         published = self._asked(_PUBLISHED, self._rows.name, self._slot)
         return (
@@ -681,9 +684,9 @@ class PostgresTable:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all rows by key, from the last position.
+        Yield all rows in the order of their keys, after the last position.
 
-        The log contains changes made since the start.
+        Changes made during the copy are in the log, and are read from there afterwards.
         """
         for rows in self._pages(after=self._state.get("at")):
             at = self._rows.place(rows[-1])
@@ -713,13 +716,13 @@ class PostgresTable:
         yield from self._rows.missing(self._known, partial(self._pages, columns=self._rows.keys))
 
     def _changes(self, end: str) -> Iterator[Batch]:
-        """Yield the changes in the slot up to *end*; advance it when the feed has them."""
+        """Yield the changes in the slot up to *end*; advance the slot when the feed has them."""
         found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
         stored = {name: self._state.get(name) for name in shape.state}
         is_same = shape.state == stored and shape.identities == self._shape.identities
         if not is_same or not self._is_resumable():
-            yield from self._reshaped(shape)  # the changes may be those of another table
+            yield from self._reshaped(shape)  # the changes may be of a former table
             return
         if not self._loaders:
             self._loaders = self._load_columns()
@@ -745,7 +748,11 @@ class PostgresTable:
         self._release(end if len(found) < CHANGES_MAX else committed, is_idle=not found)
 
     def _release(self, end: str, *, is_idle: bool) -> None:
-        """Let the server remove its log up to *end*; if nothing was read, every `RELEASE_S`."""
+        """
+        Let the server remove its log up to *end*.
+
+        If nothing was read, do so at most once every `RELEASE_S` seconds.
+        """
         is_due = not is_idle or time.monotonic() - self._released_s >= RELEASE_S
         if is_due and end != self._released:
             self._asked(_ADVANCE, self._slot, end)
@@ -753,10 +760,10 @@ class PostgresTable:
 
     def _reshaped(self, shape: _Shape) -> Iterator[Batch]:
         """
-        Follow a table that was replaced or altered, or that its publication left out.
+        Continue with a table that was replaced, altered or removed from its publication.
 
         Raises:
-            WrongPipeline: it can no longer be followed.
+            WrongPipeline: the table can no longer be followed.
         """
         old, new, self._shape, self._loaders = self._state, shape.state, shape, {}
         if is_lost := not self._is_resumable():
@@ -788,7 +795,7 @@ class PostgresTable:
         """
         Yield the operations of *changes*, pairs of an old and a new row.
 
-        Read rows again that are incomplete.
+        Query each incomplete row again.
         """
         operations, again = list[dict[str, Any]](), dict[int, Row]()
         for old, new in changes:
@@ -808,9 +815,9 @@ class PostgresTable:
 
     def _read_again(self, rows: dict[int, Row]) -> dict[int, Row | None]:
         """
-        Return each row as it is now, or None.
+        Return the current row for each of *rows*, or None if it was deleted.
 
-        The log leaves out large values that did not change and generated columns.
+        The log leaves out generated columns and unchanged large values.
         """
         if not rows:
             return {}
@@ -820,7 +827,7 @@ class PostgresTable:
         return {at: found.get(self._rows.id(row)) for at, row in rows.items()}
 
     def _load_columns(self) -> dict[str, Callable[[bytes], Any]]:
-        """Return for each column the function that a query applies to its text."""
+        """Return, by column, the function that converts its text to the value a query returns."""
         assert self._connection is not None
         cursor = self._connection.execute(
             sql.SQL("SELECT * FROM {} LIMIT 0").format(self._rows.table)
@@ -835,7 +842,7 @@ class PostgresTable:
         """
         Return *values*, of the types *kinds*, as a query would return them.
 
-        Leave out columns that the table has no longer, or with another type, but not the key.
+        Leave out columns that were dropped or changed their type, except for those of the key.
         """
         if values is None:
             return None
@@ -865,7 +872,7 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Any]:
     """
     Return a connection with the session settings of `SESSION`.
 
-    Values that Python's types cannot hold are text: times and numbers in JSON out of their range.
+    Times and JSON numbers outside the range of Python's types are returned as text.
     """
     connection = psycopg.connect(dsn, autocommit=True, **options)
     connection.execute(SESSION)

@@ -29,10 +29,10 @@ class RabbitMQ(EntryStore):
     A sink that publishes each message to *exchange* with the routing *key*.
 
     `{namespace}` in *key* is replaced by the type. The exchange without a name delivers to the
-    queue *key*. Neither is created: their owner configures them. A message is persistent, and a
-    batch is written when the broker has confirmed all of it. A repeated message has the same
-    `message_id`. *envelope* is `tidings`, `cloudevents` or `debezium`; the last two contain the
-    name *feed*.
+    queue *key*. Exchanges and queues are not created, because their owner configures them. A
+    message is persistent, and a batch is written when the broker has confirmed all of its messages.
+    A repeated message has the same `message_id`. *envelope* is `tidings`, `cloudevents` or
+    `debezium`; the last two contain the name *feed*.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address, *key* is empty, or the envelope is unknown.
@@ -88,7 +88,7 @@ class RabbitMQ(EntryStore):
         for key, entry in zip(keys, entries, strict=True):
             if entry.identity in returned:
                 reason = f"{self}: no queue is bound for the key {key!r}"
-                # If all messages share the key, this message is not at fault.
+                # If all messages have the same key, the queue is missing for each of them.
                 raise Unwritten(entry.index, reason) if key != self._key else Busy(reason)
 
 
@@ -130,7 +130,7 @@ class _Publisher:
         Raises:
             pika.exceptions.AMQPError: see `RabbitMQ.open`.
         """
-        parameters.heartbeat = 0  # the loop does not run between batches to answer them
+        parameters.heartbeat = 0  # the loop, which would answer, does not run between batches
         self._channel: Any = None
         self._error: BaseException | None = None
         self._last = 0  # delivery tag of the last published message
@@ -146,10 +146,10 @@ class _Publisher:
 
     def look_at(self, exchange: str, queue: str) -> None:
         """
-        Check that *exchange*, or without one *queue*, exists.
+        Check that *exchange* exists, or *queue* if *exchange* is empty.
 
         Raises:
-            pika.exceptions.ChannelClosedByBroker: it does not exist.
+            pika.exceptions.ChannelClosedByBroker: the exchange or queue does not exist.
         """
         if exchange:
             self._channel.exchange_declare(exchange, passive=True, callback=self._answered)
@@ -162,7 +162,7 @@ class _Publisher:
         Publish each entry with its key; return the identities of those that reached no queue.
 
         Raises:
-            Busy: the broker rejected one, or took longer than `ANSWER_S`.
+            Busy: the broker rejected an entry, or took longer than `ANSWER_S`.
             pika.exceptions.AMQPError: the channel or the connection broke.
         """
         self._returned = set()
@@ -224,8 +224,8 @@ class _Publisher:
         self._connection.ioloop.stop()
 
 
-LOOK_S = 0.3  # how long to wait for a batch: a message is in the feed within a second
-HELD_S = 180.0  # how long to wait for another reader: a dead one keeps the queue for two heartbeats
+LOOK_S = 0.3  # how long to wait for a batch, so that a message is in the feed within a second
+HELD_S = 180.0  # how long to wait for another reader, which may be dead for two heartbeats
 _IDENTITY_CHARS = 16  # 64 bits: unique within a batch
 
 
@@ -247,10 +247,11 @@ class RabbitMQQueue:
     """
     A source of the messages of *queue* of the broker at *url*.
 
-    Each is acknowledged when the feed has it. A redelivered message is recognized by its message id
-    and skipped. A message that cannot be read ends the reader. With *rejects* it is rejected
-    instead: a queue with a dead letter exchange forwards it there, and another one drops it.
-    *envelope*, *type* and *key* are those of `Messages`; a RabbitMQ message has no key.
+    Each message is acknowledged when the feed has it. A redelivered message is recognized by its
+    message id and skipped. A message that cannot be read ends the reader. With *rejects* such a
+    message is rejected instead. A queue with a dead letter exchange forwards it there; a queue
+    without one drops it. *envelope*, *type* and *key* are those of `Messages`; a RabbitMQ message
+    has no key.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address, *queue* is empty, or the envelope is unknown.
@@ -271,8 +272,8 @@ class RabbitMQQueue:
         self._parameters, self._queue, self._rejects = parameters_of(url), queue, rejects
         self._messages = Messages(envelope, type, key)
         self._connection: pika.BlockingConnection | None = None
-        self._again = list[str]()  # in the feed, but possibly not acknowledged
-        self._rejected = set[int]()  # delivery tags, until the batch is in the feed
+        self._again = list[str]()  # messages in the feed that may not have been acknowledged
+        self._rejected = set[int]()  # delivery tags, kept until the batch is in the feed
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
@@ -294,7 +295,7 @@ class RabbitMQQueue:
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a message cannot be read; those before it were read.
+            WrongPipeline: a message cannot be read; the messages before it were read.
             pika.exceptions.AMQPError: the connection broke.
             Busy: the queue was deleted, or another reader uses or used it.
         """
@@ -331,8 +332,8 @@ class RabbitMQQueue:
         """
         Wait while the queue has another reader; raise `Busy` afterwards.
 
-        If the host of a reader dies, the queue keeps it until it misses heartbeats. Its
-        unacknowledged messages would arrive after newer ones.
+        If the host of a reader dies, the broker keeps the reader until it misses heartbeats. The
+        reader's unacknowledged messages would arrive after newer ones.
         """
         assert self._connection is not None
         if not self._is_held():
@@ -341,7 +342,7 @@ class RabbitMQQueue:
         while self._is_held() and time.monotonic() - began_s < HELD_S:
             yield Batch()
             self._connection.sleep(LOOK_S)
-        # It may have appended messages after this reader loaded the ids in the feed.
+        # The other reader may have appended messages after this one loaded the ids in the feed.
         raise Busy(f"{self}: another reader has the queue, or had it until now")
 
     def _is_held(self) -> bool:

@@ -14,7 +14,7 @@ from tidings.pipelines.bodies import object_of, until_refused
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
 
 PORT = 6379
-ANSWER_S = 60  # a batch that takes the server longer than this fails
+ANSWER_S = 60  # a batch fails if the server takes longer than this
 _SCHEMES = ("redis", "rediss", "unix")
 _PUT, _DELETE, _EMPTY = "put", "delete", "empty"
 
@@ -43,9 +43,10 @@ class Redis:
     """
     A sink that keeps the hash *key* at *url* equal to the objects of the feed.
 
-    `HGET key type/id` returns JSON. A batch is one script, and a worker that was overtaken can no
-    longer write; `key:writers` stores the last writer. A reset empties the hash. Durability is that
-    of the server: with `appendonly yes` and `appendfsync always` a written batch is on disk.
+    `HGET key type/id` returns JSON. One script writes a batch, and a worker that was overtaken can
+    no longer write. The hash `key:writers` stores the last worker. A reset empties the hash *key*.
+    A written batch is on disk only if the server is configured with `appendonly yes` and
+    `appendfsync always`.
 
     Raises:
         WrongPipeline: *url* is not a Redis address, or *key* is empty.
@@ -74,7 +75,7 @@ class Redis:
         Write the messages with one script call.
 
         Raises:
-            Unwritten: JSON cannot represent the message at this index; those before it are written.
+            Unwritten: JSON cannot represent the message at its index; those before it are written.
             Overtaken: a later worker has written.
         """
         commands, refusal = until_refused(messages, _command)

@@ -19,7 +19,7 @@ from tidings.pipelines.ingest_source import append
 from tidings.pipelines.messages import READER, Away, WrongPipeline, message_of
 from tidings.pipelines.pipeline import Branch, Pipeline
 
-ATTEMPTS = 3  # at one message: temporary failures have passed by then
+ATTEMPTS = 3  # attempts at a message; most temporary failures have passed by then
 
 Say = Callable[..., None]
 EventSink = Callable[[dict[str, Any]], None]
@@ -31,7 +31,7 @@ class Progress:
     The state and counters of a reader or a store.
 
     *state* is starting, running, standing by, failing, failed, done or stopped. *records* counts
-    the operations read, and *written* those written: functions may leave some out.
+    the operations read. *written* counts those written, which are fewer if functions filter some.
     """
 
     name: str
@@ -62,8 +62,8 @@ class Reconnect:
         Open the connection in this context.
 
         Raises:
-            Away: it was open before. On the first attempt a wrong address or password raises its
-                own error, and counts as a failure.
+            Away: the connection was open before. The first attempt raises the original error
+                instead, so that a wrong address or password counts as a failure.
         """
         try:
             yield
@@ -78,15 +78,15 @@ class Reconnect:
 
 CHECK_S = 0.5  # how often to check the positions of the stores and of the state
 READS = "< "  # prefix of a reader's name in the list of stores and readers
-PROJECTED_S = 60.0  # normally the state is 1 s late; after this long something is wrong
+PROJECTED_S = 60.0  # limit of a wait for the state, which is normally 1 s late
 
 
 class SourceWorker:
     """
     The work of one reader.
 
-    *settled* returns True if the stores have everything that the feed held before. Nothing new is
-    read until then.
+    *settled* returns True when the stores have everything that the feed held at the start. Until
+    then the source is not read.
     """
 
     def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:
@@ -100,7 +100,7 @@ class SourceWorker:
         Run until stopped, done, or an error is raised.
 
         Raises:
-            Away: do not count this attempt; retry until the store or source is available.
+            Away: the source was open before and is not available; the attempt does not count.
         """
         while not self._settled():
             self.progress.state = "standing by"
@@ -125,7 +125,7 @@ class SourceWorker:
     def _appended(self, stopping: threading.Event) -> bool:
         """Return True if the source was read to its end."""
         with self._source.opened(Poster) as poster:
-            for batch in self._reader.read():  # for a queue, this acknowledges the batch before
+            for batch in self._reader.read():  # a queue acknowledges the previous batch here
                 if stopping.is_set():
                     return False
                 if batch.operations or batch.state:
@@ -140,7 +140,9 @@ class SourceWorker:
 
     def _known(self, kind: str) -> Iterator[str]:
         """
-        Yield the ids of all objects of the type *kind*, once the state includes all appended pages.
+        Yield the ids of all objects of the type *kind*.
+
+        First wait until the state includes all appended pages.
         """
         self._await_state()
         with self._source.opened(Objects) as objects:
@@ -231,7 +233,8 @@ class SinkWorker:
         """
         Register the consumer if it is missing.
 
-        An existing consumer keeps its position, and using it needs no right to change consumers.
+        An existing consumer keeps its position. Only a registration requires the permission to
+        change consumers.
         """
         source = self._source
         with source.opened(NamedConsumers) as api:
@@ -255,7 +258,7 @@ class SinkWorker:
             refused = batch[error.index].id
             self._refused = refused if is_entry(refused) else ""
             raise
-        # A `reset` is not progress: a copy may start again at each attempt.
+        # A `reset` is not progress, because a copy may start again at each attempt.
         self.progress.count(sum(not each.is_command for each in messages), written)
 
     def _held(self, reason: str) -> None:
@@ -291,9 +294,9 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
 
 def _is_past(work: Work, say: Say) -> bool:
     """
-    Return True if work should continue after *attempts* failures.
+    Return True if *work* should continue after its last attempt failed.
 
-    It should if its message was parked, or if the feed could not be asked to park it.
+    This is so if its message was parked, or if the feed was not available to park the message.
     """
     try:
         parked = work.park()
@@ -353,8 +356,8 @@ class Runner:
         """
         Run until all threads have stopped; return True if no thread has failed.
 
-        *look* is called every `LOOK_S` seconds. If the pipeline has readers and all have read
-        everything, the run ends when the stores have reached the end of the feed.
+        *look* is called every `LOOK_S` seconds. If the pipeline has readers and all of them have
+        finished, the run ends when the stores have reached the end of the feed.
         """
         self._say("boot", stores=[each.progress.name for each in self._stores])
         threads = self._started()
@@ -395,7 +398,7 @@ class Runner:
         """
         Return True if the stores have received everything that the feed held at the start.
 
-        Once True, it stays True: operations that one reader appends must not delay another reader.
+        Once True, the result stays True, so that operations of one reader do not delay another.
         """
         self._was_settled = self._was_settled or self._settled()
         return self._was_settled

@@ -17,7 +17,7 @@ from tidings.pipelines.messages import Busy, Message, WrongPipeline
 EMPTY_BATCH = 1000  # documents per request; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer is retried
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
-_OF_SERVER = (403, 429)  # an index that is read-only, and too many requests
+_OF_SERVER = (403, 429)  # the index is read-only, or there were too many requests
 _SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
 
@@ -27,9 +27,10 @@ class Search:
     A sink that keeps *index* at *url* equal to the objects of the feed.
 
     `{namespace}` in *index* is replaced by the type. A batch is one bulk request. The version of a
-    document is its position in the log, so a repeated or late message changes nothing, whichever
-    worker sends it. *auth* is the `http_auth` of opensearch-py: name and password, a signer for
-    Amazon's service, or a function that returns headers, for example for an Elasticsearch API key.
+    document is the position of its event in the log, so a repeated or late message changes nothing,
+    whichever worker sends it. *auth* is the `http_auth` of opensearch-py, which is a name and
+    password, a signer for Amazon's service, or a function that returns headers, for example for an
+    Elasticsearch API key.
 
     Raises:
         WrongPipeline: *url* is not an address, or *index* is empty.
@@ -53,7 +54,11 @@ class Search:
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write the messages; `Unwritten` has the index of a rejected one, those before are written.
+        Write the messages.
+
+        Raises:
+            Unwritten: the message at its index was rejected; those before it are written.
+            Busy: the server did not accept a message, which may nevertheless be valid.
         """
         start = 0
         for at, message in enumerate(messages):
@@ -120,7 +125,7 @@ def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
     """
     Return the delete action for a document, with its current version.
 
-    A delete by query would count as newer, and block new writes of the object for a minute.
+    A delete by query would have a newer version, which rejects writes of the object for a minute.
     """
     named = {name: document[name] for name in ("_index", "_id")}
     return {**named, "version": document["_version"], "version_type": "external_gte"}

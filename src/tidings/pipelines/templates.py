@@ -1,4 +1,4 @@
-"""The samples that `tidings pipeline init` writes and `about` shows: feed, sources, stores."""
+"""The samples of sources and stores that `tidings pipeline init` writes and `about` shows."""
 
 from __future__ import annotations
 
