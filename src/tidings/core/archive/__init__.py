@@ -1,1 +1,1 @@
-"""The archive: the log's pages on cheap storage, how they are found again and compacted."""
+"""The archive stores the pages of the log on cheap storage; it is read, written and compacted."""

@@ -1,9 +1,9 @@
 """
-Compaction of the archive: its limit, the entries it keeps, the parts it merges, and their order.
+Select the parts of the archive to compact, the entries to keep, and the parts to merge.
 
 Compaction covers the closed parts and keeps only the last operation of each object among them. The
 removed entries must have been copied to a table before. Concurrent reads of the archive do not
-fail: at every moment at least one part holds each page.
+fail, because at least one part holds each page at every moment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.position import Position
     from tidings.core.model.pages import Page
 
-PAGE_BYTES = 400  # bytes per page in memory besides its text; limits parts of empty pages
+PAGE_BYTES = 400  # memory of a page in addition to its text; it limits parts with empty pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Weighed:
     """
     The size of a part before and after compaction.
 
-    It is the number of its *entries*, of those *left*, and the latter's text *size*.
+    *entries* is the number of its entries before, *left* their number after compaction, and *size*
+    the size of the text of the entries that are left.
     """
 
     span: Span
@@ -73,15 +74,16 @@ def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) 
 
 
 def below(spans: Sequence[Span], page: int) -> list[Span]:
-    """Return the parts that end at *page* or earlier; a part with later pages is left as it is."""
+    """Return the parts that contain no page after *page*."""
     return [span for span in spans if span.last <= page]
 
 
 def older(spans: Sequence[Span], at_ms: Callable[[Span], int], before_ms: int) -> list[Span]:
     """
-    Return the parts that end with a page committed at *before_ms* or earlier; *at_ms* reads it.
+    Return the parts in which the last page was committed at *before_ms* or earlier.
 
-    Use bisection: commit times ascend, apart from the skew of the writers' clocks.
+    *at_ms* returns the commit time of the last page of a part. The search is a bisection, because
+    commit times ascend, apart from the skew of the writers' clocks.
     """
     return list(spans[: bisect_right(spans, before_ms, key=at_ms)])
 

@@ -1,9 +1,9 @@
 """
-Reader of the archive: the pages after a position, as far as parts hold them without a hole.
+Read the pages after a position from the archive, up to the first hole.
 
-Parts may overlap, and may be compacted or merged while they are read. All parts have the same
-entries of a page, except for entries that compaction removed. Therefore older listings and parts
-stay valid.
+Parts may overlap, and may be compacted or merged while they are read. Older listings and parts
+stay valid, because all parts that hold a page have the same entries for it, except for entries that
+compaction removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ArchiveReader:
-    """A reader that caches, for each feed, the parts listed last, and the part read last."""
+    """A reader that caches the last listing and the last part read of each feed."""
 
     store: ArchiveStore
     count: Count
@@ -55,7 +55,7 @@ class ArchiveReader:
         """
         Return True if every page after *after* up to *until* is in the archive.
 
-        Check at most `limits.ARCHIVE_LISTS_MAX` listings; a later hole is found while reading.
+        Check at most `limits.ARCHIVE_LISTS_MAX` listings. A hole after them is found while reading.
         """
         for _ in range(limits.ARCHIVE_LISTS_MAX):
             if after >= until:

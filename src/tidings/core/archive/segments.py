@@ -1,14 +1,15 @@
 """
-Archive parts: many pages of a log in one object, for as long as the archive keeps them.
+Archive parts, each of which is an object that holds many pages of a log.
 
-A part is gzipped NDJSON. Each page is a line that describes it, followed by its entries as they are
-in the log: `{"page":12,"at":1767225600000,"lines":2}`. If entries are missing, `"slots":[0,4]` has
-the remaining ones: those that compaction kept or, with `"selected":true`, all that a chained feed
-copied. `"first":7` means that the numbers from 7 up to the page's own belong to no page
+A part is gzipped NDJSON. Each page begins with a line such as
+`{"page":12,"at":1767225600000,"lines":2}`, followed by its entries as they are in the log. If
+entries are missing, `"slots":[0,4]` lists the slots of the remaining ones. These are the entries
+that compaction kept or, with `"selected":true`, all entries that a chained feed copied.
+`"first":7` means that no page has a number from 7 up to the number before this page
 (`Page.skipped`).
 
-Pages never change, so parts may overlap: they have the same entries of a page, except for entries
-that compaction removed.
+Parts may overlap. Pages never change, so all parts that hold a page have the same entries for it,
+except for entries that compaction removed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NAME = re.compile(r"(\d{13})-(\d{13})\.ndjson\.gz", re.ASCII)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """The range of pages that a part holds, from *first* to *last*; ordered by *last*."""
+    """The range of pages that a part holds, from *first* to *last*. Spans are sorted by *last*."""
 
     last: int
     first: int
@@ -49,8 +50,8 @@ class Span:
         """
         Return the end of the object's key, which starts with the last page.
 
-        One listing finds the part that holds a page: keys are listed in order from a given key on,
-        and the first part that ends at the page or after it holds the page.
+        With such keys one listing finds the part that holds a page. Keys are listed in order from a
+        given key on, and the first part that ends at the page or after it holds the page.
         """
         return f"{self.last:013d}-{self.first:013d}.ndjson.gz"
 
@@ -59,14 +60,14 @@ class Span:
 
 
 def span_of(name: str) -> Span | None:
-    """Parse the end of a key. Return None if it is not the name of a part."""
+    """Parse *name*, the end of a key; return None if it is not the name of a part."""
     match = _NAME.fullmatch(name)
     return Span(last=int(match[1]), first=int(match[2])) if match else None
 
 
 def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
     """
-    Return the part that holds *pages*, which must follow each other without a hole.
+    Return the span and the encoded part of *pages*, which must be consecutive.
 
     The same pages always give the same bytes.
     """
@@ -173,7 +174,7 @@ def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
 
 
 class ArchiveStore(Protocol):
-    """The parts of each feed, as objects: a write replaces the entire object."""
+    """The parts of each feed, stored as objects. A write replaces the entire object."""
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
         """Store *body* as the part *span*; it is durable when this method returns."""

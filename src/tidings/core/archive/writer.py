@@ -1,4 +1,4 @@
-"""The follower `archive`: it writes the pages of the log to the archive, many pages per part."""
+"""The follower `archive`, which writes the pages of the log to the archive, many pages per part."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
 
-# A run starts each minute and archives the pages that exist. It ends at a missing page: each batch
-# costs a write, and a batch that waits for the page would have only a page or two.
+# A run starts each minute and archives the pages that exist. It does not wait for a missing page,
+# because each batch costs a write, and the batch after the wait would have only a page or two.
 ARCHIVE_CONFIG = FollowerConfig(
     limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False
 )
@@ -36,7 +36,7 @@ class ArchiveReadAhead(Reader):
             try:
                 run = Reader.read(self, feed, pages[-1].number)
             except PagesLost:
-                return Run(pages, more=True)  # the next batch finds the hole, or the raised floor
+                return Run(pages, more=True)  # the next read finds the hole or the higher floor
             pages += run.pages
             size += _size(run.pages)
         # If the floor rose during the read, the next batch finds out.
@@ -49,8 +49,8 @@ class Archiver:
     """
     Implements `Handler`: write pages to the archive.
 
-    The checkpoint is stored after the part. A process that crashes in between, or has lost the
-    lease, causes the same pages to be written again.
+    The checkpoint is stored after the part. If the process crashes in between, or has lost the
+    lease, the same pages are written again.
     """
 
     store: ArchiveStore
@@ -61,11 +61,11 @@ class Archiver:
         return ARCHIVE
 
     def begin(self, lease: Lease) -> int:
-        """Return the checkpoint: every page is handled."""
+        """Return the checkpoint, because no page may be skipped."""
         return lease.checkpoint
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """Return False: there is nothing to prepare."""
+        """Return False, because there is nothing to prepare."""
         return False
 
     def note(self, feed: str) -> bytes:
@@ -80,10 +80,10 @@ class Archiver:
         return len(part)
 
     def moved(self, feed: str) -> None:
-        """Do nothing: no process waits for the archive."""
+        """Do nothing, because no process waits for the archive."""
 
     def lost(self, feed: str) -> bool:
-        """Return True: pages trimmed before the archive began are missing; readers see the hole."""
+        """Return True, so that the archive skips missing pages. Readers see a hole there."""
         return True
 
 

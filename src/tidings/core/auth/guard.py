@@ -1,5 +1,5 @@
 """
-Decide which callers may read a feed, post to it and administer it: by password, key or token.
+Decide by password, key or token which callers may read a feed, post to it and administer it.
 
 A feed without any credential is open if the deployment is open, and closed otherwise. The first
 password, key or user closes all roles of the feed, also those that have no password. A password
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 _BASIC, _BEARER = "basic", "bearer"
 OWNER_END = "\t"  # separates the principal from an id chosen by a client, which is printable
-KEY_PREFIX = "tdk_"  # of every key, for secret scanners; here so that passwords load no key code
+# Every key has this prefix, for secret scanners. It is defined here so that a check of a password
+# does not load the module of keys.
+KEY_PREFIX = "tdk_"
 
 
 class Role(Enum):
@@ -53,7 +55,7 @@ class Role(Enum):
 
 
 WHOLE = frozenset({Role.CONSUME, Role.ADMIN})  # roles that a restricted key cannot have
-PASSWORD_ROLES = (Role.READ, Role.INGEST)  # roles with a password; neither opens the other role
+PASSWORD_ROLES = (Role.READ, Role.INGEST)  # each has a password, which does not open the other
 
 
 def opens(roles: Collection[Role], wanted: Role) -> bool:
@@ -64,10 +66,10 @@ def opens(roles: Collection[Role], wanted: Role) -> bool:
 @dataclass(frozen=True, slots=True)
 class Credential:
     """
-    A credential as a request carries it. *user* is the user name of HTTP Basic.
+    A credential in a request. *user* is the user name of HTTP Basic.
 
-    *bearer*: it was sent as `Authorization: Bearer`, which accepts no password. *is_charged*: the
-    request was already counted against the rate of the key.
+    *bearer* is True if it was sent as `Authorization: Bearer`, which accepts no password.
+    *is_charged* is True if the request was already counted against the rate of the key.
     """
 
     secret: str = field(repr=False)
@@ -79,10 +81,10 @@ class Credential:
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """
-    The part of a feed that an authorized caller may use, and the admission that ends it.
+    The part of a feed that an authorized caller may use, and the admission that may end.
 
-    *principal* identifies the key, the token's subject or the user; it is empty for every caller
-    with a password. *streams* is the maximum number of open streams, 0 for no bound.
+    *principal* identifies the key, the token's subject or the user. It is empty for all callers
+    with a password. *streams* is the maximum number of open streams, or 0 if it is unlimited.
     """
 
     bound: Filter = EVERYTHING
@@ -95,15 +97,15 @@ class Allowed:
         return not self.bound.is_everything
 
     def narrowed(self, wanted: Filter, *, leave: bool = False) -> Filter:
-        """Return the filter *wanted* within the bound; *leave* requests leaves in any case."""
+        """Return the filter *wanted*, restricted to the bound; *leave* always requests leaves."""
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
     def namespaced_key(self, key: str) -> str:
         """
         Return *key*, which is printable, in the namespace of the caller's credential.
 
-        Every id that clients choose and the feed remembers goes through here, so that no
-        credential can use the ids of another one.
+        Every id that a client chooses and the feed stores must be passed through this method, so
+        that no credential can use the ids of another one.
         """
         return f"{self.principal}{OWNER_END}{key}" if self.principal else key
 
@@ -125,7 +127,7 @@ class Bearers(Protocol):
     """Credentials that identify their kind by their text, such as keys and tokens."""
 
     def knows(self, given: Credential) -> bool:
-        """Return True if *given* looks like one of this kind; no other kind is tried then."""
+        """Return True if *given* looks like a credential of this kind; only this kind is tried."""
 
     def may_block(self, feed: str, given: Credential) -> bool:
         """Return True if `allowed` may wait for a lock, a store or another host."""
@@ -201,7 +203,7 @@ class Guard:
         Return the rights of a caller that needs *role* on *feed*, with the credential *given*.
 
         Raises:
-            NoPasswordSet: no password is set that could open it.
+            NoPasswordSet: the feed has no password for the role.
             WrongPassword, WrongKey: the credential is wrong.
             OutsideKey: the key lacks the role, or is restricted and *whole* is True.
             TooManyRequests: the rate is used up, or there were too many failed attempts.
@@ -257,7 +259,7 @@ class Guard:
 
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
         """
-        Return if a caller admitted at *since_ms* may still be answered; check after each read.
+        Return if a caller admitted at *since_ms* may still be answered. Call it after each read.
 
         Raises:
             KeyEnded: the key has ended in the meantime.
@@ -272,7 +274,7 @@ class Guard:
         Check that *feed* stores the removed parents if *wanted* requests leaves.
 
         Raises:
-            LeaveNotKept: it asks for leaves, and the feed does not store removed parents.
+            LeaveNotKept: *wanted* requests leaves, and the feed does not store removed parents.
         """
         if wanted.leave and not self.profiles.profile(feed).leave:
             command = f"tidings feed set --feed {feed} --leave on"
@@ -283,9 +285,9 @@ class Guard:
 class Bounded(Enum):
     """How a request is answered when its key is restricted to part of the feed."""
 
-    NARROWED = "narrowed"  # with the part that the key allows
-    BY_TYPE = "by type"  # the same, but a restriction by parents is rejected
-    REFUSED = "refused"  # it is rejected, because the response covers the whole feed
+    NARROWED = "narrowed"  # the response has only the part that the key allows
+    BY_TYPE = "by type"  # like NARROWED, but a key that is restricted by parents is rejected
+    REFUSED = "refused"  # the request is rejected, because the response covers the whole feed
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,7 @@ class Need:
         Return the rights of *given* on *feed*.
 
         Raises:
-            Rejected: it does not meet this need; see `Guard.check`.
+            Rejected: *given* lacks this permission; see `Guard.check`.
         """
         if self.role is None:
             return ALL
@@ -312,7 +314,7 @@ class Need:
 
 PUBLIC = Need()
 READ = Need(Role.READ)
-REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # by parents, leaves would reveal too much
+REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # leaves would reveal other parents
 READ_ALL = Need(Role.READ, Bounded.REFUSED)
 CONSUME = Need(Role.CONSUME, Bounded.REFUSED)  # moving a consumer affects every worker
 INGEST = Need(Role.INGEST)

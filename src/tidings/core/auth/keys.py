@@ -1,9 +1,9 @@
 """
-Keys: credentials of one user each, with roles, a bound, an expiry and a rate.
+Keys, each of which is the credential of one user, with roles, a bound, an expiry and a rate.
 
-A key is `tdk_<id>_<secret>`. The id is public and finds the key. The secret has 192 random bits
-and cannot be guessed, so a plain SHA-256 of it is stored and compared in a microsecond. The
-prefix lets secret scanners find keys that were published by mistake.
+A key is `tdk_<id>_<secret>`. The key is looked up by its id, which is public. The secret has 192
+random bits and cannot be guessed, so only a plain SHA-256 of it is stored, which is compared in a
+microsecond. The prefix lets secret scanners find keys that were published by mistake.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import ProfileStore
 
 ID_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
-ID_LENGTH = 12  # 62 random bits: collisions are unlikely among a thousand million keys of a feed
+ID_LENGTH = 12  # 62 random bits, so that collisions are unlikely among a billion keys of a feed
 SECRET_BYTES = 24  # 192 bits; their base64url has no padding
 _KEY = re.compile(rf"{PREFIX}(?P<id>[0-9a-z]{{{ID_LENGTH}}})_(?P<secret>[A-Za-z0-9_-]{{32}})")
 _ID = re.compile(rf"[0-9a-z]{{{ID_LENGTH}}}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_ATTEMPTS = 5  # each loss means that another operator saved within the same tenth of a second
+_ATTEMPTS = 5  # an attempt fails if another operator saves the key in the same 100 ms
 
 
 @dataclass(frozen=True, slots=True)
 class PresentedKey:
-    """A key as its user presents it."""
+    """The id and the secret of a key in a request."""
 
     id: str
     secret: str = field(repr=False)
@@ -60,11 +60,12 @@ class PresentedKey:
 @dataclass(frozen=True, slots=True)
 class Key:
     """
-    A stored key. *digest* is that of its secret, in hex.
+    A stored key. *digest* is the digest of its secret, in hex.
 
-    *expires_ms* and *rate*, requests per second, are 0 for no bound. *streams*, the maximum number
-    of open streams, is 0 for `limits.KEY_STREAMS`. *revoked_ms* is 0 unless it was revoked.
-    *successor* is the key that replaces it. *version* guards every update.
+    *rate* is in requests per second. *expires_ms* and *rate* are 0 if they are unlimited. *streams*
+    is the maximum number of open streams, or 0 for `limits.KEY_STREAMS`. *revoked_ms* is 0 unless
+    the key was revoked. *successor* is the id of the key that replaces it. An update is rejected if
+    *version* has changed in the meantime.
     """
 
     id: str
@@ -181,8 +182,8 @@ class KeyRing:
     """
     The authentication by keys; implements `guard.Bearers`.
 
-    A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once per that time,
-    at half a unit, and a revocation takes effect within that time. It needs no lock: each
+    A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once in this time,
+    for half a read unit, and a revocation takes effect within it. No lock is needed, because each
     operation on the cache is atomic. A server checks keys in its event loop.
     """
 
@@ -201,7 +202,7 @@ class KeyRing:
         return parse(given.secret) is not None
 
     def may_block(self, feed: str, given: Credential) -> bool:
-        """Return True if the key is not cached, or has a rate: the counter has a lock."""
+        """Return True if the key is not cached, or has a rate: the count of requests has a lock."""
         shown = parse(given.secret)
         known = self._cached((feed, shown.id)) if shown else None
         return known is None or bool(known.rate)
@@ -212,7 +213,7 @@ class KeyRing:
 
         Raises:
             WrongKey: the key does not exist or has ended.
-            OutsideKey: it does not have this role.
+            OutsideKey: the key does not have this role.
             TooManyRequests: the rate is used up, or there were too many failed attempts.
         """
         shown = parse(given.secret)
@@ -242,10 +243,10 @@ class KeyRing:
 
     def _key(self, feed: str, shown: PresentedKey) -> Key | None:
         """
-        Return the cached or stored key. A missing key is not cached: it may be created any time.
+        Return the cached or stored key.
 
-        A known key is read again regardless of failed attempts; otherwise guesses would lock it
-        out.
+        A missing key is not cached, because it may be created at any time. A known key is read
+        again regardless of failed attempts, so that another client's guesses cannot block it.
         """
         now, place = self._clock(), (feed, shown.id)
         cached = self._cached(place)
@@ -305,7 +306,7 @@ class KeyIssuer:
 
     def revoke(self, feed: str, name: str) -> Key:
         """
-        End the key at once; a key that was revoked before is not changed.
+        Revoke the key at once; do nothing if it was revoked before.
 
         Raises:
             InvalidSetting, UnknownKey: see `find`.

@@ -1,8 +1,8 @@
 """
 Derive permissions from the claims of a verified OpenID Connect token.
 
-One claim, named by the deployment, holds a list of grants: `{"feed", "roles", "types", "parents"}`,
-the last two optional. The first grant that has the role on the feed applies.
+The deployment names the claim that holds a list of grants. A grant has the fields `feed`, `roles`
+and, optionally, `types` and `parents`. The first grant that has the role on the feed applies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @dataclass(frozen=True, slots=True)
 class Issuer:
     """
-    A trusted issuer: tokens that *url* issued for *audience*; the claim *claim* holds the grants.
+    A trusted issuer. It issues at *url* tokens for *audience*, with the grants in *claim*.
 
     The issuer publishes its keys at `<url>/.well-known/openid-configuration`.
     """
@@ -79,7 +79,7 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
     Return the rights of a token with *claims* for *role* on *feed*, until it expires.
 
     Raises:
-        OutsideKey: it does not grant the role, or its grants cannot be parsed.
+        OutsideKey: the token does not grant the role, or its grants cannot be parsed.
     """
     grants = claims.get(claim)
     if not isinstance(grants, list) or len(grants) > limits.TOKEN_GRANTS_MAX:
@@ -98,7 +98,7 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
 
 
 def _who(claims: Mapping[str, Any]) -> str:
-    """Return a digest of issuer and subject: a subject may have any length and any character."""
+    """Return a digest of issuer and subject, because these may have any length and characters."""
     named = f"{claims.get('iss', '')}\0{claims.get('sub', '')}"
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -2,9 +2,9 @@
 Check the host and origin of browser requests, and build the CORS headers.
 
 A browser can reach every server that its user can reach, including one on the same machine, and
-sends stored passwords for any page. It identifies the request: `Origin` names the page,
-`Sec-Fetch-Site` its relation to this server, `Host` the name that was resolved. Other clients send
-neither of the first two and are not affected.
+sends stored passwords for any page. Its headers identify a request: `Origin` names the page,
+`Sec-Fetch-Site` states its relation to this server, and `Host` has the name that was resolved.
+Other clients send neither `Origin` nor `Sec-Fetch-Site` and are not affected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidings.core.errors import Rejected, WrongContentType
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-ANY = "*"  # of origins: every page may read; a page that changes something must be listed
+ANY = "*"  # all origins may read; the origin of a page that changes something must be listed
 # Response headers exposed to other origins, in addition to those that browsers always expose.
 EXPOSED = ("allow", "last-event-id", "retry-after")
 READING = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
@@ -42,11 +42,11 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
     """
     Check that `Host` is an IP address, `localhost` or one of the *known* names.
 
-    This rejects DNS rebinding, in which a foreign page's own name resolves to our address. Such a
-    request always carries a name; a request for an address involved no name lookup.
+    This rejects DNS rebinding, in which the name of a foreign page resolves to our address. `Host`
+    then has that name. A request to an IP address cannot come from DNS rebinding.
 
     Raises:
-        UnknownHost: it is another name.
+        UnknownHost: `Host` is another name.
     """
     given = headers.get("host")
     if given is None:  # not a browser
@@ -58,10 +58,10 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
 
 def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """
-    Check that the requesting page, if any, may read: our own, or one of *origins*.
+    Check that the requesting page, if any, is our own or has one of *origins*, so that it may read.
 
     Raises:
-        ForeignOrigin: it may not.
+        ForeignOrigin: the page may not read.
     """
     if ANY not in origins and not _may(headers, origins):
         origin = headers.get("origin")
@@ -70,10 +70,10 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
 
 def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_body: bool) -> None:
     """
-    Check that the requesting page, if any, may change something: our own, or one of *origins*.
+    Check that the requesting page, if any, is our own or has one of *origins*, to change something.
 
     Raises:
-        ForeignOrigin: it may not.
+        ForeignOrigin: the page may not change anything.
         WrongContentType: a browser sent a body that an HTML form of any page could have sent.
     """
     if not _may(headers, origins):
@@ -91,7 +91,7 @@ def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
     """
     Return the headers by which browsers decide whether a page from *origin* may read a response.
 
-    If the result depends on the origin, `Vary` keeps caches from serving it to another page.
+    If the result depends on the origin, `Vary` keeps caches from sending it to other pages.
     """
     if ANY in origins:
         return {"access-control-allow-origin": ANY, **_EXPOSING}

@@ -1,8 +1,8 @@
 """
-Passwords of a feed: stored as salted scrypt hashes, verified once per process.
+Passwords of a feed, which are stored as salted scrypt hashes and verified once per process.
 
-Every request carries a password, and scrypt is slow on purpose. Verified passwords are therefore
-cached, as digests under a key that only this process has.
+Every request has a password, and scrypt is slow on purpose. Verified passwords are therefore
+cached, as digests with a key that only this process has.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tidings.core.errors import InvalidSetting
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SALT_BYTES = 16  # hides that two passwords are equal
+SALT_BYTES = 16  # with a salt, equal passwords have different hashes
 _NAME = "scrypt"
-_LOG_N, _R, _P = 12, 8, 1  # 4 MB and 15 ms of a core; some 50 ms of a function with 512 MB
+_LOG_N, _R, _P = 12, 8, 1  # takes 4 MB and 15 ms of a core, or 50 ms in a function with 512 MB
 _KEY_BYTES = 32  # the size of the hash function within scrypt
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -62,7 +62,7 @@ def from_line(text: str) -> str:
     Return the password on the single line *text*, without its line end.
 
     Raises:
-        InvalidSetting: it may not be set.
+        InvalidSetting: the password may not be set.
     """
     return check_password(text.removesuffix("\n").removesuffix("\r"))
 
@@ -87,10 +87,10 @@ def is_behind(password: bytes, stored: str) -> bool:
 
 class Verifier:
     """
-    A verifier of passwords against stored hashes. *key* is random and of this process only.
+    A verifier of passwords against stored hashes. *key* is random and private to this process.
 
-    Only successes are cached: wrong passwords are unlimited in number, and cannot evict them.
-    *check* computes one hash.
+    Only correct passwords are cached, so that wrong ones, of any number, cannot evict them. *check*
+    compares a password with one hash.
     """
 
     def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_behind) -> None:
@@ -100,7 +100,7 @@ class Verifier:
 
     def remembers(self, password: str, stored: Sequence[str]) -> bool:
         """
-        Return True if it was verified against one of *stored* before; this takes microseconds.
+        Return True if *password* was verified against one of *stored* before, in microseconds.
         """
         given = _bytes(password)
         return any([self._remembered(self._digest(given, each)) for each in stored])
@@ -146,7 +146,7 @@ def _parsed(stored: str) -> _Hash:
 
 
 def _bytes(password: str) -> bytes:
-    """Encode *password*; lone surrogates, which JSON can spell, do not collide with other text."""
+    """Encode *password*. JSON can contain lone surrogates, which must not equal other text."""
     return password.encode("utf-8", "surrogatepass")
 
 

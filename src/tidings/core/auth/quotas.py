@@ -1,22 +1,23 @@
 """
-Quotas of keys, over all processes: the request rate and the number of open streams.
+Quotas of keys over all processes, for the request rate and the number of open streams.
 
-Request rate: each process counts on its own and writes at most once a second. It adds its count to
-an item and learns the total of all processes, so no request needs its own write. A key makes at
-most its rate per second and process, and in each window of ten seconds at most ten times its rate
-plus one second's rate for each process that has not written yet.
+Each process counts the requests of a key. At most once a second it adds its count to an item and
+gets the total of all processes, so no request needs its own write. A key makes at most its rate per
+second and process. In each window of ten seconds it makes at most ten times its rate, plus one
+second's rate for each process that has not written yet.
 
-Data that is read for a key counts as well, one request per `limits.KEY_READ_SIZE`: a key that is
-restricted to little of a feed still causes all of it to be read. The amount is known only after the
+Data that is read for a key counts as one request per `limits.KEY_READ_SIZE`, because the whole feed
+is read even for a key that is restricted to a small part of it. The amount is known only after the
 read, so a window may exceed the rate. The excess counts in the next window, in the process that
 counted it.
 
-Open streams: a stream occupies a function for as long as it lives, and a stage has a few hundred
-functions. A rate bounds how often a key connects, but not for how long. Each stream is therefore
-recorded first and counted second: of two that open at the same time both may be rejected, but never
-are both admitted above the bound. The slot of a crashed process expires after
-`limits.STREAM_HOLD_MS`, which no function outlives. A server, which does not end streams, renews
-its slots. A stream of a key costs 2 WRU and 1 RRU (0.5 for each 4 KB of some 50 slots).
+The number of open streams has a bound of its own. A stream occupies a function as long as it is
+open, and a stage has a few hundred functions. A rate limits how often a key connects, but not for
+how long. Each stream is recorded before the streams are counted. If two streams open at the same
+time, both may be rejected, but they never exceed the bound together. The slot of a crashed process
+expires after `limits.STREAM_HOLD_MS`, which is longer than a function can run. A server does not
+end streams, so it renews its slots. A stream of a key costs 2 WRU and 1 RRU (0.5 for each 4 KB of
+some 50 slots).
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class _Used:
     """
     The number of requests with one key.
 
-    *here* counts those in *second*, *settled* those of all processes in *window*, *open* those of
-    this one since it last wrote.
+    *here* is the number in *second*, *settled* the number of all processes in *window*, and *open*
+    the number of this process since it last wrote, at *settled_ms*.
 
-    *settled_ms* is the time of that write. *above* is the part of our count that exceeded the
-    window, *read* the amount of data that does not make a request yet.
+    *above* is the part of our count that exceeded the window. *read* is the amount of data that is
+    not enough for a request yet.
     """
 
     second: int = -1
@@ -82,7 +83,7 @@ class _Used:
             self.second, self.here = second, 0
         if window != self.window:
             unsettled = min(self.open, max(0, self.settled + self.open - rate * _SECONDS))
-            between = max(0, window - self.window - 1)  # idle windows reduce it; clocks step back
+            between = max(0, window - self.window - 1)  # idle windows; 0 if the clock was set back
             self.open = max(0, self.above + unsettled - between * rate * _SECONDS)
             self.window, self.settled, self.above = window, 0, 0
 
@@ -113,9 +114,9 @@ class RateLimiter:
 
     def charge(self, feed: str, key: str, rate: int, size: int) -> bool:
         """
-        Count *size*, which was read, even above the rate; return True if it made a request.
+        Count *size*, which was read, even above the rate; return True if it counts as a request.
 
-        A rest that makes no request counts with the next read for the key.
+        The rest, which is not enough for a request, counts with the next read for the key.
         """
         now = self._clock()
         with self._lock:
@@ -131,7 +132,7 @@ class RateLimiter:
     def wait_ms(self, feed: str, key: str, rate: int) -> int:
         """Return how long to wait before reading more for *key*; 0 within its rate."""
         now = self._clock()
-        self._settle(feed, key, rate, now)  # other processes may have used it up
+        self._settle(feed, key, rate, now)  # other processes may have used up the rate
         with self._lock:
             used = self._of(feed, key, rate, now)
             # `>`, not `>=`: data that the last allowed request asked for may be read.
@@ -185,10 +186,10 @@ def _window_rest_ms(now_ms: int) -> int:
 @dataclass(slots=True)
 class ReadCharge:
     """
-    The charge of data read on *feed* to the rate of *admission*'s key; nothing without a rate.
+    The charge of data read on *feed* to the rate of *admission*'s key, if the key has a rate.
 
-    *due*: check the rate before reading more. It is False at first, as the request itself was
-    counted just before.
+    *due* is True if the rate must be checked before more is read. It is False at first, because the
+    request itself was counted just before.
     """
 
     feed: str = ""
@@ -249,7 +250,7 @@ class StreamSlot:
             self.store.release(self.feed, self.principal, self.name, self.until_ms)
 
     def hold(self, now_ms: int) -> int:
-        """Record the stream; return how many the principal has open."""
+        """Record the stream; return how many streams of the principal are open."""
         return self.store.hold(
             self.feed, self.principal, self.name, until_ms=self.until_ms, now_ms=now_ms
         )

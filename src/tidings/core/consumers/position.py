@@ -1,10 +1,12 @@
 """
 The position of a named consumer, and the entries that it acknowledged after it.
 
-Everything up to the position is acknowledged: a place in the log, or in the middle of a copy, or
-`Since(0)` before a copy has begun. None means that nothing was ever acknowledged: the consumer
-begins with the oldest page. Entries acknowledged after the position are kept as spans of
-slots of a page, ascending and disjoint, because a sink confirms neighbours.
+A position is a place in the log, a place within a copy, or `Since(0)` before a copy has begun.
+Everything up to the position is acknowledged. A consumer that never acknowledged anything has the
+position None and begins with the oldest page.
+
+Entries acknowledged after the position are stored as ascending, disjoint ranges of the slots of a
+page. Ranges are compact, because a sink usually acknowledges adjacent entries.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _SPAN = re.compile(r"([0-9]+)\.([0-9]+)-([0-9]+)", re.ASCII)
 
 
 def rank(position: Position | None) -> tuple[int, int, int]:
-    """Return the sort key of a position: a consumer never moves back by itself."""
+    """Return the key by which positions are compared, so that a consumer never moves back."""
     match position:
         case Place(page, slot, _):
             return page, slot, 0
@@ -63,20 +65,24 @@ def last_unneeded_page(position: Position | None) -> int | None:
 
 
 def fell_off(position: Position | None, floor: int) -> bool:
-    """Return True if pages needed from *position* on are below *floor*; never at the oldest."""
+    """
+    Return True if pages that the consumer still needs are below *floor*.
+
+    A consumer without a position (None) starts at the oldest page, so it never falls off.
+    """
     done = last_unneeded_page(position)
     return position is not None and done is not None and done + 1 < floor
 
 
 def encode_position(position: Position | None) -> str | None:
-    """Encode for clients; `0` is a copy that has not begun."""
+    """Encode *position* for clients; `0` stands for a copy that has not begun."""
     if position is None:
         return None
     return "0" if isinstance(position, Since) else position.encode()
 
 
 def read(text: str | None) -> Position | None:
-    """Decode the result of `encode_name`."""
+    """Decode the result of `encode_position`; return None for an empty text."""
     if not text:
         return None
     position = parse(text)
@@ -88,8 +94,8 @@ def oldest(floor: int) -> str:
     """
     Return the cursor that continues with the first page of a log that begins at *floor*.
 
-    The page before it is gone, so that a place in it cannot be checked; a copy with nothing left to
-    copy has the same meaning.
+    A cursor at the end of the previous page could not be checked, because that page is gone.
+    Return instead the cursor of a copy that has no rows left, which continues at the same page.
     """
     if floor <= 1:
         return START.encode()
@@ -100,8 +106,8 @@ def cursor(position: Position | None, floor: int) -> str:
     """
     Return the cursor that a worker resumes from, in a log that begins at *floor*.
 
-    A consumer that handled every trimmed page is at a page that is gone, and its cursor would be
-    read as a time. It missed nothing, so send the log from its floor instead of the state.
+    If a consumer is at the end of a trimmed page, its cursor would be treated as a time, and the
+    worker would get the state. The consumer missed nothing, so return a cursor at the floor.
     """
     gone = isinstance(position, Place) and position.slot >= PAGE_END and position.page < floor
     return oldest(floor) if position is None or gone else encode_position(position) or ""
@@ -109,7 +115,7 @@ def cursor(position: Position | None, floor: int) -> str:
 
 def parse_position(text: object, field: str) -> Position:
     """
-    Parse an id that a client sent: of an entry, of the end of a page, or within a copy.
+    Parse the id of an entry, of the end of a page, or of a place within a copy, sent by a client.
 
     Raises:
         InvalidConsumer: *text* is not an id.
@@ -125,7 +131,7 @@ def entry(text: object, field: str) -> Place:
     Parse the id of one entry of the log.
 
     Raises:
-        InvalidConsumer: *text* is not one.
+        InvalidConsumer: *text* is not the id of an entry.
     """
     place = parse_cursor(text)
     if not isinstance(place, Place) or place.slot >= PAGE_END:
@@ -174,7 +180,7 @@ def in_spans(spans: Spans, place: Place) -> bool:
 
 
 def encode_spans(spans: Spans) -> str:
-    """Encode as stored and sent: `page.first-last` in decimal, separated by blanks."""
+    """Encode each span as `page.first-last` in decimal, separated by blanks."""
     return " ".join(f"{span.page}.{span.first}-{span.last}" for span in spans)
 
 
