@@ -43,7 +43,7 @@ PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTarget:
-    """The archive of *feed* at *url*. *tables* is None if only the archive was given."""
+    """The archive of *feed* at *url*; *tables* is None if the command got no stage or address."""
 
     feed: str
     url: str
@@ -68,7 +68,7 @@ def find(
 
 def url_of(named: str, tables: StateTarget | None) -> str:
     """
-    Return the URL of the archive: *named*, else that of the stage. *named* may be a folder's path.
+    Return the URL of the archive: *named*, which may be a folder's path, or else the stage's.
 
     Raises:
         UsageError: neither is known.
@@ -94,7 +94,7 @@ def store_at(url: str) -> S3Archive | FolderArchive:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The follower's lag: its last archived page, pages missing, and the age of the oldest one."""
+    """The archive's lag: the last archived page, the pages after it, and the age of the oldest."""
 
     checkpoint: int
     pages: int

@@ -31,7 +31,8 @@ from tidings.aws.config.stages import (
 from tidings.client.cli.main import EXIT_CODES
 
 LEFT_MIN = 100  # Lambda keeps these for functions without reserved concurrency
-# Each reader of a stream uses one, as does each follower, replay and request. A new account has 10.
+# Concurrent executions: each reader of a stream, follower, replay and request uses one. A new
+# account has 10.
 QUOTA_ENOUGH = 1000
 BOOTSTRAP_MIN = 6  # required by the CDK's templates
 SHOWN_MAX = 5  # names per sentence
@@ -49,7 +50,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a *check*: *says* is the fact, *do* the remedy, empty if all is well."""
+    """The result of a *check*: *says* is the fact; *do* is the remedy, empty if none is needed."""
 
     check: str
     verdict: Verdict
@@ -177,7 +178,7 @@ def judge_names(check: str, taken: Sequence[str], *, deployed: bool) -> CheckRes
 
 
 def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> CheckResult:
-    """Judge resources with generated names: they do not conflict, but may contain data."""
+    """Judge resources with generated names, which do not conflict but may contain data."""
     if deployed or not left:
         return judge_names(check, left, deployed=deployed)
     return CheckResult(
@@ -286,7 +287,7 @@ def _results(account: Account, stage: str, streams_max: int) -> Iterator[CheckRe
 
 
 def _result(check: str, ask: Callable[[], Any], judge: Callable[[Any], CheckResult]) -> CheckResult:
-    """Return the finding of *judge* on the answer, or that these credentials may not query it."""
+    """Return the result of *judge* for the answer of *ask*, or "unknown" if the query fails."""
     try:
         return judge(ask())
     except ClientError as error:

@@ -32,7 +32,7 @@ NONE = "none"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
-    """Set a new password. With *keep_old*, keep the newest of the old ones after it."""
+    """Set a new password; with *keep_old*, the newest old password also stays valid."""
     old = passwords_of(profile, role) if keep_old else ()
     return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
 

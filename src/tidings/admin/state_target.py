@@ -31,8 +31,8 @@ from tidings.server.sqlite.log import Numbers, SqliteFollowers, SqliteLog, Sqlit
 from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 
 _TWIN = "local"
-_READ_S = 10  # bulk reads may be slow; a wrong endpoint already fails on connect
-_ATTEMPTS = 5  # throttled reads are worth retrying: this is not interactive
+_READ_S = 10  # long, because bulk reads may be slow; a wrong endpoint already fails on connect
+_ATTEMPTS = 5  # many, because no person waits for a single read, which may be throttled
 _CONNECTIONS = 16  # for the threads that repair rows, and a few more
 
 
@@ -45,7 +45,7 @@ class StateTarget:
     settings: Settings
 
     def tombstone_ms(self) -> int:
-        """Return how long a repaired tombstone is kept: at least as long as readers rely on."""
+        """Return how long to keep a repaired tombstone: by the setting, or longer if stored so."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
@@ -61,7 +61,7 @@ class StateTarget:
         return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
 
     def unwritten(self) -> Sequence[Numbers]:
-        """Return no numbers: a writer may be active, and a follower fills the numbers it leaves."""
+        """Return no numbers, because a writer may be active; a follower fills unwritten ones."""
         return ()
 
     def fill(self) -> Sequence[Numbers]:

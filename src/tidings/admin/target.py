@@ -36,7 +36,7 @@ Find = Callable[[str, str | None, str | None], object]
 FoundIn = Callable[[str, Any], object]
 Opened = Callable[[Path], AbstractContextManager[object]]
 
-SAVE_ATTEMPTS_MAX = 3  # each conflict means another save within the same tenth of a second
+SAVE_ATTEMPTS_MAX = 3  # enough, as each conflict needs another save in the same tenth of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ def feed_options(
     """
     Return a decorator that adds --feed, --stage and --endpoint-url and passes one *target*.
 
-    *find* creates the target from the three values; one of the last two is None. With *found_in*
-    the command has --data, too: *found_in* creates the target from the result of *opened* for that
-    folder, by default the documents of a server.
+    *find* creates the target from the three values; one of the last two is None. With *found_in*,
+    the command also has --data. Then *opened* opens that folder, by default as the documents of a
+    server, and *found_in* creates the target from the result.
     """
 
     def decorate(command: Command) -> Command:
@@ -125,7 +125,7 @@ def one_sentence_errors() -> Iterator[None]:
 
 
 def _is_of_aws(error: Exception) -> bool:
-    """Return True if boto3 raised it. boto3 need not be installed to operate a server."""
+    """Return True if boto3, which may be missing, raised *error*."""
     if "botocore" not in sys.modules:
         return False
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see `_boto3`

@@ -36,7 +36,7 @@ from tidings.core.state.rows import Difference, Kind, Row
 from tidings.core.sync import dumps
 from tidings.server.sqlite.log import Numbers
 
-SHOWN_MAX = 20  # differences in the table, to see their kinds
+SHOWN_MAX = 20  # differences in the table, which is enough to see their kinds
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}
 NOTHING = "nothing"
 _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
@@ -95,7 +95,7 @@ def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object
 
 
 def difference_json(difference: Difference) -> dict[str, object]:
-    """Return a line of `--json`. It names the place, but not the content of the operations."""
+    """Return a line of `--json`, with the place but not the content of the operations."""
     return {
         "difference": difference.kind.value,
         "key": difference.key,
@@ -160,7 +160,7 @@ def show_findings(result: Findings, feed: str, floor: int) -> None:
 
 class FileSpill:
     """
-    Implements `Spill` in *folder*, with a file per bucket. It is read by the process that wrote it.
+    Implements `Spill` in *folder*, with a file per bucket; only this process reads the files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -213,7 +213,7 @@ archive_option = click.option(
 def run_over(
     target: Examined, buckets: Collection[int], archive: str | None
 ) -> Iterator[tuple[Verifier, Progress]]:
-    """Yield a verifier and a progress display. The log is spilled to a temporary folder."""
+    """Yield a verifier, which spills the log to a temporary folder, and a progress display."""
     reader = None if archive is None else _reader(target, archive)
     with (
         tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,

@@ -40,12 +40,12 @@ from tidings.core.errors import InvalidFeed, whole
 from tidings.core.model.feeds import check_name
 from tidings.server import http_server
 
-HOST = "127.0.0.1"  # UDP has no password: other machines get access only on purpose
+HOST = "127.0.0.1"  # not reachable by other machines by default, because UDP has no password
 PORT = 8042  # the port of oplog, so that its producers need no change
-DRAIN_S = 10.0  # shorter than the time after which a supervisor kills it
+DRAIN_S = 10.0  # shorter than the time after which a supervisor kills the agent
 GRACE_S = 1  # for requests in flight when the agent ends
-WATCH_S = 0.2  # how soon the death of a part is noticed
-CHECK_S = 5.0  # for datagrams left by the receiver; the next agent checks the others
+WATCH_S = 0.2  # between two checks that all parts still run
+CHECK_S = 5.0  # to check the last datagrams at the end; the next agent checks the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Agent:
         Serve until *stopped*, then drain. Return how many operations are left on disk.
 
         Raises:
-            Problem: a part of it died.
+            Problem: a part of the agent died.
         """
         self._checking.start()
         self._sending.start()
@@ -135,13 +135,13 @@ class Agent:
         """
         Return `/status`: the ten fields of oplog with their meanings, and more for operators.
 
-        It contains only these fields: no environment, no command line, no password.
+        Every field is named here, so that no password is shown.
         """
         totals, oldest_ms = self._store.totals(), self._store.oldest_ms()
         bound, condition = self._options.bound, self._sender.condition
         return {
             "status": condition.state,
-            # An agent serves no consumers; the fields of oplog for them are kept.
+            # Fields of oplog for consumers, which an agent does not serve.
             "clients": 0,
             "connections": 0,
             "events_discarded": totals.discarded,

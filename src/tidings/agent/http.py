@@ -1,5 +1,5 @@
 """
-The HTTP server. Operations are posted as to a feed, and answered once they are safe on disk.
+The HTTP server. It accepts operations like a feed, and answers once they are safe on disk.
 
 Concurrent requests are committed together, with one write to the disk.
 """
@@ -37,7 +37,7 @@ _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
 
 
 class Committing:
-    """Group commits of lines. *grown* is called when the queue has grown. For one event loop."""
+    """Group commits of lines, for one event loop. *grown* is called when the queue has grown."""
 
     def __init__(self, store: Store, bound: Bound, grown: Callable[[], None]) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class Committing:
                 kept = error
             for at, (_, answer) in enumerate(group):
                 if answer.done():
-                    continue  # the producer disconnected; its operations are queued all the same
+                    continue  # the producer has disconnected, but its operations are queued
                 if isinstance(kept, sqlite3.OperationalError):
                     answer.set_exception(kept)
                 else:
@@ -87,8 +87,8 @@ class Application:
     """
     The ASGI application. *status* returns the body of `/status`; *hosts* are accepted host names.
 
-    Requests of web pages are rejected: the agent has the password of the feed and asks producers
-    for no password. *errors* counts requests with invalid content, as oplog does.
+    Requests of web pages are rejected, because the agent has the password of the feed and does not
+    ask producers for one. *errors* counts requests with invalid content, as oplog does.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """
 Put datagrams and lines into the queue, and check the datagrams later.
 
-Many datagrams are one value of the queue: their count, their lengths, their bytes.
+The datagrams of one transaction are one value: their number, their lengths, and their bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tidings.core.errors import Rejected
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
 
-NOTICE_EVERY_S = 60.0  # an outage of one night is a few hundred lines, not a full disk
-WAKE_WAIT_S = 1.0  # timeout that replaces a wake-up lost because the pipe was full
-CHECK_CHUNKS = 4  # chunks of one transaction; the shutdown waits for it
+NOTICE_EVERY_S = 60.0  # an outage of one night logs a few hundred lines and does not fill the disk
+WAKE_WAIT_S = 1.0  # until a check without a wake-up, which is lost if the pipe is full
+CHECK_CHUNKS = 4  # chunks per transaction; few, because a shutdown waits for the transaction
 _COUNT = struct.Struct("<I")
 _INSERT = "INSERT INTO chunks (received_ms, checked, events, body) VALUES (?, ?, ?, ?)"
 _UNCHECKED = "SELECT seq, received_ms, body FROM chunks WHERE checked = 0 ORDER BY seq LIMIT ?"
@@ -47,7 +47,7 @@ class Notices:
 
 
 def pack(datagrams: Sequence[bytes]) -> bytes:
-    """Encode *datagrams* with their lengths: a separator could be part of a datagram."""
+    """Encode *datagrams* with their lengths, because a datagram could contain any separator."""
     lengths = struct.pack(f"<{len(datagrams)}I", *map(len, datagrams))
     return b"".join((_COUNT.pack(len(datagrams)), lengths, *datagrams))
 
@@ -69,7 +69,8 @@ def add_datagrams(
     """
     Queue the *datagrams* that fit, unchecked. Count the others and the earlier *discarded* ones.
 
-    They survive a kill of the agent, but not a power loss: UDP has no delivery guarantee either.
+    Queued datagrams survive a kill of the agent. They may be lost in a power failure, which is
+    acceptable because UDP does not guarantee delivery either.
     """
     with store.transaction() as db:
         events, size = db.execute("SELECT events, bytes FROM totals").fetchone()

@@ -1,10 +1,10 @@
 """
 The queue on disk: a SQLite file shared by the receiver's process and the agent's threads.
 
-`chunks` are unchecked datagrams or lines of the log that arrived together. `batches` have their
-Idempotency-Key and are sent unchanged: a batch and its key are stored before it is sent. If it is
-sent again, by this process or its successor, the request is the same and is appended once. Triggers
-update `totals` on every change.
+The rows of `chunks` are unchecked datagrams, or lines of the log that arrived together. The rows of
+`batches` are requests, each with its Idempotency-Key. A batch is stored with its key before it is
+sent, and does not change afterwards. If it is sent again, by this process or its successor, the
+request is the same, so the feed appends it only once. Triggers update `totals` on every change.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tidings.client.files import make_private, private_opener
 from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
 
 QUEUED_EVENTS_MAX = 100_000  # the default of oplog
-QUEUED_BYTES_MAX = 512 * 1024 * 1024  # the size of a full queue of operations of 5 KB
+QUEUED_BYTES_MAX = 512 * 1024 * 1024  # the size of `QUEUED_EVENTS_MAX` operations of 5 KB
 NAME = "queue.sqlite3"
-WAIT_S = 5.0  # for another thread's transaction; these take milliseconds
-WAL_BYTES_MAX = 64 * 1024 * 1024  # it grows under steady load until it is truncated
-LOCK_WAIT_S = 2.0  # the receiver of a killed agent flushes for a few milliseconds more
+WAIT_S = 5.0  # for another thread's transaction, which takes milliseconds
+WAL_BYTES_MAX = 64 * 1024 * 1024  # the write-ahead log grows under steady load until `cut`
+LOCK_WAIT_S = 2.0  # because the receiver of a killed agent still flushes for a few milliseconds
 _LOOK_EVERY_S = 0.02  # shorter intervals only use CPU
 _VERSION = 1  # schema version
 
@@ -70,7 +70,7 @@ CREATE TRIGGER {table}_new AFTER UPDATE ON {table} BEGIN UPDATE totals SET
 """
 _FIRST = "SELECT number, received_ms, key, body FROM batches ORDER BY number LIMIT 1"
 _ANY_READY = "SELECT 1 FROM (SELECT checked FROM chunks ORDER BY seq LIMIT 1) WHERE checked"
-# Only chunks older than every unchecked datagram, to preserve the order of arrival.
+# Selects only chunks older than every unchecked datagram, to preserve the order of arrival.
 _READY = """SELECT seq, received_ms, body FROM chunks
     WHERE seq < coalesce((SELECT min(seq) FROM chunks WHERE checked = 0), 1 << 62) ORDER BY seq"""
 
@@ -107,7 +107,7 @@ class Store:
     """
     A connection to the queue in *folder*, for one thread at a time.
 
-    *wait_s* is how long a transaction waits for another one. *cuts* allows a commit to copy the
+    *wait_s* is how long a transaction waits for another one. With *cuts*, a commit may copy the
     write-ahead log into the file, which sometimes takes tens of milliseconds.
     """
 
@@ -130,8 +130,8 @@ class Store:
         """
         Run the body as a transaction, rolled back on an error.
 
-        A committed transaction survives a kill. A *durable* one, and all before it, survive a power
-        loss.
+        A committed transaction survives a kill of the process. A *durable* transaction and all
+        transactions before it also survive a power loss.
         """
         self._sync(durable)
         self._db.execute("BEGIN IMMEDIATE")
@@ -167,7 +167,7 @@ class Store:
         Create missing tables and reset the counters.
 
         Raises:
-            Problem: the queue contains operations for another feed, or has another version.
+            Problem: the queue contains operations for another feed, or has an unknown version.
         """
         ((version,),) = self.read("PRAGMA user_version")
         if version not in (0, _VERSION):
@@ -214,7 +214,7 @@ def lock_folder(folder: Path) -> TextIOWrapper:
     Create *folder* and lock it until the file is closed or the process has ended.
 
     Raises:
-        Problem: it cannot be created, or another agent uses it.
+        Problem: *folder* cannot be created, or another agent uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -282,7 +282,7 @@ class _Filling:
 
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
-    """Return the batch to send now: the one stored earlier, else a new one of the checked lines."""
+    """Return the oldest stored batch; if none is stored, create one of checked lines."""
     rows = store.read(_FIRST)
     if not rows:
         return _create(store, new_key)
@@ -332,9 +332,10 @@ def _insert(db: sqlite3.Connection, received_ms: int, key: str, lines: list[byte
 
 def settle(store: Store, batch: Batch) -> None:
     """
-    Record that *batch* is in the log. If a power loss undoes this, the batch is sent again.
+    Record that *batch* is in the log.
 
-    Its key is the same, so it is not appended again.
+    If a power loss undoes this, the batch is sent again with the same key, so the feed does not
+    append it again.
     """
     with store.transaction() as db:
         db.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
@@ -358,7 +359,7 @@ def divide(store: Store, batch: Batch, new_key: Callable[[], str]) -> None:
 
 def rename(store: Store, batch: Batch, key: str) -> None:
     """
-    Change the key of *batch*: the old one is used by another request, so nothing was appended.
+    Change the key of *batch*, of which nothing was appended because another request used its key.
     """
     with store.transaction(durable=True) as db:
         db.execute("UPDATE batches SET key = ? WHERE number = ?", (key, batch.number))

@@ -1,13 +1,14 @@
 """
-The receiving process: put datagrams into the queue, unchecked; and the ports that the agent binds.
+The receiving process, which puts unchecked datagrams into the queue, and the agent's ports.
 
-Each receive call releases the GIL. With a busy thread in the same process, it would be reacquired
-only after 5 ms, and four of five datagrams would be lost (docs/adr/0012). Hence a process.
+It is a separate process, because each receive call releases the GIL. With a busy thread in the same
+process, the GIL would be reacquired only after 5 ms, and four of five datagrams would be lost
+(docs/adr/0012).
 
     python -m tidings.agent.receiver SOCKET FOLDER EVENTS_MAX BYTES_MAX
 
-It flushes to the queue and exits when its standard input is closed, so it never outlives the agent.
-A byte on its standard output signals that the queue has grown.
+When its standard input is closed, the process flushes to the queue and exits, so it never outlives
+the agent. It writes a byte to its standard output to signal that the queue has grown.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ from pathlib import Path
 from tidings.agent import intake
 from tidings.agent.queue import Bound, Problem, Store, now_ms
 
-# The kernel buffers a burst here while the receiver writes. It accounts about 64 MB a second for
-# 50,000 small datagrams a second.
+# The kernel buffers a burst here while the receiver writes. With its overhead, 50,000 small
+# datagrams a second take about 64 MB of buffer a second.
 RECEIVE_BUFFER_BYTES = 32 * 1024 * 1024
 _SO_RCVBUFFORCE = 33  # Linux; exceeds net.core.rmem_max, if permitted
 _UDP_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
 _INODE, _DROPS = 9, 12  # columns of these tables
-_FREE_PORT_ATTEMPTS = 10  # a port that is free for TCP is nearly always free for UDP
+_FREE_PORT_ATTEMPTS = 10  # enough, as a port that is free for TCP is nearly always free for UDP
 DATAGRAM_BYTES_MAX = 65_535  # the longest UDP datagram, so none is cut
-BURST = 256  # received between two reads of the clock
-CHUNK_MAX = 1_000  # datagrams of a transaction: the size of a request
-CHUNK_BYTES_MAX = 1024 * 1024  # for large ones: the checker has some chunks in memory
+BURST = 256  # datagrams received between two reads of the clock
+CHUNK_MAX = 1_000  # datagrams per transaction, the same as operations per request
+# Limits chunks of large datagrams, because the checker holds several chunks in memory.
+CHUNK_BYTES_MAX = 1024 * 1024
 FLUSH_S = 0.01  # a tenth of the promised time; a lone datagram does not wait at all
 PENDING_BYTES_MAX = 32 * 1024 * 1024  # buffered while the disk is unavailable; more is discarded
-STOP_S = 5.0  # it flushes within one second; after this it is killed
-PENDING_MAX = 100_000  # the limit for small ones, which need more memory than their bytes
+STOP_S = 5.0  # after this time the process is killed; its flush takes at most one second
+PENDING_MAX = 100_000  # pending datagrams; small ones take more memory than their length
 
 
 def bind_ports(host: str, port: int) -> tuple[socket.socket, socket.socket]:
@@ -65,7 +67,8 @@ def bind_ports(host: str, port: int) -> tuple[socket.socket, socket.socket]:
 
 def _both(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    # With an explicit IPPROTO_TCP: asyncio disables Nagle (40 ms per answer) only then.
+    # asyncio disables Nagle's algorithm, which delays answers by 40 ms, only for sockets with an
+    # explicit IPPROTO_TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     datagrams = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -239,7 +242,7 @@ class Receiving:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Make the process flush into the queue and exit. It closes its end of the pipe."""
+        """Make the process flush to the queue and exit; kill it if it takes too long."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -249,7 +252,7 @@ class Receiving:
 
 
 def main(arguments: list[str]) -> None:
-    """Ignore signals to the process group. The agent ends this process by closing its input."""
+    """Receive until the input is closed; ignore signals, which also reach the agent."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     descriptor, folder, events, size = arguments

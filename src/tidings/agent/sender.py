@@ -21,12 +21,12 @@ from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.client.files import private_opener
 from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
 
-LINGER_S = 0.005  # operations that arrive together under light load are sent together
+LINGER_S = 0.005  # waits under light load, so that operations that arrive together share a request
 LOOK_EVERY_S = 1.0  # how often the queue is polled without a wake-up
 ENDING_DELAY_S_MAX = 1.0  # between attempts while the agent waits to end
 DISK_DELAY_S = 1.0  # until the next attempt after a disk error
-DELAY_S_MIN = 0.5  # the value of oplog; a throttled feed is available again by then
-DELAY_S_MAX = 60.0  # the value of oplog; limits the delay after an outage to 90 s
+DELAY_S_MIN = 0.5  # the value of oplog, after which a throttled feed is available again
+DELAY_S_MAX = 60.0  # the value of oplog; with the random part, a delay is at most 90 s
 _GROWTH = 1.5
 REFUSED = "refused.ndjson"
 REFUSED_BYTES_MAX = 64 * 1024 * 1024  # a person reads the first ones; the others are only counted
@@ -42,7 +42,7 @@ class KeyTaken(Exception):
 
 
 class Target:
-    """A connection that is kept open between queue."""
+    """A connection to the feed that is kept open between batches."""
 
     def __init__(self, url: str, feed: str, password: str) -> None:
         self.url = operations_url(url, feed)
@@ -53,10 +53,10 @@ class Target:
         Append *batch*, only once even if it is sent repeatedly.
 
         Raises:
-            Unfit: its content is refused.
-            KeyTaken: it needs another key.
-            Refused: a reason outside of the batch: the password, the address, the feed.
-            Lost: no answer, or one that allows another attempt.
+            Unfit: the content of the batch is refused.
+            KeyTaken: the batch needs another key.
+            Refused: the password, the address or the feed is wrong.
+            Lost: no answer arrived, or the answer allows another attempt.
         """
         headers = {"Content-Type": NDJSON, "Idempotency-Key": batch.key}
         try:
@@ -81,7 +81,7 @@ class Retrying:
     """
     Growing delays before the next attempt, as in oplog.
 
-    Each is randomly up to a half longer or shorter, so that agents do not reconnect together.
+    Each delay is randomly up to a half longer or shorter, so that agents do not retry together.
     """
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
@@ -178,7 +178,7 @@ class Sender:
         self._retrying.reset()
 
     def _divide(self, batch: Batch, why: str) -> None:
-        """Isolate a refused operation, so that it does not block those after it."""
+        """Split a refused batch; set its operation aside if it has only one, and continue."""
         self._answered()
         if len(batch.lines) > 1:
             queue.divide(self._store, batch, new_key)
@@ -208,7 +208,7 @@ def keep(folder: Path, lines: Sequence[bytes]) -> bool:
     """
     Append *lines*, which the feed refuses for good, to a file, for a person to read.
 
-    They are safe from power loss. Return False if the file is full.
+    The lines are safe from power loss. Return False if the file is full.
     """
     with open(folder / REFUSED, "ab", opener=private_opener) as file:
         if file.tell() >= REFUSED_BYTES_MAX:

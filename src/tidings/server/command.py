@@ -26,7 +26,7 @@ from tidings.server.serving import Options
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 DEFAULT_PORT = 8042
-STOP_S = 8.0  # from a signal to the end of the process; requests in flight get two seconds of it
+STOP_S = 8.0  # from a signal to the end of the process, including two for requests in flight
 
 _OF_ADDRESS = (
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
@@ -214,7 +214,7 @@ def run(host: Callable[..., Any], name: str, options: Any, stop_s: float = STOP_
     """
     Run *host* with *options* as the command *name*, until a signal.
 
-    It ends within *stop_s* of the signal, by force if necessary.
+    The process ends within *stop_s* of the signal, by force if necessary.
 
     Raises:
         Problem: the host cannot start or continue.
@@ -223,7 +223,7 @@ def run(host: Callable[..., Any], name: str, options: Any, stop_s: float = STOP_
 
 
 async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float) -> None:
-    """Serve until a signal; a signal that arrives during the start ends the start."""
+    """Serve until a signal arrives; a signal during the start cancels the start."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
     def ready(http_url: str, ws_url: str) -> None:
@@ -244,8 +244,8 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
     end_by_force = _ending_by_force(name, stop_s)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-        # The loop receives signals through a descriptor, independently of the handler. This handler
-        # runs if the loop hangs.
+        # The loop receives signals through a descriptor. This handler is independent of the loop,
+        # so it also runs if the loop hangs.
         signal.signal(number, end_by_force)
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -255,7 +255,7 @@ def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
     """
     Return a signal handler that ends the process *stop_s* after the first signal.
 
-    Ending by force is as safe as a crash: everything acknowledged is on disk.
+    This is safe, because all acknowledged data is on disk, as in a crash.
     """
     waiting, telling = os.pipe()
 

@@ -1,8 +1,8 @@
 """
 The command line options of a host: its feeds, their profiles and their upstreams.
 
-Options that change a profile are applied like `tidings feed` on a stage; those of chained feeds
-become settings of a deployment.
+Some options change the profile of a feed, as `tidings feed` does on a stage. The options of chained
+feeds become settings, as of a deployment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidings.server.processes import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Change = Callable[[Profile, str], Profile]  # of the feed with that name
+Change = Callable[[Profile, str], Profile]  # the second argument is the name of the feed
 DEFAULT_MAX_AGE_S = 28_800  # as Triton keeps the items of a change feed
 _LISTS = ("types", "parents")
 _NUMBERS = ("restart_offset", "leaders")
@@ -39,8 +39,8 @@ class FeedOptions:
     """
     The options that change the profile of a feed.
 
-    None for *object_url*, *compat*, *leave* or a password file keeps the stored value. *resources*
-    and *max_age* keep theirs if *resources* is empty.
+    None for *object_url*, *compat*, *leave* or a password file keeps the stored value. If
+    *resources* is empty, the stored resources and their maximum age are kept.
     """
 
     object_url: str | None = None
@@ -82,7 +82,7 @@ def profile_change(options: FeedOptions) -> Change | None:
     Return the change that *options* make to a profile; None if they change nothing.
 
     Raises:
-        Problem: an option breaks its rule, or a file cannot be read.
+        Problem: an option is invalid, or a file cannot be read.
     """
     try:
         values = _profile_fields(options) | _passwords(options)

@@ -53,23 +53,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 traces = logging.getLogger("tidings.traces")
-traces.setLevel(logging.INFO)  # traces are requested: written without --verbose too
-# The lease owner for webhooks. Only this process has the file open, so that it takes over its own
-# leases after a crash.
+traces.setLevel(logging.INFO)  # written without --verbose, because a client requests each trace
+# The owner of the webhooks' leases. It is the same for all processes, so that the next process
+# takes over the leases of a crashed one. This is safe, because only one process can open the file.
 WEBHOOK_WORKER = "tidings-serve"
 # The pause of a follower after a run, as a multiple of the run's duration. Connected clients wait
 # for a push, so its pause is short.
 PUSH_REST, RELAY_REST = 1.0, 1.0
-ARCHIVE_REST = 1.0  # of the archive, which the sweep wakes once a minute
-IDLE_REST = 100.0  # of a push without connected clients, which only keeps up with the log
-# The batch size, also of the first batch: the store is local, and writing many rows at once halves
-# the cost per row.
+ARCHIVE_REST = 1.0  # for the archive, which the sweep wakes once a minute
+IDLE_REST = 100.0  # for push without connected clients, when it only has to follow the log
+# Batches are large, including the first one, because the store is local and writing many rows at
+# once halves the cost per row.
 STATE_CONFIG = FollowerConfig(operations_max=20_000, operations_first=20_000)
-SUM_ROWS_MAX = 250  # counted at once, in the event loop: some 2 ms
+SUM_ROWS_MAX = 250  # rows counted in one step of the event loop, which takes some 2 ms
 _BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # threads for requests that are not appended in groups
-REPLAY_THREADS = 8  # catch-ups of WebSockets; none waits for its client
-SLOW_THREADS = 32  # requests that wait: for operators' webhooks, for pages not yet written
+REPLAY_THREADS = 8  # threads for catch-ups of WebSockets, which do not wait for their clients
+SLOW_THREADS = 32  # threads for requests that wait for operators' webhooks or for unwritten pages
 
 
 def now_ms() -> int:
@@ -86,9 +86,9 @@ def steady_ms() -> int:
 
 def expiring_ms() -> int:
     """
-    Return the time that decides expiry: the earlier of the wall clock and the monotonic clock.
+    Return the time that decides expiry: the earlier of the wall clock and `steady_ms`.
 
-    So a clock that is temporarily ahead expires nothing too early.
+    So nothing expires too early if the wall clock is temporarily ahead.
     """
     return min(now_ms(), steady_ms())
 
@@ -115,7 +115,7 @@ def write_trace(record: TraceRecord) -> None:
 
 
 def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
-    """Implement `Spread`: sequentially, because no task waits for a network."""
+    """Implement `Spread` sequentially, because no task waits for a network."""
     for item in items:
         task(item)
 
@@ -211,13 +211,13 @@ class Host(Assembly):
             self._archive_again(feed)
             try:
                 self._recover(feed)
-            except Unavailable as error:  # a full disk; all acknowledged pages can still be read
+            except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
                 log.warning("%s: not repaired, the next attempt is in a minute: %s", feed, error)
         self._generations.begin(self.settings.feeds)
         self.database.record = self._generations.record
         for feed in self.settings.feeds:
-            # No client is connected yet. A checkpoint above a hole would turn the hole into a lost
-            # page.
+            # Push starts at the end of the log, because no client is connected yet, but not after a
+            # hole: its pages would count as handled, and would be lost.
             self.stores.followers.stand(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
@@ -229,14 +229,14 @@ class Host(Assembly):
 
     def _close_if_used(self, feed: str) -> None:
         """
-        Close *feed* if it has keys or users from a release that did not record this in its profile.
+        Close *feed* if it has keys or users: earlier releases did not record it in the profile.
         """
         users = self.stores.documents.operator_document(feed, USERS).text
         if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
             close(self.profiles, feed)
 
     def on_operator_change(self, kind: str, feed: str, name: str) -> None:
-        """Reload the stored value: an operator's change takes effect before its command ends."""
+        """Discard the cached value, so that a change takes effect before the command ends."""
         if kind == "profile":
             self.profiles.forget(feed)
         elif kind == "key":
@@ -246,7 +246,7 @@ class Host(Assembly):
 
     def _archive_again(self, feed: str) -> None:
         """
-        Restart the archive before the first hole: the archive has passed it, but readers have not.
+        Restart the archive before the first hole, which it may have passed but no reader has.
         """
         holes, archived = self._recovery.unwritten(feed), self.stores.followers.checkpoints(feed)
         if holes and archived.get(ARCHIVE, 0) >= holes[0].first:
@@ -293,7 +293,7 @@ class Host(Assembly):
 
     def _free(self, feed: str) -> None:
         """
-        Release the relay's lock if its process was killed: only this process has the file open.
+        Release the relay's lock, which only a killed process can hold: the file is open only here.
         """
         relay = self.stores.relays.relay(feed)
         if relay.owner:
@@ -313,7 +313,7 @@ class Host(Assembly):
         try:
             with self.database.transaction():
                 pass  # this also writes the pending checkpoints
-        except Unavailable as error:  # a full disk
+        except Unavailable as error:  # such as a full disk
             log.warning("the followers will handle some pages again: %s", error)
         self.database.close()
         if self._elections:
@@ -411,7 +411,7 @@ class Host(Assembly):
         if self.settings.issuer is None:
             return ()
         from tidings.http.outbound.credentials import Tokens
-        from tidings.server.issuer_keys import IssuerKeys  # most servers have no issuer
+        from tidings.server.issuer_keys import IssuerKeys  # loaded here: most have no issuer
 
         tokens = Tokens(self.settings.issuer, self.ask_issuer)
         self.issuer_keys = IssuerKeys(tokens)
@@ -467,7 +467,7 @@ class Host(Assembly):
 
 
 class ThreadCounters:
-    """Counters per thread: without a lock, a thread can only increment its own."""
+    """Counters per thread, because without a lock a thread can only increment its own."""
 
     def __init__(self) -> None:
         self._own = local()

@@ -30,9 +30,9 @@ from tidings.core import limits
 from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival
 
 log = logging.getLogger(__name__)
-REPORT_EVERY_S = 60.0  # a flood of connections must not become a flood of log lines
+REPORT_EVERY_S = 60.0  # so that a flood of connections does not become a flood of log lines
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
-DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request: the largest body plus its framing
+DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request; the largest body and its framing fit
 
 
 def raise_file_limit() -> int:
@@ -67,7 +67,7 @@ class Evictable(Protocol):
     """A connection that may be closed in favour of another one."""
 
     def abort(self) -> object:
-        """Close it now."""
+        """Close the connection immediately."""
 
 
 @dataclass(slots=True)
@@ -75,9 +75,10 @@ class Admission:
     """
     The decision which connections are kept if there are too many.
 
-    If the limit is reached, the oldest connection that waits for a request, has sent half a head,
-    or is a WebSocket that never subscribed, is closed in favour of a new one, so that such
-    connections lock no client out. If all are in use, the new one is refused.
+    If the limit is reached, the oldest idle connection is closed in favour of a new one, so that
+    idle connections lock no client out. A connection is idle if it waits for a request, has sent
+    half a head, or is a WebSocket without a subscription. If no connection is idle, the new one is
+    refused.
     """
 
     bounds: RequestLimits
@@ -128,8 +129,8 @@ class Connection:
     A transport that does not wait for its client when it closes, and has a place in *admission*.
 
     `close` sends the buffered bytes for at most `close_s`, then resets the connection. If
-    *is_receiving* returns True, a request is still arriving; it is read and discarded before the
-    reset, because a reset would destroy the answer before a client that is still sending has read
+    *is_receiving* returns True, a request is still arriving. Its rest is read and discarded before
+    the reset, because a reset would destroy the answer before a client that still sends has read
     it.
     """
 
@@ -184,7 +185,7 @@ class Connection:
         """Close without reading any more."""
         self._cancel()
         self.is_lingering = False
-        if self._cut is not None:  # it needs the open socket
+        if self._cut is not None:  # the deadline needs the open socket, so close then
             self._timer = self._loop.call_at(self._cut.when(), self.finish)
             return
         self._transport.close()
@@ -205,7 +206,7 @@ class Connection:
         self._stall = self._loop.call_later(self.bounds.stall_s, self._check_stall, size)
 
     def written(self) -> None:
-        """Stop the stall timer: the client has read enough of the buffer."""
+        """Stop the stall timer, because the client has read enough of the buffer."""
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -225,7 +226,7 @@ class Connection:
         self._cut = None
         if self._unread():
             connection = self._transport.get_extra_info("socket")
-            # Discard the data in the kernel; otherwise it would go on sending it.
+            # Discard the data in the kernel, which would otherwise continue to send it.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._transport.abort()
 
@@ -235,8 +236,8 @@ class Connection:
         connection = self._transport.get_extra_info("socket")
         if connection is None:
             return size
-        # The kernel accepts more from this process only after megabytes were read, but counts each
-        # byte.
+        # Ask the kernel for the number of unread bytes. That it accepts more data from this process
+        # says too little: it does so only after the client has read megabytes.
         queued = array.array("i", [0])
         with contextlib.suppress(OSError):
             fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, queued)
@@ -280,7 +281,7 @@ class Cycle(RequestResponseCycle):
         return False
 
     async def send(self, message: Any) -> None:
-        """Send a part of the answer; in HTTP/1.0, the end of the connection marks its end."""
+        """Send a part of the answer; in HTTP/1.0, closing the connection marks the answer's end."""
         if message["type"] == "http.response.start":
             if self.more_body:
                 self.keep_alive = False  # the rest of the body would be parsed as a request
@@ -303,7 +304,7 @@ class HttpProtocol(HttpToolsProtocol):
     """
     One connection. *admission* holds the limits and the idle connections.
 
-    *is_admitted*: the connection was admitted before.
+    With *is_admitted*, the connection has already been admitted.
     """
 
     def __init__(
@@ -354,11 +355,11 @@ class HttpProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         self.admission.remove_idle(self._connection)
         if self._active is None:
-            self._connection.finish()  # without waiting for the rest of a head
+            self._connection.finish()  # do not wait for the rest of a head
         else:
             self.cycle.keep_alive = False
 
-    # Deadlines. They do not apply while an answer is sent: the app limits the time of a body.
+    # Deadlines. They do not apply while an answer is sent, whose time the app limits.
 
     def _wait(self, seconds: float) -> None:
         self._connection.wait(seconds, self._on_deadline)
@@ -407,13 +408,13 @@ class HttpProtocol(HttpToolsProtocol):
             fields = [each for each in self.headers if each[0] not in _UPGRADING]
             head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
             head += [b"%b: %b" % each for each in fields]
-            self.parser = httptools.HttpRequestParser(self)  # the old one refuses the body
+            self.parser = httptools.HttpRequestParser(self)  # because the old parser refuses a body
             self._parse(b"\r\n".join(head) + b"\r\n\r\n" + data[upgrade.args[0] :])
 
     def on_message_begin(self) -> None:
         is_long = self._queued > limits.HEAD_BYTES_MAX
         if is_long or len(self.pipeline) >= limits.PIPELINED_MAX:
-            self.cycle.keep_alive = False  # the client repeats the requests after this one
+            self.cycle.keep_alive = False  # the client will repeat the requests after this one
             self._is_deaf = True
             raise _Refused
         self._in_message, self._in_body = True, False

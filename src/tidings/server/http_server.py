@@ -1,7 +1,7 @@
 """
 Serve an ASGI app on a listening socket; used by the server, the twin and the agent.
 
-It also checks the host and the origin of each request, and which proxies are trusted.
+This module also checks the host and the origin of each request, and which proxies are trusted.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     from tidings.http.asgi import App, Receive, Send
 
-KNOWN_MAX = 64  # a server has few names and ports, but a client could send any host
+KNOWN_MAX = 64  # cached hosts; limited, because a client could send any number of them
 Network = IPv4Network | IPv6Network
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-host", b"x-forwarded-proto"})
 BACKLOG = 2048  # connections that the kernel queues before the loop accepts them
 FLUSH_S = 0.5  # to flush the last answers when the server stops
 DATE_EVERY_S = 1.0  # the precision of the Date field
 POLL_S = 0.02
-ACCEPTED_MAX = 16  # at once, before evicted connections release their descriptors
+ACCEPTED_MAX = 16  # connections accepted at once, before evicted ones release their descriptors
 ACCEPT_PAUSE_S = 1.0  # after the system has refused a descriptor, as asyncio does
 
 log = logging.getLogger(__name__)
@@ -56,8 +56,8 @@ class HostCheck:
     """
     The names *hosts* of the server, and the *origins* that may access it from a browser.
 
-    A stage controls pages by CORS headers on its answers. Here a request from a foreign page is
-    refused before it is handled: an open feed may be meant for this machine alone.
+    A stage controls pages by CORS headers on its answers. A server refuses a request from a foreign
+    page before handling it, because an open feed may be meant for this machine alone.
     """
 
     hosts: Collection[str] = ()
@@ -97,7 +97,7 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 class KnownProxies:
     """
-    A filter of forwarding headers, with which untrusted clients could choose the links in answers.
+    A filter of forwarding headers, by which an untrusted client could set the links in answers.
 
     `Forwarded` and similar headers are kept if the request comes from one of *proxies*, or if
     *every* client is a proxy, as at a Unix socket. Requests are passed on to *app*.
@@ -126,7 +126,7 @@ class TlsServer:
     """
     Accepts connections on *listener*, and admits each before its handshake, so that it is counted.
 
-    A refused connection is closed: an answer would take a handshake.
+    A refused connection is closed without an answer, which would require the handshake.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class TlsServer:
                 connection, _address = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no file descriptor is free
+            except OSError as error:  # such as no free file descriptor
                 log.warning("accepts no connection for %g s: %s", ACCEPT_PAUSE_S, error)
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
@@ -200,13 +200,13 @@ class _Handshake:
 
     async def _run(self, connection: socket.socket) -> None:
         seconds = self._admission.bounds.head_s
-        with contextlib.suppress(OSError):  # not TLS, too slow, or the client has left
+        with contextlib.suppress(OSError):  # the client does not use TLS, is too slow, or has left
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._protocol, connection, ssl=self._context, ssl_handshake_timeout=seconds
             )
 
     def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
-        if task.cancelled():  # possibly before its first step
+        if task.cancelled():  # possibly before its first step, so close the connection here
             connection.close()
         self._admission.remove_idle(self)
         self._state.tasks.discard(task)
@@ -258,7 +258,7 @@ def _config(
 ) -> uvicorn.Config:
     ws: Any = "none"
     if websockets:
-        from tidings.server.sockets import SocketProtocol  # the agent has none
+        from tidings.server.sockets import SocketProtocol  # the agent does not need it
 
         ws = SocketProtocol
     config = uvicorn.Config(
@@ -268,7 +268,7 @@ def _config(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # they set values that the app does not read: address, scheme
+        proxy_headers=False,  # would set the address and the scheme, which the app does not read
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
         **websockets,
@@ -292,7 +292,7 @@ async def _end(state: ServerState, grace_s: float) -> None:
     for connection in list(state.connections):
         connection.shutdown()
     await _until_empty((state.tasks, state.connections), grace_s)
-    left: list[Any] = list(state.connections)  # each has a transport of `connections`
+    left: list[Any] = list(state.connections)
     for connection in left:
         connection.transport.finish()
     await _until_empty((state.connections,), FLUSH_S)

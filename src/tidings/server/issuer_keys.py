@@ -1,9 +1,9 @@
 """
 The keys of a token issuer, fetched before a request needs them.
 
-All requests await one fetch, which runs in a separate thread, outside of the event loop and of
-every transaction. Requests with a known key do not wait. `Tokens` limits how often the issuer is
-asked for a key that it does not have.
+All requests await the same fetch, which runs in a separate thread, outside of the event loop and of
+every transaction. Requests with a known key do not wait. `Tokens` limits how often keys are fetched
+because a token names an unknown one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidings.http.outbound.credentials import Tokens
 
 log = logging.getLogger(__name__)
-FETCH_S = 7.0  # maximum wait of a request: time to connect, and two answers of the issuer
+FETCH_S = 7.0  # how long a request waits at most: to connect, and for two answers of the issuer
 _START = "eyJ"  # prefix of every token
 
 
@@ -37,13 +37,13 @@ class IssuerKeys:
 
     async def prepare(self, authorization: str | None) -> None:
         """
-        Return once the header's token can be verified, or the issuer did not provide its keys.
+        Return once the header's token can be verified, or the fetch of its key has failed.
         """
         if authorization:
             await self._prepare(credential_from(authorization))
 
     async def prepare_message(self, text: str) -> None:
-        """Prepare like `prepare`, for the password in a WebSocket message."""
+        """Do the same as `prepare`, for the password in a WebSocket message."""
         if _START not in text:
             return
         try:
@@ -64,7 +64,7 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         """
-        Fetch in a daemon thread: an issuer that never ends its answer must not delay the shutdown.
+        Fetch in a daemon thread, so that an issuer's endless answer does not delay the shutdown.
         """
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 

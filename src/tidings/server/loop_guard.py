@@ -2,8 +2,8 @@
 Prevents blocking locks in the event loop.
 
 If the loop waits for a lock of a thread that waits for the loop, the server deadlocks. So the loop
-must never wait for a lock. `Database` always enforces this. `install` enforces it for all other
-locks of Tidings if `VARIABLE` is set, as it is in the tests.
+must never wait for a lock. `Database` always enforces this for its lock. `install` enforces it for
+all other locks of Tidings, but only if the variable `VARIABLE` is set, as in the tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-Stores of data that ends with the process: connections, leases, and open streams of keys.
+Stores in memory, for data that ends with the process: connections, leases, open streams of keys.
 
-Tests also use them in place of the stores of other hosts.
+Tests also use these stores in place of those of other hosts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MemorySubscriptions:
     """
     Implements `SubscriptionStore`.
 
-    A lookup of a key without subscriptions stores nothing, however often it is repeated.
+    A lookup of a key without subscriptions stores nothing, so that lookups do not use up memory.
     """
 
     def __init__(self) -> None:
@@ -147,10 +147,10 @@ class MemoryConnections:
     """
     Implements `ConnectionStore`.
 
-    Removing a connection also removes its subscriptions and pending changes from *subscriptions*
-    and *inbox*: those under its feed and filter, and under the filter of a pending change. It finds
-    no others, like the DynamoDB store, which has no index by connection. It also removes the
-    entries of *registry*.
+    Removing a connection also removes its pending changes from *inbox*, its entries from
+    *registry*, and its subscriptions from *subscriptions*. Only subscriptions under its own filter
+    and under the filter of a pending change are found, as in the DynamoDB store, which has no index
+    by connection.
     """
 
     def __init__(
@@ -235,8 +235,8 @@ class MemoryFollowers:
     """
     Implements `FollowerStore` and `Checkpoints`.
 
-    It needs no lock, and the event loop may use it: one thread at a time runs a follower, and
-    others only read it.
+    The event loop may use it, because it has no lock. A lock is not needed, because one thread at a
+    time runs a follower, and other threads only read it.
     """
 
     def __init__(self) -> None:
@@ -336,8 +336,8 @@ class MemoryKeyUsage:
     """
     Implements `KeyUsage`.
 
-    It keeps the current and the previous window of each key: a caller that reads the clock just
-    before a window ends may add its count just after.
+    It keeps the current and the previous window of each key, because a caller that reads the clock
+    just before a window ends may add its count just after.
     """
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 Labels = dict[str, str]
-Samples = dict[str, list[tuple[int, Labels]]]  # by the name of the metric
+Samples = dict[str, list[tuple[int, Labels]]]  # values with labels, by the name of the metric
 
 # The gauges: values that a stage measures once a minute.
 _GAUGES = {

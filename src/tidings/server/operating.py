@@ -2,8 +2,7 @@
 Operators' changes to a server: settings, keys and users, in its data folder.
 
 A running server has the file locked, and accepts changes on a Unix socket in the same folder. The
-folder's permissions control access. HTTP requests cannot create anything here; they can list and
-revoke keys.
+folder's permissions control access. Over HTTP, keys can only be listed and revoked.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ KINDS = frozenset({"profile", "key", "operator-document"})
 BACKUP = "backup"
 BACKUP_S = 3600.0  # enough for a file of hundreds of gigabytes
 TIMEOUT_S = 10.0  # for an answer, which includes a commit
-LINE_BYTES_MAX = 8 * 1024 * 1024  # the users of a feed are one document
+LINE_BYTES_MAX = 8 * 1024 * 1024  # large enough for all users of a feed, which are one document
 
 
 class RemoteDocuments:
@@ -139,7 +138,7 @@ async def taking_changes(
         writer.close()
 
     path = folder / SOCKET
-    path.unlink(missing_ok=True)  # left by a killed process: this one holds the lock
+    path.unlink(missing_ok=True)  # a killed process left it, because this process holds the lock
     server = await asyncio.start_unix_server(answer, path, limit=LINE_BYTES_MAX)
     try:
         yield

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import IO
 
 BACKLOG = 1024  # clients that reconnect at once after a restart
-SOCKET_MODE = 0o666  # of a Unix socket: connecting is writing, and a proxy is another user
+SOCKET_MODE = 0o666  # of a Unix socket, so that a proxy, another user, has the right to connect
 PORTS = (20_000, 32_000)  # below Linux's range for outgoing connections, which begins at 32,768
-CONNECT_EVERY_S = 0.02  # the engine boots in about a second; polling more often only costs CPU
+CONNECT_EVERY_S = 0.02  # between two attempts; the engine of a twin starts in about a second
 TERMINATE_S = 2.0  # after this a child is killed; a host must stop within 5 s
 _PR_SET_PDEATHSIG = 1
 _HERE = Path(__file__).resolve().parent
@@ -49,8 +49,8 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # State the protocol explicitly: asyncio disables Nagle's algorithm (40 ms per answer) only
-        # for sockets marked as TCP.
+        # asyncio disables Nagle's algorithm, which delays answers by 40 ms, only for sockets with
+        # an explicit IPPROTO_TCP.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
@@ -64,7 +64,8 @@ def listen_at(path: Path) -> socket.socket:
     """
     Listen on the Unix socket *path*; replace one that a killed process left.
 
-    The permissions of its folder control access: a proxy usually runs as another user.
+    Every user may connect to it, because a proxy usually runs as another user. The permissions of
+    its folder control access.
 
     Raises:
         Problem: a process listens there, or the folder is not writable.
@@ -91,7 +92,7 @@ def free_port() -> int:
     """
     Return a port of the loopback interface that is free now.
 
-    The kernel does not use it for outgoing connections, so that a host can listen on it again.
+    The kernel does not use the port for outgoing connections, so a host can listen on it later.
     """
     while True:
         port = random.randrange(*PORTS)
@@ -170,7 +171,7 @@ async def start(
     """
     Start *command* in its own process group, and append its output to *output*.
 
-    It must be called from the main thread: the kernel ties the child to the calling thread.
+    Call it in the main thread, because the kernel kills the child when the calling thread ends.
     """
     return Child(
         await asyncio.create_subprocess_exec(
@@ -195,7 +196,7 @@ def _tether() -> Callable[[], None] | None:
 
     def tether() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have died before the line above.
+        # If the parent died before the line above, the kernel would not kill this child.
         if os.getppid() != parent:
             os._exit(1)
 

@@ -1,26 +1,27 @@
 """
 Recovery at the start of a server: unwritten page numbers, and a data file that was restored.
 
-Unwritten numbers: earlier releases wrote the number and the page separately, and left a hole when
-they were killed; no reader can pass it. The follower `state` has handled every page up to its
-checkpoint. A missing number above the checkpoint was never acknowledged: pages expire only after
-the state has handled them, and writers outside a transaction are never between the number and the
-page. So the hole is filled, however old it is. A missing number at or below the checkpoint had a
-page, which is lost: it is reported and never filled.
+Unwritten numbers: earlier releases wrote the number and the page separately. If they were killed in
+between, they left a hole, which no reader can pass. The follower `state` has handled every page up
+to its checkpoint. A missing number above the checkpoint was never acknowledged, because pages
+expire only after the state has handled them. So the hole is filled, however old it is. No writer
+can be about to write its page, because this release writes both in one transaction. A missing
+number at or below the checkpoint had a page, which is lost. It is reported and never filled.
 
 Generations: no number is reused after the data file was restored to an earlier state. A backup is
-marked as a backup (`Database.back_up`). To detect other copies, each start, and each minute in
-which a log grows, writes a new random id into the data file and into a small file next to it, and
-stores the modification time of the small file. A copy of the data file alone has another id; a copy
-of the folder has a small file with another modification time. Copies of the same minute have
-neither difference. So a third file has the last page of each feed (`HeadFile`): a data file that
-ends before it is a copy. A snapshot of the whole volume has none of these differences: its operator
-must remove the small file.
+marked as a backup (`Database.back_up`). To detect other copies, at each start, and once a minute
+while a log grows, the server writes a new random id into the data file and into a small file next
+to it. The data file also stores the modification time of the small file. If only the data file is
+restored, the ids differ. If the folder is restored, the modification time differs. Neither differs
+in a copy of the same minute, so a third file has the last page of each feed (`HeadFile`); if the
+data file ends before that page, it is an earlier copy. A snapshot of the whole volume has none of
+these differences, so its operator must remove the small file.
 
-If they do not match, a new generation begins: the log skips all numbers that may have been assigned
-(`maintenance.restore`). A false alarm, such as after a change of the files' owner, costs numbers
-and an empty page; readers are not affected, because they have seen no later pages. A process that
-was killed leaves files that match, unless it was killed between the two writes.
+If the data file does not match these files, a new generation begins: the log skips all numbers that
+may have been assigned (`maintenance.restore`). A false alarm, such as after a change of the files'
+owner, costs numbers and an empty page; readers are not affected, because they have seen no later
+pages. A process that was killed leaves files that match, unless it was killed between the two
+writes.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Recovery:
     """
     A repair that fills unwritten page numbers.
 
-    *page_ms* is the retention of a page. The *chained* feeds are skipped: their upstream writes
-    them.
+    *page_ms* is the retention of a page. The *chained* feeds are skipped, because their pages come
+    from their upstream.
     """
 
     database: Database
@@ -86,7 +87,8 @@ class Recovery:
         with self.database.transaction():
             holes, now_ms = self.unwritten(feed), self.clock()
             for hole in holes:
-                beyond = self.log.read(feed, hole.last, 1)  # a cursor on a filler uses its time
+                # Cursors contain the time of their page, so fillers get that of the next page.
+                beyond = self.log.read(feed, hole.last, 1)
                 at_ms = beyond[0].at_ms if beyond else now_ms
                 expires_ms = now_ms + self.page_ms
                 numbers = range(hole.first, hole.last + 1)
@@ -151,7 +153,7 @@ class HeadFile:
 
     A page is recorded after its commit and before it is acknowledged, in memory that maps the file.
     So the file is never ahead of the data, and is complete if the process was killed. Its first
-    line is its own inode: a program that replaced the file has restored the folder.
+    line is its own inode. If the inode differs, the file was replaced, so the folder was restored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -165,7 +167,7 @@ class HeadFile:
             inode, *lines = self._path.read_text().splitlines()
             pages = {feed: int(page) for page, feed in (line.split() for line in lines)}
             return pages if int(inode) == self._path.stat().st_ino else None
-        except FileNotFoundError:  # of an earlier release
+        except FileNotFoundError:  # the data is of an earlier release
             return {}
         except ValueError:
             return None
@@ -193,7 +195,7 @@ class HeadFile:
         part.replace(self._path)
 
     def record(self, pages: Sequence[tuple[str, Page]]) -> None:
-        """Record the last of the *pages* of each feed; they are on disk."""
+        """Record the last page of each feed in *pages*, which are on disk."""
         for feed, number in {feed: page.number for feed, page in pages}.items():
             at = self._offsets.get(feed)
             if at is not None and self._memory is not None:
@@ -218,12 +220,12 @@ class Generations:
 
     def begin(self, feeds: Collection[str]) -> None:
         """
-        Record this start; if the data file went back, first begin a new generation of all feeds.
+        Record this start; first begin a new generation of all feeds if the data file was restored.
 
-        If a start cannot be recorded, as on a full disk, the next one raises a false alarm.
+        If a start cannot be recorded, as on a full disk, the next start raises a false alarm.
 
         Raises:
-            Problem: the data file went back, and the new generation cannot be started.
+            Problem: the data file was restored, and the new generation cannot be started.
         """
         last = self.starts.last()
         matches = last is None or (last.matches(*_read(self._mark)) and self._has_all_pages())
@@ -282,7 +284,7 @@ class Generations:
         """
         Begin a new generation of *feed*; do nothing for a chained feed.
 
-        A chained feed receives its pages from its upstream, unchanged.
+        A chained feed gets its pages with their numbers from its upstream.
         """
         if self._is_chained(feed):
             return

@@ -15,8 +15,8 @@ from typing import Self
 
 from tidings.server import processes
 
-READY_S = 60.0  # about 2 s on an idle machine, plus 48 MB to download the first time
-STOP_S = 10.0  # the host should stop within 5 s; after this it is killed
+READY_S = 60.0  # a host is ready in 2 s on an idle machine, or after a first download of 48 MB
+STOP_S = 10.0  # after this time the host is killed; it should stop within 5 s
 
 
 class NotReady(Exception):
@@ -52,7 +52,7 @@ class Server:
 
     @property
     def is_started(self) -> bool:
-        """Return True if it was started and has not been stopped by this object."""
+        """Return True if this object has started the server and not stopped it."""
         return self._process is not None
 
     def __enter__(self) -> Self:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tidings.server.http_server import Network
 
 log = logging.getLogger(__name__)
-GRACE_S = 2  # for requests in flight when the server stops
+GRACE_S = 2  # time for requests in flight when the server stops
 SWITCH_S = 0.0005  # thread switch interval; the default of 5 ms delays each hand-over
-STREAM_THREADS = 32  # reads of event streams and lists, WebSocket messages: none waits for pages
+STREAM_THREADS = 32  # for event streams, lists and WebSocket messages; none waits for new pages
 MESSAGE_BYTES_MAX = 128 * 1024  # maximum message of a WebSocket client, as on a stage
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -48,7 +48,7 @@ SETTINGS = (
         "coordinator of leader elections: file:///PATH, shared by all members",
     ),
 )
-_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage, and of earlier servers
+_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # a setting of stages, and of earlier servers
 
 Ready = Callable[[str, str], None]
 
@@ -73,7 +73,7 @@ class Options(HostOptions):
     @property
     def is_private(self) -> bool:
         """
-        Return True if only clients on this machine can connect; a Unix socket is used by a proxy.
+        Return True if only clients on this machine can connect; a Unix socket serves a proxy.
         """
         return self.unix_socket is None and self.host in LOOPBACK
 
@@ -117,7 +117,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
 
 def _prepare(options: Options) -> None:
     """Configure the process and its event loop."""
-    os.umask(0o077)  # for the files that it creates
+    os.umask(0o077)  # only the owner may read the files that this process creates
     sys.setswitchinterval(SWITCH_S)
     if options.environment.get(loop_guard.VARIABLE):
         loop_guard.install()
@@ -144,7 +144,7 @@ def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
     Return the settings, the file of the leader election, and the folder of the archive.
 
     Raises:
-        Problem: a setting is unknown, or its value breaks its rule.
+        Problem: a setting is unknown, or its value is invalid.
     """
     known = {setting.variable for setting in SETTINGS} | {_STREAM_SECONDS}
     for variable in options.settings:
@@ -189,7 +189,7 @@ async def _host(options: Options) -> Host:
     settings, coordinator, archive = parse_options(options)
     try:
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        options.data.chmod(0o700)  # an existing folder too: only its owner may read the data
+        options.data.chmod(0o700)  # only the owner may read the data, even in an existing folder
         return await Host.open(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None

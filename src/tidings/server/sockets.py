@@ -2,8 +2,9 @@
 WebSocket connections: handshake, received messages, sent messages.
 
 Threads send messages. The messages are queued for the event loop, which is woken once for all
-messages queued before it runs. Threads share a lock that the loop never takes: each side has its
-own byte counter, and the deques between them need no lock.
+messages queued before it runs. Threads share a lock that the loop never takes. The loop does not
+need it, because threads and loop have separate byte counters, and the deques between them are safe
+without a lock.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PATH = "/ws"
 LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
-OUTGOING_BYTES_MAX = 1024 * 1024  # unread by a client: eight of the largest messages
-ROOM_BYTES = 256 * 1024  # unread by a client during catch-up; above it the next step waits
+OUTGOING_BYTES_MAX = 1024 * 1024  # unread by a client, the size of eight of the largest messages
+ROOM_BYTES = 256 * 1024  # if a client has more unread bytes, the next step of its catch-up waits
 CLOSE_S = 1.0  # maximum wait for a client that does not read the rest and the close frame
 UNSUPPORTED, GOING_AWAY = 1003, 1001
 _FAILED = '{"message":"Internal server error"}'
@@ -62,8 +63,8 @@ class _Client:
     The send queue of an accepted connection.
 
     Threads increment *queued_bytes*, the event loop *sent_bytes*. *waits* is set while a catch-up
-    waits for room. *write* writes a frame to the connection, if it takes more; while the task of
-    the connection *is_sending*, frames wait for it.
+    waits for room. *write* writes a frame to the connection if the connection accepts more data.
+    While the connection's task *is_sending*, frames wait for that task.
     """
 
     def __init__(self, connection_id: str, write: Callable[[bytes], bool] | None) -> None:
@@ -94,7 +95,7 @@ class Sockets:
     ) -> None:
         self._loop, self._replay = loop, replay
         self._clients: dict[str, _Client] = {}
-        self._sending = Lock()  # between threads only
+        self._sending = Lock()  # taken by threads, never by the loop
         self._waking: deque[_Client] = deque()
         self._is_waking = False
 
@@ -143,7 +144,7 @@ class Sockets:
         if client is None:
             return
         client.waits = True
-        if client.bytes <= ROOM_BYTES:  # it may have read everything before *waits* was set
+        if client.bytes <= ROOM_BYTES:  # the client may have read it all before *waits* was set
             client.waits = False
             self._replay(connection_id)
 
@@ -177,7 +178,7 @@ class Sockets:
                 client.cut_after(CLOSE_S)
 
     def _write(self, client: _Client, frames: dict[str, bytes]) -> None:
-        """Write the queued messages that the connection takes now, without its task."""
+        """Write the queued messages that the connection accepts now, without using its task."""
         if client.write is None or client.is_sending:
             return
         while client.queued:
@@ -192,9 +193,10 @@ class Sockets:
 
 class ReplaySockets:
     """
-    Implements `Sockets` for catch-ups: a step is queued whole, and the next one waits for room.
+    Implements `Sockets` for catch-ups.
 
-    So a slow client does not occupy a thread.
+    All messages of a step are queued at once, and the next step waits for room. So a slow client
+    does not occupy a thread.
     """
 
     def __init__(self, sockets: Sockets) -> None:
@@ -317,7 +319,7 @@ async def refuse(send: Send, status: int, body: str) -> None:
 
 def _listener(scope: Message) -> Listener | None:
     """
-    Return the listener as `listener_of` does; a client at the listeners' path is always one.
+    Return the listener as `listener_of` does; every client at the listeners' path is a listener.
 
     Raises:
         InvalidRegistration: the handshake contains an invalid version.
@@ -347,7 +349,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.scope[CUT_AFTER] = self.transport.cut_after  # type: ignore[literal-required]
 
     def set_waiting(self, waits: bool) -> None:
-        """Set if the connection *waits* for a subscription: it has a deadline and is evictable."""
+        """Set if the connection *waits* for a subscription, with a deadline and evictable."""
         if not waits:
             self.transport.stop_waiting()
         elif not self.disconnected:

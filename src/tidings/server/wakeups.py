@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from tidings.core.hooks.webhook import Webhook, WebhookDelivery
 
 log = logging.getLogger(__name__)
-PAUSE_S_MAX = 0.05  # between two runs, however long the last one took
-AGAIN_S = 1.0  # retry after a failed run; the next commit or sweep may start it earlier
+PAUSE_S_MAX = 0.05  # between two runs, even if the last one took long
+AGAIN_S = 1.0  # until a failed run is repeated, unless a commit or the sweep starts it earlier
 LOOK_S = 1.0  # maximum delay until a new webhook, or an operator's change to one, takes effect
-ENDPOINTS = 16  # called concurrently; one that hangs takes 25 s, then pauses for minutes
+ENDPOINTS = 16  # webhooks called concurrently; one that hangs takes 25 s, then pauses for minutes
 Key = tuple[str, str]  # feed and name
 
 
@@ -42,8 +42,8 @@ class Runs:
     """
     A thread that runs one follower, for one feed at a time.
 
-    After a run it pauses for *rest* times the duration of the run, at most *pause_s_max*: the pages
-    written during the pause are handled in one run, and appends get the remaining CPU time.
+    After a run it pauses for *rest* times the duration of the run, at most for *pause_s_max*. The
+    pages written during the pause are handled in one run, which leaves more CPU time for appends.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Runs:
         self._name, self._run, self._rest = name, run, rest
         self._pause_s_max = pause_s_max
         # Feeds in the order of arrival; None ends the thread. Putting never blocks, so the event
-        # loop may do it. *due* prevents a feed from being queued twice.
+        # loop may put feeds. `_due` prevents a feed from being queued twice.
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._due: set[str] = set()
         self._stopped = False
@@ -112,8 +112,9 @@ class Wakeups:
     """
     Implements `Waker`: *replay* runs the catch-up of a connection.
 
-    *runs* are by follower. *relays* are by feed, because a relay's run waits for its upstream. The
-    follower `state` has no thread: *wake_state* schedules it in the event loop.
+    *runs* has one thread for each follower, and *relays* one for each feed, because a relay's run
+    waits for its upstream. The follower `state` has no thread, because *wake_state* schedules it in
+    the event loop.
     """
 
     def __init__(self, replay: Callable[[str], None]) -> None:
@@ -141,7 +142,7 @@ class Wakeups:
             each.start()
 
     def stop(self) -> None:
-        """Wait for the current runs to end, except for relays: they may wait for an upstream."""
+        """Wait for the current runs, except those of relays, which may wait for an upstream."""
         for each in (*self.runs.values(), *self.relays.values()):
             each.stop()
         for each in self.runs.values():
@@ -193,7 +194,7 @@ class Webhooks:
     """
     A scheduler that runs *delivery* for the webhooks of *feeds*, each in one thread at a time.
 
-    A webhook is due if its feed has news, if its courier has more to send, and every `LOOK_S`.
+    A webhook is due if its feed has news, if its last run left messages, and every `LOOK_S`.
     *cut* aborts the calls in progress.
     """
 
@@ -222,7 +223,7 @@ class Webhooks:
         self._thread.start()
 
     def stop(self) -> None:
-        """Start no more calls, and abort those in progress: their messages are sent again."""
+        """Start no more calls, and abort those in progress; their messages will be sent again."""
         self._stopped = True
         self._happened.put(_nothing)
         self._cut()
@@ -231,7 +232,7 @@ class Webhooks:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def wake(self, feed: str) -> None:
-        """Note that *feed* may have news; neither read nor block."""
+        """Note that *feed* may have news, without reading or blocking."""
         if self._known and feed not in self._news:
             self._news.add(feed)
             self._happened.put(partial(self._has_news, feed))

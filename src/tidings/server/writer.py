@@ -1,14 +1,14 @@
 """
 The group commit: requests that append at the same time share a transaction and its sync.
 
-The rows of the state that they produce are part of it.
+The transaction also contains the rows of the state that they produce.
 
 A sync of the disk takes as long for one page as for a hundred. So the requests that arrive during
 one transaction share the next one. Each is answered when its page is on disk.
 
-The writes run in the event loop: that takes less time than handing them to a thread, which would
-wait for the interpreter at each call of SQLite. The commit also runs in the loop on a fast disk;
-after a slow commit, a thread runs it.
+The writes run in the event loop. That takes less time than a thread, which would wait for the
+interpreter at each call of SQLite. On a fast disk the commit also runs in the loop; after a slow
+commit, a thread runs the next ones.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-SLOW_S = 0.002  # a longer commit moves to a thread; for less, blocking is cheaper
-JOBS_MAX = 256  # jobs per transaction: more would delay the first of them, and save little
-COMMIT_OPERATIONS_MAX = 5_000  # projected in one commit: some 50 ms; the rest follows in slices
-SLICE_MS, SLICE_OPERATIONS = 5, 500  # of work between two commits, by which clients wait longer
-_OWNER = "commit"  # of the lease during a commit
+SLOW_S = 0.002  # if a commit takes longer, a thread commits; otherwise blocking the loop is cheaper
+JOBS_MAX = 256  # jobs per transaction; more would delay the first of them and save little
+# How many operations one commit projects, in some 50 ms; the rest follows in slices.
+COMMIT_OPERATIONS_MAX = 5_000
+SLICE_MS, SLICE_OPERATIONS = 5, 500  # the size of a slice, which delays the next commit
+_OWNER = "commit"  # the owner of the follower's lease during a commit
 
 
 @dataclass(slots=True)
@@ -99,8 +100,8 @@ class Writer:
     async def _commit(self, jobs: list[_Job]) -> None:
         loop, database = asyncio.get_running_loop(), self._database
         if not database.acquire(wait=False):
-            # A thread acquires the lock for the loop. Until `begin` every other thread waits for
-            # the loop, which is why the loop must not wait for a thread.
+            # A thread acquires the lock for the loop. Until `begin`, other threads wait for the
+            # loop, so the loop must not wait for a thread.
             await loop.run_in_executor(self._thread, database.acquire)
         database.begin()
         try:
@@ -119,12 +120,12 @@ class Writer:
 
     def _do_all(self, jobs: list[_Job]) -> None:
         """
-        Run all jobs; if one raises, which is rare, run all again so that each can be undone alone.
+        Run all jobs; if one raises, which is rare, run all again, each in a part to undo alone.
         """
         try:
             for job in jobs:
                 job.result = job.run()
-        except Exception:  # noqa: BLE001 (raised again by the job that caused it)
+        except Exception:  # noqa: BLE001 (raised again when the job is repeated)
             self._database.begin_again()
             for job in jobs:
                 self._do(job)
@@ -148,10 +149,10 @@ def _settle(job: _Job) -> None:
 
 class StateProjection:
     """
-    The follower `state` of a server: the rows of a page are written in the transaction of the page.
+    The follower `state` of a server, which writes rows in the transaction of their page.
 
     So the state equals the log after each commit. It lags only after a transaction with very many
-    operations, a failed projection or an import; `wake` then continues in the event loop, in slices
+    operations, a failed projection or an import. Then `wake` continues in the event loop, in slices
     between commits. *told* is called with the feed after each slice.
     """
 
@@ -170,7 +171,7 @@ class StateProjection:
         self._followers, self._handler, self._told = followers, handler, told
         follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, follower_config=follower_config)
-        self._begun: set[str] = set()  # feeds of which the handler has seen every page so far
+        self._begun: set[str] = set()  # feeds whose handler has seen every page so far
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -236,7 +237,7 @@ class StateProjection:
         task.add_done_callback(self._slices.discard)
 
     async def _run(self, feed: str) -> None:
-        self._due.discard(feed)  # before the slice, which asks for the next one if there is more
+        self._due.discard(feed)  # before the slice, which schedules the next one if pages are left
         try:
             await self._writer.write(partial(self._slice, feed))
             self._told(feed)
@@ -254,7 +255,7 @@ class StateProjection:
 
 
 def _following(checkpoint: int, pages: Sequence[Page]) -> Sequence[Page]:
-    """Return the first of *pages* that follow *checkpoint* without a hole."""
+    """Return the *pages* that follow *checkpoint* directly, up to the first hole."""
     for at, page in enumerate(pages):
         if page.first != checkpoint + 1:
             return pages[:at]

@@ -1,7 +1,7 @@
 """
 One SQLite file: its process lock, its schema and its transactions.
 
-Caches and leases of a feed assume one process, so a lock on a file next to it excludes other
+Caches and leases of a feed assume one process, so a lock on a separate file excludes other
 processes. SQLite's write-ahead log with `synchronous=FULL` makes a commit durable before it returns
 (https://www.sqlite.org/pragma.html#pragma_synchronous), and a backup can read while others write.
 """
@@ -76,24 +76,25 @@ MIGRATIONS = (
     CREATE TABLE starts (id TEXT, changed_ns INTEGER, at_ms INTEGER);
     """,
 )
-# Tables with rows that expire at `expires_ms`; 0: never. SQLite, unlike DynamoDB, does not delete
-# them by itself.
+# Tables with rows that expire at `expires_ms`, or never if it is 0, each with a further condition.
+# SQLite, unlike DynamoDB, does not delete them by itself.
 _EXPIRING = {
-    # Keep a page that the state has not handled: a number without a page counts as never written.
+    # Delete only pages that the state has handled: a later number without a page would count as
+    # never written.
     "pages": "page <= (SELECT checkpoint FROM followers AS f"
     " WHERE f.feed = pages.feed AND f.name = 'state')"
     " OR page < (SELECT floor FROM heads AS h WHERE h.feed = pages.feed)",
     **dict.fromkeys(("rows", "removed_parents", "summaries", "claims"), "true"),
 }
 _GIVEN_UP = "the database gave up a transaction"
-# Rows of the state are at random places of the file: a cached page need not be read and written
+# Rows of the state are at random places of the file, and a cached page need not be read and written
 # again for each row. With SQLite's default of 2 MB a row took twice as long.
 CACHE_KIB = 32 * 1024
-CHECKPOINT_PAGES = 4_000  # 16 MB of write-ahead log: a page changed repeatedly is copied once
-FILE_MODE = 0o600  # of a database and its copies: they hold the data and the secrets of feeds
-WAL_BYTES_KEPT = 64 * 1024 * 1024  # of the write-ahead log, which grows during a backup
-READERS_KEPT = 8  # open connections that only read; each caches up to 2 MB
-SHARED_WAIT_S = 2.0  # for another process's transaction; each writes a few bytes
+CHECKPOINT_PAGES = 4_000  # 16 MB of write-ahead log; a page changed repeatedly is copied once
+FILE_MODE = 0o600  # of a database and its copies, which hold the data and the secrets of feeds
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # the write-ahead log, which grows in a backup, is cut to this
+READERS_KEPT = 8  # idle connections for reading; each caches up to 2 MB
+SHARED_WAIT_S = 2.0  # for another process's transaction, which writes a few bytes
 BACKUP_STEPS = 10_000  # SQLite steps between two checks if the file is being closed: about 1 ms
 _IN_USE = "another process serves this file"
 
@@ -116,8 +117,8 @@ class Database:
     `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
 
     Raises:
-        CannotOpen: another process holds the lock, a newer release wrote the file, or it is not
-            such a file.
+        CannotOpen: another process holds the lock, a newer release wrote the file, or it is not a
+            file of Tidings.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
@@ -151,7 +152,7 @@ class Database:
         """
         Run the statements inside as one transaction.
 
-        All are on disk at the end, or are rolled back on an exception.
+        At the end all of their writes are on disk; on an exception, all are undone.
 
         A transaction inside another one is part of it. Threads take turns.
 
@@ -174,7 +175,7 @@ class Database:
 
     @property
     def is_writing(self) -> bool:
-        """Return True if this thread is in a transaction: no other thread writes until it ends."""
+        """Return True if this thread is in a transaction, so that no other thread can write."""
         return self._owner == get_ident()
 
     # The parts of a transaction that begins in one thread and is committed in another.
@@ -196,7 +197,7 @@ class Database:
         self._owner = get_ident()
         try:
             with _translated():
-                if self._connection.in_transaction:  # a rollback failed before
+                if self._connection.in_transaction:  # an earlier rollback has failed
                     self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
         except BaseException:
@@ -272,11 +273,11 @@ class Database:
         self._then.append(then)
 
     def on_rollback(self, undo: Callable[[], object]) -> None:
-        """Call *undo* if this transaction is not committed; for data in memory that follows it."""
+        """Call *undo* if this transaction is not committed, to restore data in memory."""
         self._undo.append(undo)
 
     def _undo_after(self, pages: int = 0, undone: int = 0) -> None:
-        """Forget the writes after these numbers of pages and of functions to undo."""
+        """Forget the pages and run the undo functions that were added after the first ones."""
         del self._pages[pages:]
         while len(self._undo) > undone:
             self._undo.pop()()
@@ -284,7 +285,7 @@ class Database:
     @contextmanager
     def part(self) -> Iterator[None]:
         """
-        Undo only the statements inside on an exception; for use within a transaction.
+        Undo the statements inside on an exception, but not the transaction around them.
 
         Raises:
             Unavailable: the disk is full, or SQLite aborted the whole transaction.
@@ -309,9 +310,9 @@ class Database:
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """
-        Run the statements inside, which only read; all see the same commits.
+        Run the statements inside, which only read, on one state of the data.
 
-        Within a transaction they see its writes.
+        Within a transaction, they also see its writes.
 
         Raises:
             Unavailable: the disk does not answer.
@@ -362,8 +363,8 @@ class Database:
             _make_private(part)  # VACUUM INTO accepts an existing file only if it is empty
             with _translated(), closing(self._connected_for_backup()) as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
-                # During the backup, new writes could not be moved out of the write-ahead log. Move
-                # them here, or the next commit would, possibly in the event loop.
+                # Writes during the backup stayed in the write-ahead log. Move them into the
+                # file here; otherwise the next commit would, possibly in the event loop.
                 sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
             _mark_as_backup(part)
             with part.open("rb") as file:
@@ -422,8 +423,8 @@ def _locked(path: Path) -> int:
     """
     Lock the file next to *path* and return its descriptor; closing it releases the lock.
 
-    The lock is on another file, because closing any descriptor of *path* would release SQLite's
-    locks.
+    The lock is on a file of its own, because closing any descriptor of *path* would release
+    SQLite's locks.
 
     Raises:
         CannotOpen: another process holds the lock, or it cannot be created.
@@ -462,7 +463,7 @@ def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
-        connection.execute("BEGIN IMMEDIATE")  # refused if a process has locked the file itself
+        connection.execute("BEGIN IMMEDIATE")  # fails if another program has locked the file
         connection.execute("COMMIT")
     except BaseException:
         connection.close()
@@ -471,7 +472,7 @@ def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
 
 
 def _mark_as_backup(path: Path) -> None:
-    """Mark the file so that a server begins a new generation: see `SqliteStarts`."""
+    """Mark the file as a backup, so that a server begins a new generation; see `SqliteStarts`."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
             "BEGIN; DELETE FROM starts;"

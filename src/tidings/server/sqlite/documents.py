@@ -1,7 +1,7 @@
 """
 Values of the core as JSON documents, each with a version that guards its updates.
 
-They are few per feed and read whole: profiles, keys, named consumers, relays and similar values.
+A feed has few of them, and each is read whole: profiles, keys, consumers, relays and the like.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _IS, _SET = "is", "set"
 
 def to_json(value: object) -> str:
     """
-    Return *value* as JSON: a dataclass or an enumeration of `_TYPES`, or one of JSON's own types.
+    Return *value* as JSON, where its classes are those of `_TYPES` or JSON's own types.
     """
     return json.dumps(to_plain(value), ensure_ascii=False, separators=(",", ":"))
 
@@ -142,7 +142,7 @@ class Documents:
         return from_json(row[0]) if row else None
 
     def all(self, feed: str | None = None) -> Sequence[Any]:
-        """Return the documents of *feed* by name; None: of all feeds, by feed and name."""
+        """Return the documents of *feed* by name; for None, those of all feeds."""
         with self._database.reading() as sql:
             rows = sql.execute(
                 "SELECT body FROM documents WHERE kind = ? AND feed = coalesce(?, feed)"

@@ -1,7 +1,7 @@
 """
 The log of each feed on SQLite: pages by number, head, floor, idempotency keys.
 
-A relay is stored here because it appends pages and its own position in one transaction.
+Relays are stored here too, because a relay appends pages and its position in one transaction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TAKE = (
 _PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-# The head's successor ends the list, so that numbers after the last page are found as well.
+# The number after the head ends the list, so that missing numbers after the last page are found.
 _MISSING = """
 WITH numbers AS (
     SELECT page, page - skipped AS first FROM pages WHERE feed = ?1 AND page > ?2
@@ -93,7 +93,7 @@ class SqliteLog:
 
     def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
         """
-        Write all of *pages* and their *head*; write nothing and return False if a number is taken.
+        Write all *pages* and their *head*; if a number is taken, write nothing and return False.
         """
         with self._database.transaction() as sql:
             numbers = [page.number for page in pages]
@@ -207,7 +207,7 @@ class SqliteLog:
 
 class SqliteClaims:
     """
-    Implements `ClaimStore`. A claim is kept until it has also expired by the clock *expiring*.
+    Implements `ClaimStore`. A claim ends only if it has also expired by the clock *expiring*.
     """
 
     def __init__(self, database: Database, expiring: Clock | None = None) -> None:
@@ -266,11 +266,11 @@ def _number(sql: sqlite3.Connection, statement: str, *values: object) -> int:
 
 class SqliteFollowers(MemoryFollowers):
     """
-    The followers, with leases in memory: no other process can hold one while this one has the file.
+    The followers, with leases in memory, because no other process can open the file.
 
     A checkpoint is written with the next transaction of any thread. So after a crash a follower may
-    resume from an earlier checkpoint and handle pages again, as it must be able to. A checkpoint
-    that moves within a transaction moves for others when that is committed, as its rows do.
+    resume from an earlier checkpoint and handle pages again, which every follower must tolerate. If
+    a checkpoint moves within a transaction, others see this after the commit, as for its rows.
     """
 
     def __init__(self, database: Database) -> None:

@@ -39,7 +39,7 @@ class _Overwriting:
 
     A row is written if the stored row is missing or older, so that a late write does not restore an
     old value. SQLite calls `is_older` when it reaches the existing row, so that the replaced row is
-    known after one lookup: a separate statement took 5 us more, the callback takes 1.
+    known after one lookup. The callback takes 1 us; a separate statement took 5 us.
     """
 
     def __init__(self, database: Database) -> None:
@@ -55,7 +55,7 @@ class _Overwriting:
         before: dict[str, Overwritten | None] = {}
         self._before = before
         sql.executemany(self._statement, [_columns(feed, row) for row in rows])
-        self._before = {}  # keep nothing of the previous batch
+        self._before = {}  # release the rows of the previous batch
         return [before.get(row.key, NOTHING) for row in rows]
 
     def _is_older(
