@@ -44,7 +44,7 @@ def of_files(address: str) -> Dataset:
 
 
 def server(url: str, scheme: str = "", port: int | None = None) -> str:
-    """Return scheme, host and port of *url*; *scheme* replaces its own, *port* is the default."""
+    """Return scheme, host and port of *url*; *scheme* replaces the scheme, *port* is a default."""
     parts = urlsplit(url)
     host = parts.hostname or "localhost"
     where = f"[{host}]" if ":" in host else host

@@ -51,7 +51,7 @@ class State(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    A job with repeated runs. *kind* is SYNC, TABLES or PIPELINE; *streams*: its runs have no end.
+    A job with repeated runs, which have no end if *streams*; *kind* is SYNC, TABLES or PIPELINE.
     """
 
     name: str
@@ -80,8 +80,8 @@ class Event:
     error: str = ""
 
 
-RUNNING_S = 60  # between events of a running job: a catalogue shows states, not progress
-ERROR_CHARS_MAX = 2_000  # of the text of an error: some contain whole plans of Spark
+RUNNING_S = 60  # between events of a running job; catalogues show states, not progress
+ERROR_CHARS_MAX = 2_000  # of an error's text, which may contain a whole plan of Spark
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Run:
         return time.monotonic() - self._told_s >= RUNNING_S
 
     def running(self) -> None:
-        """Report that the run continues; an event is sent at most every `RUNNING_S`."""
+        """Report that the run continues; send an event at most every `RUNNING_S`."""
         if self.is_due:
             self._tell(State.RUNNING)
 
@@ -178,8 +178,8 @@ def _key(dataset: Dataset) -> tuple[str, str]:
 
 
 END_S = 5.0  # limit for waiting at the end; a receiver takes milliseconds for an event
-REASON_CHARS_MAX = 300  # of a logged reason: some libraries quote a page of HTML
-_RETRIES = "urllib3.connectionpool"  # the client logs a warning for each attempt here
+REASON_CHARS_MAX = 300  # of a logged reason, in which some libraries quote a page of HTML
+_RETRIES = "urllib3.connectionpool"  # the logger of the client's warnings for each attempt
 HIDDEN = "***"
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 _SECRET = re.compile(
@@ -204,7 +204,7 @@ def sending() -> Iterator[Send]:
 
 class _Sender(threading.Thread):
     def __init__(self) -> None:
-        super().__init__(name="lineage", daemon=True)  # may hang without blocking exit
+        super().__init__(name="lineage", daemon=True)  # a hanging thread must not block the exit
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._failed = False
 
@@ -242,7 +242,7 @@ class _Sender(threading.Thread):
         return record.thread != self.ident
 
     def _fail(self, reason: str) -> None:
-        """Log the first failure only: later events usually fail for the same reason."""
+        """Log only the first failure, because later events usually fail for the same reason."""
         if not self._failed:
             self._failed = True
             said = without_secrets(" ".join(reason.split()))[:REASON_CHARS_MAX]
@@ -255,7 +255,7 @@ def without_secrets(text: str) -> str:
 
 
 PRODUCER = f"urn:tidings:{VERSION}"
-NAMESPACE = "OPENLINEAGE_NAMESPACE"  # of jobs; OpenLineage's integrations use this name
+NAMESPACE = "OPENLINEAGE_NAMESPACE"  # namespace of jobs, as in OpenLineage's integrations
 DEFAULT_NAMESPACE = "default"
 
 

@@ -27,11 +27,11 @@ def register(spark: SparkSession) -> None:
 
 def latest(log: DataFrame) -> DataFrame:
     """
-    Return the latest operation of each object in *log*: its state at the end of the read.
+    Return the latest operation of each object in *log*, which is its state at the end of the read.
 
-    *log* must include the whole log, with its columns page, slot, event, type, id and line.
-    Otherwise objects that did not change since its start are missing. Deleted objects are included,
-    as deletes. Changes have no object and are left out.
+    *log* must be a read of the whole log with the columns page, slot, event, type, id and line. If
+    the read starts later, objects that did not change since then are missing. Deleted objects are
+    included, as deletes. Changes have no object and are left out.
     """
     objects = log.where("event != 'reset' and not endswith(line, ',\"change\":true}')")
     place = functions.struct("page", "slot")

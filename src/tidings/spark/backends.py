@@ -1,7 +1,7 @@
 """
-The backends of a read: over HTTP, by the tables of a deployment, or by its archive.
+The backends of a read, which use HTTP, the tables of a deployment, or its archive.
 
-A backend is created by the planner of a read and sent to its tasks, so it has no connection.
+The planner of a read creates a backend and sends it to the tasks, so a backend has no connection.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ends:
 
 class Backend(Protocol):
     """
-    A way to read a feed. The planner of a read calls the first five methods, its tasks the others.
+    A way to read a feed; the planner calls the first five methods, the tasks the others.
     """
 
     def ends(self) -> Ends: ...
@@ -84,7 +84,7 @@ class Backend(Protocol):
 
 
 def even(after: Place, last: Place, count: int) -> list[Log]:
-    """Return the pages after *after* up to *last*, in at most *count* pieces of similar size."""
+    """Return the log after *after* up to *last*, in at most *count* pieces of similar length."""
     first = after.page if after.slot < PAGE_END else after.page + 1
     pages = last.page - first + 1
     if pages <= 0:
@@ -140,7 +140,7 @@ class ArchiveBackend:
         return Ends(first, self.end_of(last) or START, projected=0)
 
     def span(self) -> tuple[int, int]:
-        """Return the first page, and the last one before a gap."""
+        """Return the first page, and the last page before the first gap."""
         first, last = 0, 0
         for span in all_spans(self._store(), self.where.feed):
             first = min(first, span.first) if first else span.first
@@ -170,7 +170,7 @@ class ArchiveBackend:
         raise Gone(f"the archive does not continue after page {place.page}, and has no state")
 
     def lost(self, at: Replication | Place) -> bool:
-        """Return False: the archive has the same pages as the feed, as a restore truncates it."""
+        """Return False, because a restore truncates the archive to the pages of the feed."""
         return False
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
@@ -221,7 +221,7 @@ class ArchiveBackend:
         Open the archive.
 
         Raises:
-            WrongOption: it has nothing of the feed, so the address is wrong.
+            WrongOption: the archive has nothing of the feed, so the address is wrong.
         """
         try:
             return holding(self.where.archive, self.where.feed, self._objects)

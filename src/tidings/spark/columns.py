@@ -32,8 +32,8 @@ from tidings.core.model.pages import Page
 from tidings.spark.options import WrongColumn
 from tidings.sync.engine import OPERATIONS
 
-BATCH_LINES = 10_000  # Spark's default size of an Arrow batch
-BATCH_CHARS = 8 * 1024 * 1024  # or at this size, as operations have up to 64 KB
+BATCH_LINES = 10_000  # maximum lines of a batch; Spark's default for Arrow batches
+BATCH_CHARS = 8 * 1024 * 1024  # minimum size that ends a batch, as operations have up to 64 KB
 RESET = "reset"
 _DATA = ',"data":'  # cannot occur in a JSON string; data is the last key of a line, but for a mark
 _MARK = ',"change":true}'
@@ -50,7 +50,7 @@ _KINDS: dict[DataType, Any] = {
     TimestampType(): _MOMENT,
     _TEXTS: pa.list_(pa.string()),
 }
-# Columns that need parsing; as text, because Arrow cannot parse all timestamps of the log.
+# Columns that need parsing. A timestamp is text, because Arrow cannot parse all of the log's.
 _PARSED = {name: pa.string() for name in ("type", "id", "timestamp")} | {
     name: pa.list_(pa.string()) for name in ("parents", "tags", "changed")
 }
@@ -61,7 +61,7 @@ class Piece:
     """
     Consecutive lines, with the page, the slot and the time of each.
 
-    All three are None for rows of a state that are read without them.
+    Pages, slots and times are None for rows of a state that are read without them.
     """
 
     lines: Sequence[str]
@@ -122,7 +122,7 @@ def batches(
 
 
 def reset_row(names: Sequence[str]) -> pa.RecordBatch:
-    """Return the row for a reset: discard all earlier rows, as a copy follows."""
+    """Return the row of a reset, after which readers discard all earlier rows; a copy follows."""
     kinds = {name: _KINDS[SCHEMA[name].dataType] for name in names}
     arrays = [pa.array([RESET if name == "event" else None], kinds[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
@@ -162,7 +162,7 @@ class Block:
 
     @cached_property
     def parsed(self) -> pa.Table:
-        # Without the data, which are not needed: Arrow refuses numbers beyond a double in them.
+        # Leave out the data, because Arrow rejects their numbers outside the range of a double.
         raw = "\n".join(map(_head_of, self.lines)).encode()
         table = arrow_json.read_json(
             pa.BufferReader(raw),

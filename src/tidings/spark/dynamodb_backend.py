@@ -1,4 +1,4 @@
-"""Read a feed in its AWS account: from the tables, and from the archive below the log's floor."""
+"""Read a feed in its AWS account from the tables, and from the archive below the log's floor."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class DynamoDBBackend:
         """
         Return a copy of the changes since the second of *place*, or of everything.
 
-        The changes are sufficient as long as tombstones are kept. Streams of the feed follow the
+        Changes are sufficient if all tombstones since then are kept. Streams of the feed follow the
         same rule (PROTOCOL 5.6).
         """
         followers = self.place.followers()
@@ -88,7 +88,12 @@ class DynamoDBBackend:
         return Replication(since_s, projected, 0, tombstones=True)
 
     def lost(self, at: Replication | Place) -> bool:
-        """Return True if *at* was lost. A chained feed may still reach a page beyond its end."""
+        """
+        Return True if *at* was lost.
+
+        A page after the end of the log was lost, except in a chained feed, which may still reach
+        it.
+        """
         feed = self.where.feed
         if feed not in self.place.settings.sources and at.page > self.place.log().head(feed):
             return True
@@ -123,7 +128,7 @@ class DynamoDBBackend:
                 after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
-        """Return the first readable page; the archive is used only if the log was trimmed."""
+        """Return the first readable page; look into the archive only if the log was trimmed."""
         needed = self.where.archive and floor > 1
         return min(floor, self._archive.first()) if needed else floor
 

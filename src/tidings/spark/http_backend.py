@@ -1,8 +1,8 @@
 """
-Read a feed over HTTP: event streams from a page or a bucket, parsed as text up to a bound.
+Read a feed over HTTP, by event streams that are parsed as text from a page or bucket to another.
 
-Reads use the cursor of a finished copy, which is valid after any page of the log. The server then
-sends `live` at the frontier, so that filtered streams end, too.
+Reads use the cursor of a finished copy, which may name any page of the log. The server then sends
+`live` at the frontier, which ends filtered streams, too.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tidings.spark.backends import Ends, cut_log, even
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.options import Gone, Log, SparkError, Where
 
-ATTEMPTS_MAX = 8  # consecutive ones without new data: about 2 min, longer than a deployment
+ATTEMPTS_MAX = 8  # consecutive attempts without new data, about 2 min; longer than a deployment
 _BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")
-_REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # the last key of an event that has one
+_REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # `ref` is the last key of an event
 _COPYING = 0x800000  # from here on, slots belong to a copy (PROTOCOL 5.2)
 _Block = tuple[str, str, str]
 
@@ -55,7 +55,7 @@ class HttpBackend:
         return Ends(fields["floor"], frontier, next(projected))
 
     def end_of(self, page: int) -> Place | None:
-        """Return the end of *page* from one of its entries, or from the next page that has one."""
+        """Return the end of *page*, or of the next page with entries if *page* has none."""
         where = self.where
         with NamedConsumers(where.url, where.feed, password=where.password) as api:
             query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
@@ -67,7 +67,7 @@ class HttpBackend:
         """
         Cut after pages that have an entry and are in the state.
 
-        A page that a restored log skipped has no entry; a cursor in it would count as lost.
+        A page that a restored log skipped has no entry, and a cursor in it would count as lost.
         """
         projected = self.ends().projected
         ends = [self.end_of(each.last.page) for each in even(after, last, count)[:-1]]
@@ -75,7 +75,7 @@ class HttpBackend:
         return cut_log(after, last, sorted(page for page in cuts if page <= projected))
 
     def fallen(self, place: Place) -> Replication | Place:
-        """Return the first position that a stream from *place* sends: the server decides."""
+        """Return the copy that the server sends to a stream after *place*; else *place*."""
         stream = self._stream(place.encode(), EVERYTHING)
         with closing(stream):
             id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
@@ -111,7 +111,7 @@ class HttpBackend:
                 patience.wait(lost)
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
-        """Yield one bucket at a time: after a broken connection its earlier rows are sent again."""
+        """Yield whole buckets, because a new connection sends all rows of a bucket again."""
         patience = _Patience()
         while copy.bucket < end:
             try:
@@ -205,7 +205,7 @@ def _number(id: str) -> tuple[int, int]:
     Return page and slot of an operation of the log.
 
     Raises:
-        Gone: it is a row of a copy or a `reset`, because the log was trimmed.
+        Gone: *id* is that of a copied row or a `reset`, because the log was trimmed.
     """
     slot = int(id[18:], 16) if len(id) == 24 else _COPYING
     if slot >= _COPYING:
@@ -218,7 +218,7 @@ def _bucket(copy: Replication, id: str) -> int:
     Return the bucket of a row in *copy*; after the last one, `BUCKETS`.
 
     Raises:
-        Gone: it is in another copy, because the feed started over.
+        Gone: the row is in another copy, because the feed started a new one.
     """
     cursor = parse(id)
     if isinstance(cursor, Place):
@@ -234,7 +234,7 @@ def _whole(copy: Replication) -> Replication:
 
 
 def _line(name: str, data: str) -> str:
-    """Return the line of the log, with the event of a row. The address `ref` is not part of it."""
+    """Return an event as a line of the log, which has its name, but not its address `ref`."""
     if '"ref":' in data:
         data = _REF.sub("}", data)
     return f'{{"event":"{name}",{data[1:]}'

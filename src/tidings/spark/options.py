@@ -1,4 +1,4 @@
-"""The options of a read or a write, validated before any request; the offsets, and the errors."""
+"""The options of a read or a write, which are validated before any request, offsets and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidings.core.model.filters import Filter
 
 
 class SparkError(Exception):
-    """Base class; Spark shows its text."""
+    """The base class of these errors; Spark shows the message."""
 
 
 class WrongOption(SparkError):
@@ -61,7 +61,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Log(InputPartition):
-    """The operations after *after* up to *last*: a batch, or the part of one task."""
+    """The operations after *after* up to *last*, which are a batch or the part of one task."""
 
     after: Place
     last: Place
@@ -70,9 +70,9 @@ class Log(InputPartition):
 @dataclass(frozen=True)
 class Rows(InputPartition):
     """
-    The buckets from that of *copy* to before *end*: a batch, or the part of one task.
+    The buckets from that of *copy* to before *end*, which are a batch or the part of one task.
 
-    With *resets*, all earlier rows must be discarded, and the row `reset` comes first.
+    With *resets*, a row `reset` precedes them, after which readers discard all earlier rows.
     """
 
     copy: Replication
@@ -88,7 +88,7 @@ def offset_from(stored: Mapping[str, str]) -> Offset:
 
 
 def between(start: Offset, end: Offset) -> Log | Rows | None:
-    """Return the content of a batch; None if it is empty."""
+    """Return the content of the batch from *start* to *end*; None if it is empty."""
     at = start.at if start.begun == end.begun else end.begun
     if at == end.at:
         return None
@@ -106,7 +106,7 @@ def copying(at: At) -> bool:
 
 
 def in_log(at: At) -> Place:
-    """Return the place after which to read the log; after a copy, its second is `since_s`."""
+    """Return the place after which to read the log; the second of a copy is its `since_s`."""
     return at if isinstance(at, Place) else Place(at.page, PAGE_END, at.since_s)
 
 
@@ -115,8 +115,8 @@ COPY, OLDEST, NOW = "copy", "oldest", "now"
 FAIL, TAKE = "fail", "take"
 PARTITIONS = 8  # several per core of a laptop; a task costs a fifth of a second
 PARTITIONS_MAX = 100_000  # a larger number is a mistake
-MAX_PAGES = 5_000  # per batch: five seconds of the busiest feed, so that the stream can catch up
-MAX_BUCKETS = 8  # per batch of a copy: an eighth of the state
+MAX_PAGES = 5_000  # per batch; five seconds of the busiest feed, so that a stream can catch up
+MAX_BUCKETS = 8  # per batch of a copy, an eighth of the state
 
 _CHOICES = {
     "what": (LOG, STATE),

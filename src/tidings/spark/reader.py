@@ -1,15 +1,15 @@
 """
 The data source `tidings`, which Spark looks up by name, and its readers.
 
-A batch is the log or the state as of the time of planning. A stream is a copy of the state in
-pieces, if requested, then the log in bounded batches. Spark 4.0 does not pass the start of a batch
-when it requests the end. But it plans every batch here before it requests the next one, and after a
-restart it first plans an empty batch at the last offset. The next batch therefore starts at the end
-of the last planned one.
+A batch read returns the log or the state as of the time of planning. A stream returns a copy of the
+state in pieces, if requested, and then the log in bounded batches.
 
-For Python sources, Spark 4.0 does not determine the end of a run with `availableNow`, so it reads
-only one batch, and supports no metrics. `drain` and `lag` derive both from the offsets of a query's
-batches.
+Spark 4.0 does not pass the start of a batch when it requests the end. But it plans every batch here
+before it requests the next one, and after a restart it first plans an empty batch at the last
+offset. The next batch therefore starts at the end of the last planned one.
+
+For Python sources, Spark 4.0 reads only one batch with `availableNow`, and supports no metrics.
+`drain` reads all batches, and `lag` measures the lag, by the offsets of a query's batches.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Task = Log | Rows
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The parameters of every task: backend, columns and filter."""
+    """The parameters that all tasks of a read share."""
 
     backend: Backend
     names: tuple[str, ...]
@@ -103,7 +103,7 @@ def rows_in_tasks(copy: Replication, end: int, count: int, *, resets: bool = Fal
 
 
 class Reader(DataSourceReader):
-    """A reader of one range. It is created by the planner of a read, and sent to its tasks."""
+    """A reader of one range, which the planner of a read creates and sends to the tasks."""
 
     def __init__(self, options: Options, backend: Backend, work: Work) -> None:
         self._options, self._backend, self._work = options, backend, work
@@ -156,7 +156,7 @@ class Reader(DataSourceReader):
         Return the checkpoint of the state, once it includes the requested page.
 
         Raises:
-            Lagging: it does not advance to that page.
+            Lagging: the state does not advance to that page.
         """
         at_least = self._options.at_least
         if at_least == OLDEST:
@@ -175,7 +175,7 @@ def _up_to(option: str, text: str, ends: Ends) -> Place:
     Return the place in *text*.
 
     Raises:
-        WrongOption: it is not a place of the log, or is after its end.
+        WrongOption: *text* is not a place of the log, or is after its end.
     """
     place = place_of(option, text)
     if place.page > ends.frontier.page:
@@ -194,7 +194,7 @@ def place_of(option: str, text: str) -> Place:
     Return the place in *text*.
 
     Raises:
-        WrongOption: it is not a place of the log.
+        WrongOption: *text* is not a place of the log.
     """
     try:
         cursor = cursors.parse(text)
@@ -206,7 +206,7 @@ def place_of(option: str, text: str) -> Place:
 
 
 def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
-    """Return True unless the page is known to have been committed at another second."""
+    """Return True unless the page of *place* was lost, or was committed at another second."""
     if place == START or place.page + 1 == ends.floor or place == ends.frontier:
         return True
     if place.page > ends.frontier.page:
@@ -226,7 +226,7 @@ class StreamReader(DataSourceStreamReader):
         """
         Return the initial offset.
 
-        Spark may call this several times; `now` must not move in between.
+        Spark may call this several times, and `now` must be the same each time.
         """
         return self._standing().as_json()
 
@@ -243,10 +243,10 @@ class StreamReader(DataSourceStreamReader):
         return self._work.do(partition)
 
     def commit(self, end: dict[str, str]) -> None:
-        """Do nothing: Spark stores the position itself."""
+        """Do nothing, because Spark stores the position."""
 
     def stop(self) -> None:
-        """Do nothing: the reader has no connection."""
+        """Do nothing, because the reader has no connection."""
 
     def _standing(self) -> Offset:
         if self._stands is None:
@@ -308,7 +308,7 @@ class StreamReader(DataSourceStreamReader):
         """
         Return True if *at* was lost.
 
-        The ends may be slightly old, so a later place is not lost by itself.
+        The ends may be slightly old, so a later place is not necessarily lost.
         """
         if place.page + 1 < ends.floor:
             return True
@@ -334,7 +334,7 @@ class StreamReader(DataSourceStreamReader):
             return []
         if isinstance(batch, Rows):
             return list(rows_in_tasks(batch.copy, batch.end, count, resets=batch.resets))
-        if batch.after.page + 1 < self._backend.ends().floor:  # for a batch that is read again
+        if batch.after.page + 1 < self._backend.ends().floor:  # only if a batch is read again
             copy = self._fallen(batch.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0
@@ -370,7 +370,7 @@ class TidingsSource(DataSource):
         return StreamReader(self._options, backend, self._work(backend, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        # Imports the HTTP client, which reads of tables do not need.
+        # This imports the HTTP client, which reads of tables do not need.
         from tidings.spark.sink import Writer
 
         return Writer(self._options, schema, overwrite=overwrite)
@@ -392,7 +392,7 @@ def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
     Read everything that the feed of *options* has now, in batches; return the number of batches.
 
     *write* returns a writer of the stream, with its `checkpointLocation` and without a trigger.
-    Operations appended during the call are included up to the batch with the original end.
+    The last batch is the one that includes the original end; it may have later operations.
 
     Raises:
         StreamingQueryException: a batch failed; the checkpoint has the progress.
@@ -414,7 +414,7 @@ def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
     """
     Return the number of pages that *query*, which reads the feed of *options*, is late.
 
-    It is None before the first batch. During a copy it counts from the first page of the copy.
+    The lag is None before the first batch. During a copy it counts from the page of the copy.
     """
     _, at = _last_batch(query)
     return None if at is None else max(0, _frontier(options).page - in_log(at).page)
@@ -446,7 +446,7 @@ def open_backend(where: Where, wanted: Filter) -> Backend:
     """
     Return the backend that the options name.
 
-    *wanted* lets the HTTP server leave out what would be filtered afterwards.
+    *wanted* is the filter that an HTTP server applies.
 
     Raises:
         WrongOption: the feed, stage or archive does not exist.

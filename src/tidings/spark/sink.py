@@ -1,10 +1,10 @@
 """
-The sink: convert Arrow batches to lines of JSON, and post them one page at a time.
+Convert Arrow batches to lines of JSON, and post them one page at a time.
 
 Each column is encoded separately, so that no row becomes a Python object. The Idempotency-Key of a
-page consists of the job, the batch, the partition and its number in the partition. A retry of a
-task or a batch therefore appends nothing twice. The feed compares the bytes of a repeated page: it
-would reject the same rows in another encoding.
+page consists of the job, the batch, the partition, and the number of the page in the partition. A
+retry of a task or a batch therefore appends nothing twice. The feed compares the bytes of a
+repeated page, and would reject the same rows in another encoding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
     "data": _TEXT,
 }
 _NEEDED = ("event", "type", "id")
-_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # columns of a read: the old place
+_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # columns with the place that was read
 _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # the feed's name for a line of a page, from 1
 # The same encoding as `client.poster.encode`. `json.dumps` would create an encoder per call.
 _JSON = json.JSONEncoder(separators=(",", ":"))
@@ -110,11 +110,11 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         return self._post(iterator, self._job or query, batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: posted pages are appended already."""
+        """Do nothing, because posted pages are already appended."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """
-        Do nothing: appended pages remain, and a retry of the batch does not append them again.
+        Do nothing; appended pages remain, and a retry of the batch does not append them again.
         """
 
 
@@ -181,7 +181,7 @@ def _lines(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[
 
 
 def _members(name: str, column: pa.Array, first: int) -> Iterator[str]:
-    """Yield this field of each row, from number *first*, as a member of an object, with a comma."""
+    """Yield the field *name* of each row as a member of a JSON object, with a leading comma."""
     begin = f',"{name}":'
     for text in _spelt(name, column, first):
         yield "" if text is None else begin + text
@@ -229,7 +229,7 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     Yield each value as compact JSON.
 
     Raises:
-        NotAppended: a value is not JSON; unchecked, it could add another field.
+        NotAppended: a value is not JSON, which could otherwise add a field to the operation.
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:

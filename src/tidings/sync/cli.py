@@ -45,7 +45,7 @@ def open_feed(named: NamedFeed) -> Feed:
     """Return the feed that a command names, after checking that the caller may correct it."""
     with refusals():
         feed = _place(named)
-        feed.check()  # before hours of work on a plan that the caller may not apply
+        feed.check()  # fail now instead of after hours of work on a plan
         return feed
 
 
@@ -62,7 +62,7 @@ def _place(named: NamedFeed) -> Feed:
 
 
 def dataset_of(named: NamedFeed) -> Dataset:
-    """Return the lineage dataset of the feed, by its HTTP address, even if it is read otherwise."""
+    """Return the lineage dataset of the feed, named by its HTTP address even if tables are read."""
     if not named.stage:
         return datasets.of_feed(named.url or named.endpoint_url, named.feed)
     from tidings.aws.config import stages
@@ -105,7 +105,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of a sync so far: lines or rows of its source, objects of the feed, corrections."""
+    """Counts of a sync so far; *lines* of the source, *objects* of the feed, *applied* changes."""
 
     lines: int
     objects: int
@@ -158,7 +158,7 @@ class Outcome:
 
 
 class Phases:
-    """Progress bars of the phases on a terminal; no output elsewhere, or with *silent*."""
+    """Progress bars of the phases; no output with *silent*, or if stderr is not a terminal."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self._progress = phase_bars(silent=silent)
@@ -176,7 +176,7 @@ class Phases:
         self._progress.stop()
 
     def begin(self, name: str, total: int | None = None) -> None:
-        """Start a phase; the previous one is done."""
+        """Start a phase, and end the previous one."""
         self._finish()
         self._task = self._progress.add_task(name, total=total)
 
@@ -185,7 +185,7 @@ class Phases:
             self._progress.advance(self._task, count)
 
     def watch(self, spark: SparkSession) -> None:
-        """Show the progress of the engine of *spark* until the end, if it reports any."""
+        """Show the progress of the engine of *spark* until the end, if the engine reports any."""
         from tidings.sync.spark_session import current
 
         if not self._progress.disable:

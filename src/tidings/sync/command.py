@@ -48,7 +48,7 @@ _OVER = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 
 class NotWaiting(Exception):
-    """No sync waits for this answer: it does not exist, does not ask, or was already answered."""
+    """The sync does not exist, does not wait for an answer, or was already answered."""
 
 
 def _answering(name: str, *, approved: bool, help: str) -> click.Command:
@@ -203,7 +203,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class CloudSync:
-    """A run like `Sync`, in a stage's state machine. *request* is its input, without the dump."""
+    """A run like `Sync` in a stage's state machine; *request* is its input without the dump."""
 
     machine: Machine
     dump: str

@@ -1,14 +1,14 @@
 """
 Read the dump as a table, and report its bad lines by file, number and reason.
 
-Spark parses ordinary lines, nearly all of them, by itself: plain names, a time in UTC. Every other
-line, valid or not, is read by the core's own function. Validity is therefore defined only once, and
-most lines need no Python.
+Spark itself parses ordinary lines, which have plain names and a time in UTC; nearly all lines are
+ordinary. The core's own function reads every other line, valid or not. Validity is therefore
+defined only once, and most lines need no Python.
 
 A general pattern matches the four keys in any order, with any characters. In most dumps every line
-has its keys in the same order, with ASCII characters and a lower-case type. A pattern built for
-that order parses such a line in one pass, in a third of the time, including tags and data. Neither
-pattern matches a line that the core would read differently.
+has its keys in the same order, with ASCII characters and a lower-case type. A second pattern, which
+is built for that order, parses such a line with its tags and data in one pass, in a third of the
+time. Neither pattern matches a line that the core would read differently.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidings.sync.spark_session import current
 _SPACE = r"[\t\r ]*+"
 # Without escapes, and without U+FFFD, which may replace bytes that are not UTF-8.
 _LETTER = r'[^"\\\x00-\x1f\x7f\x{fffd}]'
-_ASCII = r"[ !#-\[\]-~]"  # the subset that a pattern compares fast
+_ASCII = r"[ !#-\[\]-~]"  # the subset of these letters that a pattern compares fast
 _DAY = (
     r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])"
     r"|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
@@ -44,7 +44,7 @@ _DAY = (
 _SECOND = rf"(?!0000)\d{{4}}-{_DAY}T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _FRACTION = r"(?:\.\d{1,12})?"
 _TYPE = r"[A-Za-z0-9_.:+ -]{1,128}+"
-# The limits are in characters of up to four bytes, so that the limits in bytes hold.
+# The limits count characters of up to four bytes, so that the core's limits in bytes hold.
 _NAMES = rf'(?:{_SPACE}"{_LETTER}{{1,160}}+"{_SPACE}(?:,(?={_SPACE}")|(?=\]))){{0,64}}+{_SPACE}'
 _VALUES = {
     "type": f'"{_TYPE}"',
@@ -61,15 +61,15 @@ def _names_up_to(count: int) -> str:
     return rf"\[(?:{name}(?:, ?+{name}){{0,{count - 1}}}+)?+\]"
 
 
-_TOLD = ("type", "id", "timestamp")  # fields that describe the object
+_TOLD = ("type", "id", "timestamp")  # the fields that become key and moment
 _ORDERED = {
-    "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # as in a key: upper case is left to _ANY
+    "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # lower case as in a key; _ANY matches upper case
     "id": f'"({_ASCII}{{1,128}}+)"',
     # To the millisecond, without trailing zeros.
     "timestamp": rf'"({_SECOND}(?={_FRACTION}Z)(?:\.\d{{0,2}}[1-9])?)[.\d]*+Z"',
     "parents": _names_up_to(limits.PARENTS_MAX),
 }
-_DATA_DEPTH = 4  # nesting of objects and arrays; the core reads deeper ones
+_DATA_DEPTH = 4  # maximum nesting of objects and arrays; the core reads deeper lines
 _PLAIN_NUMBER = r"-?+(?:0|[1-9]\d{0,14}+)(?:\.\d{1,15}+)?+"
 _OTHER = r'(?:[^\x00-\x7f\x{fffd}]|\\["\\/bfnrt])'  # other than ASCII, which is matched fast
 _RUN = f"(?>{_ASCII}*)"  # faster in Java than a possessive quantifier
@@ -80,9 +80,10 @@ def _json(depth: int) -> str:
     """
     Return a pattern for JSON values with up to *depth* levels, matched in linear time.
 
-    It excludes values that the core may reject or write at more than three times the length:
-    numeric character escapes, which may be halves of a surrogate pair, exponents, and digits beyond
-    a double's precision. It allows a space after a colon or a comma, like most JSON writers.
+    The pattern excludes values that the core may reject, or write with more than three times the
+    length. These are numeric character escapes, which may be halves of a surrogate pair, exponents,
+    and digits beyond a double's precision. It allows a space after a colon or a comma, as most JSON
+    writers add one.
     """
     scalar = f"{_PLAIN_STRING}|{_PLAIN_NUMBER}|true|false|null"
     if not depth:
@@ -99,7 +100,7 @@ _EXTRAS = {
     "changed": _names_up_to(limits.TAGS_MAX),
     "data": _json(_DATA_DEPTH),
 }
-# Keeps the line that the core writes within its limit: two bytes may become six (U+0085).
+# A longer line might exceed the core's limit, as the core writes some two bytes (U+0085) as six.
 _BYTES_MAX = limits.OPERATION_BYTES_MAX // 3 - 100
 _MARK = "\x01"  # separator in the result of the ordered pattern; no such line contains it
 _MOMENT_CHARS = len("2026-01-01T00:00:00.001")
@@ -119,8 +120,8 @@ def taken_apart(order: Sequence[str]) -> Column:
     """
     Parse the column `value` into the column `apart`, which `key` and `moment` read.
 
-    Lines with only the four keys match, too, if the optional fields are last in the others. This is
-    the case if *order* does not include them.
+    A line may lack any optional field, unless the field is the first key of *order*. Optional
+    fields that *order* lacks may follow its keys.
     """
     if not order:
         return F.lit("")
@@ -164,7 +165,7 @@ def _moment(stamp: Column) -> Column:
 
 def _value(name: str) -> Column:
     """
-    Return a value of an ordinary line. It has no quotes inside values, so only a key can match.
+    Return a value of an ordinary line, in which values have no quotes, so that only a key matches.
     """
     return F.regexp_extract("value", rf'"{name}"{_SPACE}:{_SPACE}"([^"]*+)', 1)
 
@@ -203,7 +204,7 @@ def asked_core(lines: DataFrame) -> DataFrame:
 
 def object_lines(lines: DataFrame, read: DataFrame) -> DataFrame:
     """
-    Return the lines that describe an object: the recognised ones, and the valid ones of *read*.
+    Return the lines that describe an object, which are recognised ones and valid ones of *read*.
     """
     columns = ["path", "block", "number", "text", "key", "moment"]
     recognised, good = (each.where("key IS NOT NULL").select(columns) for each in (lines, read))
@@ -212,10 +213,10 @@ def object_lines(lines: DataFrame, read: DataFrame) -> DataFrame:
 
 def latest(lines: DataFrame) -> DataFrame:
     """
-    Return the last line of each object: later files, and later lines in a file, win.
+    Return the last line of each object, in the order of files and of lines in a file.
 
-    Only repeated keys are sorted. They are found by a hash, which takes a third of the time. A hash
-    collision does no harm.
+    Only repeated keys are sorted. They are found by a hash, which takes a third of the time of a
+    comparison by key. A hash collision does no harm.
     """
     hashed = lines.withColumn("hash", hash_of_key())
     repeated = hashed.groupBy("hash").count().where("count > 1").select("hash")
@@ -261,7 +262,7 @@ _LOCAL = re.compile(r"^file:/+")  # Hadoop converts every path to an address
 _FILE = re.compile(r"error while reading file (\S+)\.\s")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _FIRST = Window.unboundedPreceding
-SHOWN_MAX = 10  # the first ones show the problem; a list of thousands hides it
+SHOWN_MAX = 10  # bad lines to list; the first ones show the problem
 _READ_BYTES = 1_000_000
 
 
@@ -276,7 +277,7 @@ class BadLine:
 
 
 class BadDump(Exception):
-    """More lines are invalid than may be skipped; the first of them are listed."""
+    """More lines are invalid than may be skipped; *first* lists some of them."""
 
     def __init__(self, count: int, first: list[BadLine]) -> None:
         self.count, self.first = count, first
@@ -284,7 +285,7 @@ class BadDump(Exception):
 
 
 class BadFile(Exception):
-    """A file of the dump cannot be read; *line* is the first line that is incomplete, if known."""
+    """A file of the dump cannot be read; *line* is its first incomplete line, if known."""
 
     def __init__(self, path: str, reason: str, line: int | None = None) -> None:
         self.path, self.line = path, line
@@ -322,7 +323,7 @@ def first_bad(bad: DataFrame, lines: DataFrame, names: Mapping[str, str]) -> lis
 
 
 def display_path(path: str) -> str:
-    """Return *path* as people write it."""
+    """Return *path* without the scheme `file:` and without percent-encoding."""
     return unquote(_LOCAL.sub("/", path))
 
 
@@ -341,7 +342,7 @@ def broken_file(message: str, names: Mapping[str, str]) -> BadFile | None:
 
 
 def _broken_line(address: str) -> int | None:
-    """Return the number of the line in which gzip data break; None if they do before a line."""
+    """Return the number of the line in which gzip data break; None if no line can be read."""
     with files.open_file(address) as raw:
         unpacked, line = gzip.GzipFile(fileobj=raw), 0
         try:
@@ -349,6 +350,6 @@ def _broken_line(address: str) -> int | None:
                 line = max(line, 1) + text.count(b"\n")
         except (OSError, EOFError):
             return line or None
-        except zlib.error:  # some kilobytes before it are not returned
+        except zlib.error:  # some kilobytes before the error were not returned
             return None
     return None

@@ -1,9 +1,8 @@
 """
-The differences between the engines of PySpark, so that one program runs on each.
+The interface of the engines of PySpark, so that one program runs on each.
 
-Also the columns of all tables in a job, so that no schema is inferred.
-
-Spark is the reference, and the engine on AWS. Sail (`sail`) runs the same plans without Java.
+The module also defines the columns of all tables in a job, so that no schema is inferred. Spark is
+the reference, and the engine on AWS. Sail (`sail`) runs the same plans without Java.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ def columns(**kinds: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
-# A line of a dump, unchanged, with its place: each split of a file is a *block*, in which *number*
+# An unchanged line of a dump with its place. Each split of a file is a *block*, in which *number*
 # increases.
 LINES = columns(path=TEXT, block=LONG, number=LONG, value=TEXT, text=BinaryType())
 
-# The core's result for a line. All null: the line is blank.
+# The core's result for a line. All columns are null if the line is blank.
 READ = columns(key=TEXT, moment=TEXT, end=LONG, error=TEXT)
 
 # The attributes of a table's export that a row of the state needs. Numbers are text.
@@ -80,7 +79,7 @@ class Engine(Protocol):
         """
         Return `LINES` of the files. Files named `*.gz` are gzipped.
 
-        *value* is *text*, or possibly null if that is not UTF-8.
+        The column *value* is *text* as a string, and may be null if *text* is not UTF-8.
         """
         ...
 
@@ -117,14 +116,14 @@ class Engine(Protocol):
     def cores(self, spark: SparkSession) -> int: ...
 
     def progress(self, spark: SparkSession) -> tuple[int, int] | None:
-        """Return how much of the current work is done, and the total; None if that is unknown."""
+        """Return how much of the current work is done, and its total; None if unknown."""
         ...
 
 
 class Spark:
     """Implements `Engine`."""
 
-    TASKS_PER_CORE = 2  # a good balance of load; each task costs a fifth of a second
+    TASKS_PER_CORE = 2  # more balance the load better, but each costs a fifth of a second
 
     def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         text = spark.read.option("lineSep", "\n").text(paths)

@@ -34,7 +34,7 @@ from tidings.core.sync.watermark import Moment, Reached
 
 
 class Corrections(Protocol):
-    """Appends corrections for objects that have not moved: `tidings.core.sync.apply`."""
+    """The interface that appends corrections of unchanged objects (`tidings.core.sync.apply`)."""
 
     def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
         """Look up rows like `Corrector.look`."""
@@ -79,9 +79,9 @@ class Feed(Protocol):
     def corrector(self) -> Corrections: ...
 
 
-ATTEMPTS_MAX = 3  # per batch if a response is lost; corrections that were applied count as done
-STALL_MS = 300_000  # after a crash the follower resumes within two sweeps; this is five
-POLL_MS = 50  # initially: a running follower is done at once
+ATTEMPTS_MAX = 3  # per batch; if a response was lost, the repeated corrections count as done
+STALL_MS = 300_000  # five sweeps; after a crash the follower resumes within two
+POLL_MS = 50  # the first interval, because a running follower is fast
 if TYPE_CHECKING:
     from tidings.core.state.rows import ReadRows
     from tidings.sync.state import Buckets, StateSource
@@ -91,7 +91,7 @@ POLL_MS_MAX = 1_000  # upper limit of the doubled interval
 
 
 class NotFollowing(Exception):
-    """The follower `state` does not reach the end of the log; the message says its position."""
+    """The follower `state` does not reach the end of the log; the message has its position."""
 
 
 @dataclass(slots=True)
@@ -112,10 +112,10 @@ def wait_for_state(
     """
     Wait until the state of *feed* includes the page *end*; return its checkpoint.
 
-    The total time is unlimited while it advances.
+    The total time is unlimited while the checkpoint advances.
 
     Raises:
-        NotFollowing: it did not advance for *stall_ms*.
+        NotFollowing: the checkpoint did not advance for *stall_ms*.
     """
     reached, waited, poll = checkpoint(), 0, POLL_MS
     while reached < end:
@@ -173,7 +173,7 @@ def apply_lines(
     total: Applied,
     advance: Callable[[int], None],
 ) -> None:
-    """Apply one part like `apply`; *lines* returns all of its lines at each call."""
+    """Apply one part like `apply_plan`; each call of *lines* returns all lines of the part."""
     behind, complete, attempt = 0, False, 1
     while not complete:
         try:
@@ -199,7 +199,7 @@ class Place:
     """
     A feed on the DynamoDB at *endpoint_url* (None: AWS). Implements `Feed`.
 
-    It is sent to the tasks that read the state.
+    A place is sent to the tasks that read the state, so it has no connection.
     """
 
     feed: str
@@ -214,7 +214,7 @@ class Place:
         retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
         known: Any = {"region_name": self.region}
-        if self.endpoint_url is not None:  # with the twin's key: yours are never sent to it
+        if self.endpoint_url is not None:  # the twin gets its own key, never the caller's
             known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
         client = boto3.client("dynamodb", config=config, **known)
         clients.read_items_raw(client)
@@ -329,7 +329,7 @@ def on_stage(feed: str, stage: str) -> Place:
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
-        InvalidFeed, UnknownFeed: it does not have the feed.
+        InvalidFeed, UnknownFeed: the stage does not have the feed.
     """
     import boto3  # noqa: TID251 see above
 

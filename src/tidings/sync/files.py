@@ -17,7 +17,7 @@ from typing import IO, Any
 
 S3 = "s3://"
 _LOCAL = "file://"
-_ATTEMPTS = 5  # reading a dump takes minutes: one late response must not end it
+_ATTEMPTS = 5  # per request, so that one late response does not end a read of minutes
 _LEFT = "._"  # prefixes of files to skip: hidden files, markers such as `_SUCCESS`
 
 
@@ -115,7 +115,7 @@ def _here(path: Path) -> list[File]:
 def _on_s3(bucket: str, key: str) -> list[File]:
     client = s3_client()
     first = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
-    if first and first[0]["Key"] == key and not key.endswith("/"):  # it sorts first
+    if first and first[0]["Key"] == key and not key.endswith("/"):  # *key* itself sorts first
         return [File(f"{S3}{bucket}/{key}", first[0]["Size"])]
     prefix = f"{key.rstrip('/')}/" if key else ""
     return [
@@ -200,7 +200,7 @@ def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
 
 def in_place(dump: str) -> list[str]:
     """
-    Return the addresses in *dump* for a Spark that reads S3 itself: a file or a folder.
+    Return the addresses in the file or folder *dump*, for a Spark that reads S3 itself.
 
     Raises:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.
@@ -239,7 +239,7 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
 
 
 def _fetched(dump: str, folder: Path) -> DumpCopy:
-    """Copy the objects to numbered files in the order of their keys, which may be invalid names."""
+    """Copy the objects to files numbered in the order of their keys, which may be invalid names."""
     listed = list_files(dump)
     names = {
         str(folder.resolve() / _numbered(number, each.address)): each.address
@@ -252,7 +252,7 @@ def _fetched(dump: str, folder: Path) -> DumpCopy:
 
 
 def _numbered(number: int, address: str) -> str:
-    """Return a numbered name with the end of the original, for the suffix of gzip."""
+    """Return a numbered name that ends like the original, which keeps the suffix of gzip."""
     return f"{number:09}-{_ODD.sub('_', address.rpartition('/')[2])[-_NAME_CHARS:]}"
 
 

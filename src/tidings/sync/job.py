@@ -1,12 +1,12 @@
 """
-The job: compare a dump with the state, and write a plan. The feed is not changed.
+Compare a dump with the state, and write a plan, without changing the feed.
 
-Data that were read are stored as Parquet in the working folder. Every later step reads a part of
-them, and a gzipped dump, which only one core can read, is read once. Dump and state are compared
-with one full outer join, by hash, without a sort. The rules are those of `tidings.core.sync.dumps`;
-tests compare the two.
+The job stores the dump and the state as Parquet in the working folder, because every later step
+reads a part of them. A gzipped dump, which only one core can read, is therefore read once. One full
+outer join by hash, without a sort, compares dump and state. The rules are those of
+`tidings.core.sync.dumps`; tests compare the two.
 
-A plan is corrections as gzipped NDJSON parts, on disk or in a bucket, and their summary:
+A plan consists of corrections as gzipped NDJSON parts, on disk or in a bucket, and a summary:
 
     1-insert/*.txt.gz   2-update/...   3-delete/...   summary.json
 
@@ -48,7 +48,7 @@ from tidings.sync.feed import NAMES
 from tidings.sync.spark_session import SPARK_ERRORS, current
 from tidings.sync.state import StateSource
 
-PART_LINES = 50_000  # about 2 MB compressed, applied in a few seconds: a retry repeats little
+PART_LINES = 50_000  # about 2 MB compressed; applied in a few seconds, so a retry repeats little
 SUMMARY = "summary.json"
 
 
@@ -88,7 +88,7 @@ class Summary:
 
 
 class Stopped(Exception):
-    """A guard objects. *summary* has the counts so far; it is complete if *allowable*."""
+    """A guard objects; *summary* has the counts so far, and all if the objection is allowable."""
 
     def __init__(self, objection: Objection, summary: Summary) -> None:
         self.objection, self.summary = objection, summary
@@ -97,9 +97,9 @@ class Stopped(Exception):
 
 def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS) -> None:
     """
-    Write the corrections of *changes* (`diff.compared`, rows with an event) below *folder*.
+    Write the corrections of *changes* (`compared_tables`, rows with an event) below *folder*.
 
-    *events* are those that occur.
+    *events* are the events that occur in *changes*.
     """
     encoded = F.udf(_encoded, StringType(), useArrow=False)
     for event in events:
@@ -118,7 +118,7 @@ def subfolder(event: str) -> str:
 
 
 def correction_from(event: str, text: bytes, at: str) -> Correction:
-    """Return the correction from a line of the dump, or for a delete from a line of the state."""
+    """Return the correction for a line of the dump, or a delete for a line of the state."""
     line = text.decode()
     if event != "delete":
         described = read_line(text)
@@ -137,9 +137,9 @@ def compared_tables(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -
     """
     Return every object with its *event*: insert, update, delete, or null if it needs no change.
 
-    *dump* has one line for each object, and *rows* come from `decide_next_step`. *text* is the line
-    of the dump, or for a delete that of the state. *at* is the position of the object's row, or
-    empty if it has no row.
+    *dump* has one line for each object, and *rows* come from `mark_later`. In the result, *text* is
+    the line of the dump, or for a delete the line of the state. *at* is the position of the
+    object's row, or empty if the object has no row.
     """
     described = dump.select("key", F.col("moment").alias("dump_moment"), "text")
     known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
@@ -178,7 +178,7 @@ def _event() -> Column:
     )
 
 
-ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: about 200 MB
+ROWS_PER_PARTITION = 500_000  # one side of a partition is in memory and takes about 200 MB
 # These files are written once and read once, completely. An index would take a tenth of the time.
 _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enabled": "false"}
 
@@ -186,9 +186,10 @@ _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enable
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
     """
-    The options of a sync. *types* are encoded as in a key; empty means all.
+    The options of a sync.
 
-    *as_of* is the start of the dump; if None, its newest line is used.
+    *types* are encoded as in a key; empty means all. *as_of* is the start of the dump; if None, the
+    time of its newest line is used.
     """
 
     types: frozenset[str] = frozenset()
@@ -212,7 +213,7 @@ def types_named(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The counts of some lines: *objects* lines describe one, *declared* comes from end lines."""
+    """The counts of some lines; *objects* describe one each, and end lines say *declared*."""
 
     lines: int = 0
     objects: int = 0
@@ -225,7 +226,7 @@ class _Told:
 @dataclass(frozen=True, slots=True)
 class _State:
     """
-    The state: *rows* of the selected types, *count* of them, and *objects* that are not deleted.
+    The *rows* of the state, their *count*, and how many are *objects* that are not deleted.
     """
 
     rows: DataFrame
@@ -235,7 +236,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The result of a comparison. It is invalid unless *once*: each object is in one line."""
+    """The result of a comparison, which is only valid if *once*: no object has several lines."""
 
     changes: DataFrame
     by_type: dict[str, dict[str, int]]
@@ -263,11 +264,11 @@ class _Compared:
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    One job. *folder* is its working folder: local, or `s3://`.
+    One job with the working folder *folder*, which is local or starts with `s3://`.
 
     *phase* is called with the name of each phase. The plan goes to *plan*, or to the folder `plan`
-    in *folder*. With *for_approval* the parts are written even if a guard objects, if a person may
-    overrule it. *names* are the originals of copied files, for messages.
+    in *folder*. With *for_approval* the parts are written although a guard objects, so that a
+    person may approve them. *names* maps copied files to their originals, for messages.
     """
 
     spark: SparkSession
@@ -286,7 +287,7 @@ class Job:
             BadDump: a line of the dump is invalid, or is in the future and *as_of* is not set.
             BadFile: a file of the dump cannot be read.
             Stopped: a guard objects. The parts are not written, unless *for_approval* is set.
-            BadExport: the source is an export and incomplete.
+            BadExport: the source is an export that is incomplete.
         """
         self.phase("reading the dump")
         lines, summary, watermark = self._read_dump(paths)
@@ -346,7 +347,7 @@ class Job:
         """
         Return the watermark of *described*, a subset of *lines*.
 
-        Without deletes, the time of the newest line has no effect.
+        The newest line may have any time if nothing is deleted.
         """
         if self.options.as_of is not None:
             return self.options.as_of
@@ -384,9 +385,9 @@ class Job:
         """
         Return the necessary changes, stored, with their counts.
 
-        In most dumps each object is in one line. The result of the join shows if this is true,
-        which costs less than a search for repeated objects. Only if it is false, the last lines are
-        selected.
+        In most dumps each object is in one line. The counts of the join show if this is true, which
+        costs less than a search for repeated objects. If it is false, the join is repeated with
+        only the last line of each object.
         """
         compared = self._joined(lines, state)
         return compared if compared.once else self._joined(dump.latest(lines), state)
@@ -395,7 +396,7 @@ class Job:
         compared = compared_tables(lines, state.rows, deletes=self.options.deletes)
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
-        met = F.count_if(F.col("at") != "").alias("met")  # a row once for each line of its object
+        met = F.count_if(F.col("at") != "").alias("met")  # counts a row for each of its lines
         observed, counted = current().observed(compared, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)

@@ -1,9 +1,9 @@
 """
 Correct a feed over HTTP, with only its address and a key.
 
-The state is read by replication, one bucket at a time, with the position of each row (PROTOCOL
-16.7); buckets are read in parallel. Corrections are requests, which the feed itself compares and
-sets (PROTOCOL 18).
+Tasks read the state by replication, with the position of each row (PROTOCOL 16.7), several buckets
+in parallel. Corrections are requests; the feed itself compares the positions and appends the
+corrections (PROTOCOL 18).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import ReadRows
 
 Answer = TypeVar("Answer")
-ATTEMPTS_MAX = 8  # of a request: about two minutes, longer than a deployment
+ATTEMPTS_MAX = 8  # per request, for about two minutes, which is longer than a deployment
 
 
 class NotCorrected(TidingsError):
-    """The feed rejects a correction; the message is the feed's."""
+    """The feed rejects a correction; the message is that of the feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Implements `Feed`. It is sent to the tasks that read the state."""
+    """Implements `Feed`. It is sent to the tasks that read the state, so it has no connection."""
 
     url: str
     feed: str
@@ -90,7 +90,7 @@ class Remote:
 
     def _second_of(self, place: Place) -> tuple[int | None, int]:
         """
-        Return the second of the page at *place*, None if it was trimmed; and the floor of the log.
+        Return the second of the page at *place* (None if it was trimmed), and the log's floor.
         """
         upstream, at = RemoteRows(self).upstream, feed_url(self.url, self.feed)
         behind = replace(place, slot=PAGE_END)
@@ -127,9 +127,9 @@ class RemoteRows:
 
 class Requests:
     """
-    Implements `Corrections`: one request at a time, with as many lines as it may hold.
+    Implements `Corrections`, with one request at a time that has as many lines as allowed.
 
-    The connection is opened with the first request.
+    The first request opens the connection.
     """
 
     def __init__(self, remote: Remote) -> None:
@@ -175,7 +175,7 @@ def _body(lines: Iterator[bytes]) -> tuple[bytes, bytes | None]:
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:
-    """Return the result of *ask*; retry if the feed is unavailable, as requests are idempotent."""
+    """Return the result of *ask*, which is idempotent; retry it if the feed is unavailable."""
     backoff = Backoff()
     for _ in range(ATTEMPTS_MAX - 1):
         try:

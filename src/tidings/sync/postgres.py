@@ -22,9 +22,9 @@ from tidings.pipelines.documents import Row, plain, split_key
 from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.postgres import Rows, connect, table_of, without_secrets
 
-STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: a query that waits this long has no index
+STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds; a query this slow has no index
 CONNECT_S = 10  # an available server responds within 1 s
-ATTEMPTS_MAX = 8  # of a query: about two minutes, longer than a failover
+ATTEMPTS_MAX = 8  # per query, for about two minutes, which is longer than a failover
 _OPTIONS = f"-c statement_timeout={STATEMENT_MS_MAX} -c default_transaction_read_only=on"
 _KIND = """SELECT relkind::text AS kind, pg_is_in_recovery() AS standby,
     greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = to_regclass(%s)"""
@@ -40,7 +40,7 @@ _TIME = "timestamp with time zone"
 _TEXTS = ("text[]", "character varying[]")
 
 Place = list[Any]
-Kinds = dict[str, tuple[str, int | None]]  # of columns: type, and place in the primary key
+Kinds = dict[str, tuple[str, int | None]]  # column: its type, and its place in the primary key
 
 
 class BadTable(Exception):
@@ -49,7 +49,7 @@ class BadTable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows as operations (`diff.dump_line`), by the id of their object; *place* is the last key."""
+    """Rows as operations (`dump_line`), by the id of their object; *place* is the last key."""
 
     rows: dict[str, str]
     place: Place
@@ -60,8 +60,8 @@ class Mapping:
     """
     The columns that become fields of an operation.
 
-    *key* names the columns of its id (empty: the primary key), *changed* that of its time, and
-    *parents* that of its parents. With *data* all columns are its data.
+    *key* names the columns that form the id (empty: the primary key), *changed* the column of the
+    time, and *parents* the column of the parents. With *data* all columns are the data.
     """
 
     type: str = ""
@@ -73,18 +73,20 @@ class Mapping:
 
 class PostgresTable:
     """
-    The rows of *table* at *dsn*. Each query sees a snapshot of its start, and locks nothing.
+    The rows of *table* at *dsn*.
+
+    Each query sees the table as of the query's start, and locks nothing.
 
     Raises:
-        BadTable: the table cannot be compared: it is missing, may be an outdated copy, or a column
-            is missing or has an unsupported type.
+        BadTable: the table is missing or may be an outdated copy, or a column is missing or has an
+            unsupported type.
         psycopg.Error: the server cannot be reached, or rejects a query.
     """
 
     def __init__(self, dsn: str, table: str, mapping: Mapping) -> None:
         self._dsn, self._mapping = dsn, mapping
         self._connection: psycopg.Connection[Row] | None = None
-        self.estimate = 0  # of the rows, from the server's statistics; 0: unknown
+        self.estimate = 0  # number of rows by the server's statistics; 0 if unknown
         try:
             self._open(table)
         except WrongPipeline as error:
@@ -106,14 +108,14 @@ class PostgresTable:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"
 
     def chunk(self, after: Place | None, most: int) -> Chunk | None:
-        """Return *most* rows after the key *after*, in the order of the key; None at the end."""
+        """Return up to *most* rows after the key *after*, in the key's order; None at the end."""
         rows = self._asked(*self._rows.page(after, most, self._columns))
         if not rows:
             return None
         return Chunk(self._lines(rows), self._rows.place(rows[-1]))
 
     def find(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the rows with one of *ids*, as in a chunk."""
+        """Return the rows with one of *ids*, in the form of `Chunk.rows`."""
         values = [each for each in map(self._values, ids) if each is not None]
         if not values:
             return {}
@@ -189,7 +191,7 @@ class PostgresTable:
         return values if is_key else None
 
     def _asked(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
-        """Return the rows of a query; retry after errors, as queries change nothing."""
+        """Return the rows of a query, which changes nothing; retry it after errors."""
         backoff = Backoff()
         for _ in range(ATTEMPTS_MAX - 1):
             try:
@@ -229,7 +231,7 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-# For each type of a key, whether a part of an id is a value of it.
+# For each type of a key column, a function that returns True if a part of an id is a valid value.
 _KEY_KINDS: dict[str, Callable[[str], bool]] = {
     **{kind: _whole(bits) for kind, bits in _SPACES.items()},
     "text": lambda text: True,

@@ -1,8 +1,8 @@
 """
-Run plans of PySpark with Sail, in this process: without Java, and started within a second.
+Run plans of PySpark with Sail in this process, which needs no Java and starts within a second.
 
 Sail has no observations, no RDDs, no position of a line in its file, and no lookahead in patterns.
-Python provides these in the same process.
+Python functions in the same process replace these.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, error_text
 
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # PySpark reads it to decide how to create functions
 _SETTINGS = {
-    "MIMALLOC_ALLOW_THP": "0",  # clearing huge pages took 10 % of the CPU, and 100 MB more memory
-    "RUST_LOG": "off",  # to stderr; errors are raised
-    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # of idling, e.g. waiting for the state
+    "MIMALLOC_ALLOW_THP": "0",  # huge pages took 10 % of the CPU to clear, and 100 MB of memory
+    "RUST_LOG": "off",  # no output on stderr, because errors are raised
+    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # limit of idling, e.g. waiting for the state
 }
 _CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]  # the client cannot reconnect
 _READ_BYTES = 4_000_000
 _BATCH_ROWS = 8_192  # Sail's default
-_GARBAGE = 100_000  # new objects between two garbage collections; rows are never garbage cycles
-# Linux: attach a packet filter, and the filter's instruction to keep N bytes.
+_GARBAGE = 100_000  # new objects between two garbage collections; rows never form cycles
+# On Linux, the option that attaches a packet filter, and the filter's instruction to keep N bytes.
 _SO_ATTACH_FILTER, _RETURN = 26, 6
 # A part of a pattern: an escape, a set, a parenthesis with its quantifier, or another character.
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)(?:[*+?]|\{\d*,?\d*\})?\+?|.", re.DOTALL)
@@ -55,7 +55,7 @@ _PYTHON = {r"\z": r"\Z", r"\x{fffd}": "\ufffd"}
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """Open a session on all cores. Functions of PySpark belong to it until it ends."""
+    """Open a session on all cores; PySpark's functions create columns for it until it ends."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)  # noqa: TID251 Sail reads it
     from pysail.spark import SparkConnectServer  # type: ignore[import-untyped]
@@ -71,7 +71,7 @@ def session() -> Iterator[SparkSession]:
         started.conf.set("spark.sql.session.timeZone", "UTC")  # this opens the connection
         _close_to_others(host, port)
         os.environ[_CONNECT] = "1"  # noqa: TID251 PySpark has no other option
-        gc.freeze()  # imported objects need not be scanned again for thousands of rows
+        gc.freeze()  # exclude imported objects from the many garbage collections
         gc.set_threshold(_GARBAGE)
         try:
             yield cast("SparkSession", started)
@@ -107,10 +107,10 @@ def _close_to_others(host: str, port: int) -> None:
 @dataclass(slots=True)
 class _Reading:
     """
-    The progress of Python's reads for Sail: bytes of files, or numbers of `Engine.rows`.
+    The progress of Python's reads for Sail, in bytes of files, or in numbers of `Engine.rows`.
 
-    Functions are sent to Sail by value, but objects of a module by name, so this is a module
-    global.
+    The only instance is a module global, because functions are sent to Sail by value, but objects
+    of a module by name.
     """
 
     done: int = 0
@@ -207,8 +207,9 @@ def _atomic(pattern: str) -> str:
     """
     Return *pattern* with `(?>(...)*)` for each repeated group `(...)*+`.
 
-    They mean the same, but Python 3.11.2, that of Debian 12, keeps a part of a repetition that
-    fails in the second form. Java needs it: it calls itself for each repetition in the first form.
+    Both forms mean the same. In the second form, Python 3.11.2 of Debian 12 wrongly keeps a part of
+    a repetition that fails. Java needs the second form, because it recurses for each repetition of
+    the first.
     """
     parts, opened = list[str](), list[int]()
     for token in _TOKEN.findall(pattern):
@@ -224,7 +225,7 @@ def _atomic(pattern: str) -> str:
 
 
 def _counted(parts: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Yield the numbers in *parts*; each counts as done when the next is requested."""
+    """Yield the numbers in *parts*; a number counts as done when the next one is requested."""
     for part in parts:
         for number in part.column(0).to_pylist():
             yield number
@@ -251,7 +252,7 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
 
 
 def _lines(name: str) -> Iterator[list[bytes]]:
-    """Yield lines, a few megabytes at a time; raise errors with Spark's text."""
+    """Yield lists of lines, a few megabytes each; raise errors with Spark's text."""
     rest, at = b"", 0
     try:
         with Path(name).open("rb") as raw:

@@ -21,7 +21,8 @@ from pyspark.sql.utils import is_remote
 from tidings.sync.engine import Engine, Spark
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
-# The module of the process that forks Python's workers; a string, as it imports the others.
+# The module of the daemon that forks Python's workers. It is named and not imported, because it
+# imports the workers' other modules.
 DAEMON = "tidings.sync.worker_daemon"
 JAVA_MIN = 17  # for Spark 4
 DRIVER_MEMORY = "2g"  # sufficient for comparing 10,000,000 objects
@@ -33,26 +34,30 @@ _CONFIG = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.daemon.module": DAEMON,
-    "spark.sql.files.maxPartitionBytes": "32m",  # small: all cores end together
+    "spark.sql.files.maxPartitionBytes": "32m",  # small, so that all cores end together
 }
-SMALL_BYTES = 8_000_000  # size of a dump: about 60,000 lines, or gzipped ten times as many
-# For little work most time goes into compiling: half of the CPU time, measured with three lines.
+SMALL_BYTES = 8_000_000  # a dump of about 60,000 lines, or of 600,000 if it is gzipped
+# Settings for little work: with three lines, compiling took half of the CPU time.
 _QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
-# Loggers of errors that are also raised: a wrong name in a query logs a page of Java to stderr.
+# Loggers that write a page of Java to stderr for errors that are also raised.
 _ERRORS_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class NoJava(Exception):
-    """Java is missing or too old; the message says which, in one sentence."""
+    """Java is missing or too old; the message says which."""
 
 
 def sentence_of(error: Exception) -> str:
-    """Return one sentence for one of `SPARK_ERRORS`, which span many lines: Python's last line."""
+    """
+    Shorten a multi-line error of Spark to one sentence.
+
+    It is the last line for a Python exception, otherwise the first.
+    """
     lines = str(error).strip().splitlines()
     return f"Spark failed: {lines[-1 if isinstance(error, PythonException) else 0]}"
 
@@ -60,9 +65,9 @@ def sentence_of(error: Exception) -> str:
 @contextmanager
 def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> Iterator[None]:
     """
-    Convert the exception *kind* of a task with the function *told*, from its message.
+    Raise *told*(message) if a task failed with an exception *kind* with this message.
 
-    Spark wraps an exception of a task in its own message.
+    Spark puts the exception of a task into the message of its own.
     """
     try:
         yield
@@ -96,8 +101,8 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
     """
     Open a session on all cores for *size* bytes, with its files in *folder*.
 
-    It logs to `spark.log` there; *more* are settings of the caller. An existing session of this
-    process is used instead, and left running.
+    The session logs to `spark.log` in *folder*. *more* are settings of the caller. An existing
+    session of this process is used instead, and left running.
 
     Raises:
         NoJava: Java is missing or too old.
@@ -125,7 +130,7 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
 @contextmanager
 def cluster() -> Iterator[SparkSession]:
     """
-    Open the session that `spark-submit` configures, or use the running one; else on all cores.
+    Use the running session, or open the one that `spark-submit` configures (default: all cores).
     """
     running = _running()
     if running is not None:

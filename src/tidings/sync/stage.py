@@ -1,17 +1,17 @@
 """
 A sync on a stage: upload the dump, start its state machine, and follow its progress.
 
-The job that the machine runs on EMR Serverless, from a dump on S3 and the state to a plan on S3:
+The machine runs this job on EMR Serverless, which reads a dump and the state, and writes a plan:
 
     python -m tidings.sync.stage --feed main --dump s3://bucket/dumps/main/ --state scan \\
         --log-table L --state-table S --control-table C --plan s3://bucket/plans/ID/
 
 With `--state s3://bucket/.../AWSDynamoDB/<export-id>/ --through N` the state is read from an export
-of its table. N is the checkpoint of the follower `state`, read with strong consistency before the
-time of the export (`state`).
+of its table. N is the checkpoint of the follower `state`, which was read with strong consistency
+before the time of the export (see the module `state`).
 
-The output goes to the folder --plan: the parts (`job`) and, last, `summary.json` with the counts
-of `job.Summary`,
+The job writes the parts of the plan (see the module `job`) to the folder --plan, and then
+`summary.json`, with the counts of `job.Summary` and these fields:
 
     feed, dump        as given
     stopped           null, or the message of the guard that objects
@@ -21,12 +21,12 @@ of `job.Summary`,
                       below --plan, in the order in which they must be applied: all of an event
                       before those of the next
 
-The exit code is 0, even if a guard objects; 1 after a failure, with the reason in the last line and
-in `failure.json`, which replaces the summary; 2 for wrong usage. A run may be repeated: it starts
+The exit code is 0, even if a guard objects, 1 after a failure, and 2 for wrong usage. The last line
+of a failure and `failure.json`, which replaces the summary, have its reason. A repeated run starts
 from the beginning. The feed is not changed.
 
-It needs permission to list and read the dump and the export, to list, read, write and delete below
---plan, and to `Query` the three tables.
+The job needs permission to list and read the dump and the export, to list, read, write and delete
+below --plan, and to `Query` the three tables.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ PHASES = {
     "Apply": "applying",
     "Report": "reporting",
 }
-POLL_MS = 1_000  # a job takes minutes; ten requests are far below the limit of Step Functions
-_EVENTS = 50  # of the history: more than a machine writes between two of these states
+POLL_MS = 1_000  # a job takes minutes, and Step Functions allows many more requests
+_EVENTS = 50  # events of the history; a machine writes fewer between two of these states
 _RUNNING = "RUNNING"
 
 
@@ -197,7 +197,7 @@ _FAILURES = (files.NoDump, BadFile, BadExport, feeds.NotFollowing, TidingsError)
 @dataclass(frozen=True, slots=True)
 class Request:
     """
-    The arguments of a run. *state* is `scan` or an export's folder, *plan* this run's own folder.
+    The arguments of a run; *state* is `scan` or an export's folder, *plan* the folder to write.
     """
 
     place: feeds.Place
@@ -239,7 +239,7 @@ class Request:
         return job.make_plan(paths, Exported(self.place.feed, self.state), through=self.through)
 
     def _clear(self) -> None:
-        """Delete the output of an earlier run, which may have other parts."""
+        """Delete the output of an earlier run, because it may have other parts."""
         for name in (*map(subfolder, EVENTS), _WORK, SUMMARY, FAILURE):
             files.remove(self._below(name))
 

@@ -1,22 +1,24 @@
 """
 Read the state as a table.
 
-It is read in several buckets in parallel, or from an export of its table to S3, for feeds that are
-too large to query.
+The job queries several buckets of the state in parallel. For feeds that are too large to query, it
+reads an export of the table to S3.
 
 An export uses no read capacity. DynamoDB creates a folder `AWSDynamoDB/<export-id>/`, in which
-`manifest-files.json` lists the files in `data/`, gzipped, with one item of the table per line.
+`manifest-files.json` lists the files in `data/`. These are gzipped and have one item of the table
+per line.
 
 The export shows the table at one moment, and objects change while it is created and read. This is
-harmless: a correction is appended only if its object is still at the position in the plan
+harmless, because a correction is appended only if its object is still at the position in the plan
 (`tidings.core.sync.apply`). An object that has changed is left as it is, and counted as moved.
 
-Only a missing object has no position. If it had been created and deleted in the meantime, and its
-tombstone had expired, it could not be distinguished from one that never existed. A plan therefore
-expires half the lifetime of a tombstone after `through`, a page up to which its rows are complete.
-For an export this is the checkpoint of the follower `state`, read with strong consistency before
-the time of the export: everything up to it was written by then. A checkpoint that is read later
-would make the plan appear younger than it is.
+An object that is missing from the state has no position. If it was created and deleted in the
+meantime, and its tombstone has expired, it looks like an object that never existed. A plan
+therefore expires half the lifetime of a tombstone after `through`, the page up to which the rows of
+the plan are complete. For an export, `through` is the checkpoint of the follower `state`, which
+must be read with strong consistency before the time of the export. The export then includes
+everything up to the checkpoint. A checkpoint that is read later would make the plan appear younger
+than it is.
 """
 
 from __future__ import annotations
@@ -49,18 +51,18 @@ class StateSource(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise an error if the table was incomplete; called after it was read."""
+        """Raise an error if the table was incomplete; call this after the table was read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
     """
-    A reader of the state of *feed*: each bucket in one piece, many in parallel.
+    A reader of the state of *feed*, which reads many buckets in parallel.
 
     Reads are strongly consistent, as the port requires. Every row includes at least everything that
-    the follower `state` had handled when the reading began. *make* is sent to the tasks, because a
-    client cannot be.
+    the follower `state` had handled when the reading began. Tasks call *make* to create a client,
+    because a client cannot be sent to them.
     """
 
     feed: str
@@ -70,11 +72,11 @@ class Buckets:
         return current().rows(spark, limits.BUCKETS, self._rows, ROWS)
 
     def check(self) -> None:
-        """Do nothing: an incomplete bucket raises an error itself."""
+        """Do nothing, because reading an incomplete bucket raises an error."""
 
     def _rows(self, buckets: Iterable[int]) -> Iterator[Columns]:
         """
-        Yield the rows in a task, with one client: creating it takes longer than a small bucket.
+        Yield the rows in a task, with one client, because creating it takes longer than a bucket.
         """
         read = self.make()
         for bucket in buckets:
@@ -121,7 +123,7 @@ class Exported:
         reader = spark.read.schema(EXPORT).option("mode", "FAILFAST")
         items = reader.option("lineSep", "\n").json(paths).select("Item.*")
         counted = items.observe(self._items, F.count(F.lit(1)).alias("count"))
-        from tidings.aws.dynamodb.state import row_bucket  # boto3 is optional
+        from tidings.aws.dynamodb.state import row_bucket  # requires boto3, which is optional
 
         buckets = [row_bucket(self._feed, number) for number in range(limits.BUCKETS)]
         return counted.where(F.col("bucket.S").isin(buckets)).select(*_columns())
@@ -139,7 +141,7 @@ class Exported:
 
 
 def _columns() -> list[Column]:
-    """Return the columns that `state.columns` makes of a row."""
+    """Return the same columns as `columns`, computed by Spark from an item of the export."""
     line = F.col("line.S")
     return [
         F.col("key.S").alias("key"),

@@ -5,11 +5,11 @@ Each of its three steps can be resumed.
 
 `rows` reads the table in chunks of its key, and corrects objects that the feed lacks or has in an
 older version. `objects` reads the state and records the objects without a row. `deletes` deletes
-those, after checking that their number is acceptable. A difference is a suspect until
-`tidings.core.sync.live` reports that it lasts.
+those, after checking that their number is acceptable. An object that differs is a suspect, and is
+corrected only when `tidings.core.sync.live` reports that the difference lasts.
 
-The progress is stored in a SQLite file. Each save is atomic. Work after the last save is repeated
-after a crash, and then found done.
+The progress is stored in a SQLite file. Each save is atomic. A run after a crash repeats the work
+since the last save, which then counts as done.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _MAKE = """
 
 
 class WrongProgress(Exception):
-    """The file belongs to another sync, or cannot be used; the message says which."""
+    """The progress file belongs to another sync, or cannot be used; the message says which."""
 
 
 @dataclass(slots=True)
@@ -72,8 +72,8 @@ class TableSyncState:
     """
     The progress of a sync.
 
-    *step* is the current step, and *place* its position as JSON. *rows* of the table and *objects*
-    of the feed were read; the other counts are the outcomes.
+    *step* is the current step, and *place* its position as JSON. *rows* counts the rows of the
+    table that were read, and *objects* the objects of the feed. The other fields count outcomes.
     """
 
     step: str = ""
@@ -127,7 +127,7 @@ class Progress:
         self.state = TableSyncState(**kept["standing"])
 
     def save(self, missing: Iterable[str] = ()) -> None:
-        """Save the progress, and *missing*: keys of objects without a row."""
+        """Save the progress, and *missing*, the keys of objects without a row."""
         text = json.dumps({"what": self.what, "standing": asdict(self.state)})
         with self._file, closing(self._file.cursor()) as cursor:
             cursor.execute("BEGIN")
@@ -145,7 +145,7 @@ class Progress:
         return Counts(self.state.rows, self.state.objects, self.state.applied)
 
     def clear(self) -> None:
-        """Delete the progress after the sync: the next one starts from the beginning."""
+        """Delete the progress, so that the next sync starts from the beginning."""
         self._file.executescript("BEGIN; DELETE FROM missing; DELETE FROM standing; COMMIT;")
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class Progress:
 
 
 ROWS, OBJECTS, DELETES = "rows", "objects", "deletes"
-SUSPECTS_MAX = 100_000  # in memory, about 30 MB: 1,600 per second for a grace of 1 min
+SUSPECTS_MAX = 100_000  # about 30 MB of memory; 1,600 per second for a grace of 1 min
 _EMPTY = Objection("empty_table", "the table holds no row: a sync with nothing is an accident")
 
 
@@ -176,7 +176,7 @@ class TableSyncOptions:
     """
     The options of a sync. *chunk* is in rows, *rate* in rows per second (0: no limit).
 
-    A change must be posted within *grace_ms* of its commit, or is never posted.
+    A change that is not posted within *grace_ms* of its commit is expected never to be posted.
     """
 
     compare: Compare
@@ -211,7 +211,7 @@ class BrokenRow(Exception):
 
 @dataclass(slots=True)
 class _Window:
-    """The chunks that were read, from the first one that still has suspects."""
+    """The chunks that were read, beginning with the first one that still has suspects."""
 
     _chunks: deque[tuple[Place, int, set[str]]] = field(default_factory=deque)
     _of: dict[str, set[str]] = field(default_factory=dict)
@@ -224,7 +224,7 @@ class _Window:
         self._of.pop(key).discard(key)
 
     def closed(self) -> Iterator[tuple[Place, int]]:
-        """Yield the place and the number of rows of each chunk without suspects, once."""
+        """Remove the first chunks that have no suspects; yield the place and rows of each."""
         while self._chunks and not self._chunks[0][2]:
             place, rows, _ = self._chunks.popleft()
             yield place, rows
@@ -304,7 +304,7 @@ class TableSync:
                 bucket, after = bucket + 1, self._prefix
 
     def _note_missing(self, bucket: int, keys: list[str]) -> None:
-        """Record the objects without a row; the state was read before the table."""
+        """Record the objects of *keys* that have no row now; the state was read before."""
         found = self._found(keys)
         missing = [key for key in keys if key not in found]
         state = self._state
@@ -353,7 +353,7 @@ class TableSync:
             self._settle()
 
     def _settle(self) -> None:
-        """Compare due suspects again; wait for some to be due if there are too many."""
+        """Compare the suspects that are due again; if there are too many, wait for some."""
         while True:
             if len(self._suspects) >= SUSPECTS_MAX:
                 self._wait_for_the_next()
@@ -369,7 +369,10 @@ class TableSync:
 
     def _look_again(self, keys: list[str]) -> None:
         """
-        Compare again, the state before the table: an operation appended later moves its object.
+        Compare suspects again, and correct those with a lasting difference.
+
+        The state is read before the table. If an operation is appended later, its object has moved,
+        and is not corrected.
         """
         began_ms = self._time.passed_ms()
         through, stored = self._stored(keys)
@@ -422,7 +425,7 @@ class TableSync:
         return {f"{self._prefix}{id}": line for id, line in found.items()}
 
     def _save(self) -> None:
-        """Save the progress; a chunk is done if it and all before it have no suspects."""
+        """Save the progress; a chunk is done if no suspect is left in it or before it."""
         closed = list(self._window.closed())
         if closed:
             self._state.place = closed[-1][0]
@@ -433,7 +436,7 @@ class TableSync:
         """
         Sleep as long as *rows* may take.
 
-        Waiting time is not made up for afterwards, to avoid bursts.
+        Time that was spent waiting is not made up for afterwards, so that there are no bursts.
         """
         if not self._wishes.rate:
             return
@@ -454,12 +457,12 @@ def _cut(rows: list[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _nobody(count: int) -> None:
-    """Ignore the count: the progress bar shows rows, not corrections."""
+    """Ignore the count, because the progress bar shows rows, not corrections."""
 
 
 STOPPED, LAGS = 3, 4
-CHUNK, CHUNK_MAX = 1_000, 10_000  # rows: milliseconds per query; seconds, and about 10 MB
-GRACE_S = 60.0  # posting from an outbox takes much less; a longer grace only delays
+CHUNK, CHUNK_MAX = 1_000, 10_000  # rows; the first takes milliseconds, the last seconds and 10 MB
+GRACE_S = 60.0  # posting from an outbox takes much less; a longer grace delays the sync
 _EPILOG = (
     f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is done and in the log, but the"
     " state does not follow."
@@ -558,7 +561,7 @@ def _run(feed: Feed, source: PostgresTable, progress: Progress, options: dict[st
 
 @contextmanager
 def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
-    """Print the result after success or failure; a guard that stops the sync has an exit code."""
+    """Print the result after success or failure; exit with a code of its own if a guard objects."""
     try:
         yield
     except Stopped as stopped:
@@ -625,7 +628,7 @@ def _mapping(options: dict[str, Any]) -> Mapping:
 
 
 def _what(named: NamedFeed, source: PostgresTable, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity of a sync; its progress cannot be used by one with other options."""
+    """Return the identity of a sync; only a sync with the same identity may use its progress."""
     where = named.url or named.stage or named.endpoint_url
     same = ("key", "changed", "parents", "with_data", "no_deletes")
     return {"feed": named.feed, "where": where, "table": str(source), "type": source.type} | {

@@ -1,10 +1,11 @@
 """
-The process that forks Spark's Python workers, prepared so that a task starts at once.
+The daemon that forks Spark's Python workers, prepared so that a task starts at once.
 
-Spark puts an archive of PySpark, and its own Java archive, before the installed PySpark. Each task
-reads the directory of both again, for every folder in them: 0.9 s of CPU, more than the task
-itself. This process uses the installed PySpark. It also imports everything that tasks need, once,
-with DynamoDB's service description, which takes another second in each worker.
+Spark puts an archive of PySpark and its own Java archive before the installed PySpark in the search
+path. Each task would read the directory of both archives again for every folder in them. This takes
+0.9 s of CPU, more than the task itself. The daemon therefore uses the installed PySpark. It also
+imports everything that tasks need once, with DynamoDB's service description, which would take
+another second in each worker.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def pass_over_archives() -> None:
 
 
 def prepare() -> None:
-    """Import the code of tasks, and create a store: boto3 caches the description of its service."""
+    """Import the code of tasks, and create a store, so that boto3 caches its description."""
     from tidings.sync import dump, feed, job  # noqa: F401 for the forked workers
 
     nowhere = feed.on_tables("main", "log", "state", "control", endpoint_url="http://127.0.0.1")
@@ -35,7 +36,7 @@ def main() -> None:
     from pyspark import daemon
 
     prepare()
-    gc.freeze()  # garbage collection after each task would scan these objects, 0.05 s
+    gc.freeze()  # else the garbage collection after each task scans these objects for 0.05 s
     daemon.manager()  # type: ignore[no-untyped-call]
 
 
