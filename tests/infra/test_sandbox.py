@@ -212,7 +212,7 @@ def test_the_report_has_each_test_of_the_stage_and_failed_cases(
 def test_it_asks_before_it_spends() -> None:
     result = CliRunner().invoke(sandbox.main, [], input="n\n")
     assert result.exit_code == 1
-    for said in ("123456789012", "us-east-1", "at most $", "anybody", "bootstrap"):
+    for said in ("123456789012", "us-east-1", "at most $", "anyone", "bootstrap"):
         assert said in result.output
 
 
