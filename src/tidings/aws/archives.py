@@ -1,4 +1,4 @@
-"""Open the archive at a URL; botocore is imported only for one on S3."""
+"""Open the archive at a URL; botocore is imported only for an archive on S3."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
 AWS clients, each created once per process with time limits for its purpose, and their errors.
 
-They equal the clients of `boto3.client` but are created by botocore: boto3's additional imports
-(s3transfer, multiprocessing) take 11 ms of every start and are not used. Endpoint, region and
-credentials come from the environment, as botocore reads it.
+They equal the clients of `boto3.client` but are created by botocore, because boto3's additional
+imports (s3transfer, multiprocessing) take 11 ms of every start and are not used. Endpoint, region
+and credentials come from the environment, as botocore reads it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; after 1 s it will not succeed
 _READ_S = 3  # three attempts fit in the ten seconds of the shortest function that writes
 _LEASE_READ_S = 1  # a quarter of the duration of a leadership lease
-_LEASE_ATTEMPTS = 2  # the second one opens a new connection if the first one's was dead
+_LEASE_ATTEMPTS = 2  # the second one opens a new connection, in case the first one's was dead
 _ATTEMPTS = 3
 _CONNECTIONS = 16  # sending threads of one process, plus a margin
 
-# The parsed service descriptions: 25 of the 35 ms of creating the first client. They contain no
-# process state, so a snapshot may contain them (`stage.prepare_snapshot`).
+# Caches the parsed service descriptions, which take 25 of the 35 ms of creating the first client.
+# They contain no process state, so a snapshot may contain them (`stage.prepare_snapshot`).
 _DESCRIPTIONS = create_loader()
 
 
@@ -50,7 +50,7 @@ def _config(attempts: int) -> Config:
         retries={"mode": "standard", "total_max_attempts": attempts},
         tcp_keepalive=True,
         max_pool_connections=_CONNECTIONS,
-        parameter_validation=False,  # it checks every attribute of a batch again; mypy checks them
+        parameter_validation=False,  # would check every attribute of a batch, which mypy does
     )
 
 
@@ -79,8 +79,8 @@ def dynamodb_once() -> DynamoDBClient:
     """
     Return a client that does not retry, for writes without a condition.
 
-    After a timeout, the first attempt may still be executed after the second one, and overwrite a
-    later write.
+    With retries, a first attempt that timed out might be executed after the second one, and
+    overwrite a later write.
     """
     return _dynamodb(_config(1))
 
@@ -90,12 +90,11 @@ def coordination(region: str, endpoint: str) -> DynamoDBClient:
     """
     Return a client for the table of the leader election, which may be far away.
 
-    A leadership lease is renewed every second: no renewal waits for its answer longer than until
-    the next one is due.
+    A leadership lease is renewed every second, so its requests wait for an answer for one second.
     """
     config = _config(_LEASE_ATTEMPTS).merge(Config(read_timeout=_LEASE_READ_S))
     where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
-    if twin_keys.find(endpoint):  # of another twin, which has its own key
+    if twin_keys.find(endpoint):  # the table is in another twin, which has its own key
         where |= twin_keys.credentials(endpoint)
     return _dynamodb(config, **where)
 
@@ -156,8 +155,8 @@ class ConditionFailed(Exception):
     """
     A conditional write was refused.
 
-    *item* is the existing item; it is empty if it does not exist or was not requested. *retried*:
-    botocore sent the write again, so that *item* may have been written by its first attempt.
+    *item* is the existing item; it is empty if it does not exist or was not requested. *retried*
+    is True if botocore sent the write again, so that its first attempt may have written *item*.
     """
 
     def __init__(self, item: Item, *, retried: bool) -> None:

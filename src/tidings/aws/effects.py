@@ -28,7 +28,7 @@ def sleep_ms(ms: int) -> None:
 
 
 def new_id() -> str:
-    """Implement `NewId`; importing the module uuid for this would take 15 ms."""
+    """Implement `NewId` without the module uuid, whose import takes 15 ms."""
     return os.urandom(16).hex()
 
 
@@ -42,7 +42,7 @@ class Threads:
 
     def __init__(self, count: int) -> None:
         from concurrent.futures import (
-            ThreadPoolExecutor,  # programs that need only the clock lack it
+            ThreadPoolExecutor,  # imported here, as some programs only need the clock
         )
 
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="tidings")

@@ -40,15 +40,15 @@ def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max:
 
 PART_BYTES_MAX = 64 * 1024 * 1024  # compressed; a reader holds the whole part in memory
 _KEYS_MAX = 1000  # maximum of S3's ListObjectsV2
-_BEHIND_DIGITS = "~"  # sorts after every name that begins with the same page
+_BEHIND_DIGITS = "~"  # follows a page number, to sort after every name that begins with it
 
 
 class S3Archive:
     """
     Implements `ArchiveStore`. *prefix* ends with a slash or is empty.
 
-    *client* is called on first use: creating a client takes longer than most functions run, and
-    most never read the archive.
+    *client* is called on first use, because creating a client takes longer than most functions run,
+    and most functions never read the archive.
     """
 
     def __init__(self, client: Callable[[], S3Client], bucket: str, prefix: str) -> None:
@@ -77,7 +77,7 @@ class S3Archive:
             raise
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
-        from tidings.core.archive.segments import span_of  # the sync functions read no archive
+        from tidings.core.archive.segments import span_of  # not needed by the sync functions
 
         spans: list[Span] = []
         for each in self._objects(feed, after, limit):
@@ -119,9 +119,9 @@ class S3Archive:
         return f"{self._prefix}{ARCHIVE_FOLDER}/{feed}/"
 
 
-# For a missing object S3 answers AccessDenied without the permission to list the bucket.
+# S3 answers AccessDenied for a missing object if the caller may not list the bucket.
 _MISSING = frozenset({"NoSuchKey", "AccessDenied"})
-DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # it names up to 100,000 parts; held in memory
+DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # held in memory; a document names up to 100,000 parts
 
 
 def read_document(client: S3Client, bucket: str, key: str) -> dict[str, Any] | None:

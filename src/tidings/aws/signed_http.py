@@ -105,10 +105,10 @@ def _key(secret: str, *scope: str) -> bytes:
     return key
 
 
-_IDLE_S_MAX = 20.0  # the server may close idle connections, and a frozen sandbox would not notice
+_IDLE_S_MAX = 20.0  # a server may close idle connections, which a frozen process does not notice
 
 
-@dataclass(slots=True, eq=False)  # hashed by identity: a connection is a key of its requests
+@dataclass(slots=True, eq=False)  # compared by identity, so that it can be a key of a mapping
 class Connection:
     """A persistent connection; *used_s* is the time of its last answer, by `time.monotonic`."""
 

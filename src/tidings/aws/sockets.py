@@ -1,11 +1,11 @@
 """
 Messages to WebSocket clients through API Gateway's `@connections`.
 
-An HTTP/1.1 client sends many concurrent requests in one thread over persistent connections.
+The HTTP/1.1 client of this module sends many concurrent requests in one thread over persistent
+connections.
 
-A call of any size through a boto3 client takes 1.1 ms of CPU; here it takes 0.1 ms. A loop
-over the ready sockets takes a quarter of the CPU of a client with a thread per request
-(bench/push.py).
+A call through a boto3 client takes 1.1 ms of CPU, and here 0.1 ms. A loop over the ready sockets
+takes a quarter of the CPU of a client with a thread per request (bench/push.py).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 class Failure(Enum):
     """The reason for a missing answer."""
 
-    NOT_SENT = "not sent"  # no connection, or nothing was written: the server has nothing
+    NOT_SENT = "not sent"  # nothing was written, so the server did not receive the request
     NO_ANSWER = "no answer"  # the request may have been executed
 
 
@@ -128,8 +128,8 @@ class Host:
     The host of *url*, and the persistent connections to it.
 
     *timeout_s* is the time limit for connecting, and again for an answer. Certificates are verified
-    with the authorities in *ca_file*; None: the system's. Each of several threads may run its own
-    requests.
+    with the authorities in *ca_file*, or with the system's if it is None. Each of several threads
+    may run its own requests.
     """
 
     url: str
@@ -152,7 +152,7 @@ class Host:
 
     def trust(self) -> ssl.SSLContext | None:
         """
-        Return the TLS context; None if the connection is not encrypted: a twin on this machine.
+        Return the TLS context; None for a twin on this machine, which does not encrypt.
         """
         if self._trust is None and urlsplit(self.url).scheme == "https":
             self._trust = ssl.create_default_context(cafile=self.ca_file)
@@ -219,7 +219,7 @@ class Requests(Generic[Tag]):
 
     def answers(self, timeout_s: float | None) -> Iterator[tuple[Tag, Answer | Failure]]:
         """
-        Yield the available answers; wait at most *timeout_s* for the first, None: without a limit.
+        Yield the available answers; wait at most *timeout_s* for the first, or forever if None.
         """
         for key, _ in self._selector.select(self._patience_s(timeout_s)):
             self._go_on(key.data)
@@ -253,7 +253,7 @@ class Requests(Generic[Tag]):
         """
         Return a connection in progress; None if connecting failed at once, at each address.
 
-        *addresses_max*: the number of addresses to try; None: all of the host.
+        *addresses_max* limits the number of addresses to try; None means all addresses of the host.
         """
         try:
             addresses = self._found()
@@ -277,7 +277,7 @@ class Requests(Generic[Tag]):
         return None
 
     def _found(self) -> Iterator[Any]:
-        """Return the host's addresses, in turn: API Gateway has several."""
+        """Return the host's addresses in turn, because API Gateway has several."""
         if self._addresses is None:
             found = socket.getaddrinfo(*self._host.address(), type=socket.SOCK_STREAM)
             self._addresses, self._count = cycle(found), len(found)
@@ -313,7 +313,7 @@ class Requests(Generic[Tag]):
                 self._fail(connection)
 
     def _try_next(self, connection: _Connection) -> None:
-        """Connect to the next address: this one refused after `connect` had returned."""
+        """Connect to the next address, because this one refused after `connect` had returned."""
         del self._under_way[connection]
         self._drop(connection)
         self._begin(self._opened(connection.others), connection.tag, connection.request)
@@ -368,7 +368,7 @@ class Requests(Generic[Tag]):
 
     def _read(self, connection: _Connection) -> None:
         """
-        Read until the answer is complete: with TLS there may be more data than the socket signals.
+        Read until no data is left, because with TLS there may be more than the socket signals.
         """
         while connection.answer is None:
             data = connection.socket.recv(_READ_BYTES)
@@ -384,7 +384,7 @@ class Requests(Generic[Tag]):
             self._drop(connection)
 
     def _leave(self, connection: _Connection) -> None:
-        """Close an idle connection that is ready: it was closed or received unexpected data."""
+        """Close an idle connection that the server has closed, or that got unexpected data."""
         self._idle.remove(connection)
         self._drop(connection)
 
@@ -396,7 +396,7 @@ class Requests(Generic[Tag]):
         self._drop(connection)
 
     def _drop(self, connection: _Connection) -> None:
-        with suppress(KeyError, ValueError):  # it failed between its socket and the encrypted one
+        with suppress(KeyError, ValueError):  # not registered if it failed while TLS was set up
             self._selector.unregister(connection.socket)
         connection.socket.close()
 
@@ -477,7 +477,7 @@ class ApiGatewaySockets:
 
 def _outcome_of(request: Request, answer: Answer | Failure) -> Outcome:
     """
-    Return the outcome. A fault may follow the delivery of the message; a throttle precedes it.
+    Return the outcome; after a fault the message may be delivered, after a throttle it is not.
     """
     if answer is Failure.NOT_SENT:
         return Outcome.BUSY

@@ -202,20 +202,21 @@ def prepare_snapshot(build: Callable[[], object]) -> None:
     With SnapStart many processes start from the memory of one (ADR 54). The snapshot must not
     contain state that differs between processes: ids, random keys, times, clients with their
     connections and credentials. Builders create all of this on first use. So each builder runs once
-    before the snapshot, for its imports, and its results are discarded. Without SnapStart nothing
-    happens, and the first request builds.
+    before the snapshot, for its imports, and its results are discarded. Without SnapStart this
+    function does nothing, and builders run in the first request.
     """
     if not is_snapshot():
         return
     from snapshot_restore_py import register_after_restore, register_before_snapshot
 
     register_before_snapshot(rehearse, build)
-    # The delays of botocore's retries come from it: all processes would retry at the same moments.
+    # botocore's retries have random delays. With the seed of the snapshot, all processes would
+    # retry at the same moments.
     register_after_restore(random.seed)
 
 
 def rehearse(build: Callable[[], object]) -> None:
-    """Build, then discard the results; botocore's parsed service descriptions stay."""
+    """Build, then discard the results, except for botocore's parsed service descriptions."""
     try:
         build()
     finally:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
 
-_SOCKET_S = 1  # to connect, and again to answer: four closes must fit after a follower's run
+_SOCKET_S = 1  # to connect, and again to answer; short, as four closes must fit after a run
 
 
 class StageStores:
@@ -224,7 +224,7 @@ class StageStores:
 
     @cached_property
     def sockets(self) -> ApiGatewaySockets:
-        """Return a sender without retries: the core counts the attempts of each message."""
+        """Return a sender without retries, because the core counts each message's attempts."""
         from tidings.aws.sockets import ApiGatewaySockets
 
         return ApiGatewaySockets(self._settings.sockets_url, _SOCKET_S, clients.ca_certs())

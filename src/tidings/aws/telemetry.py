@@ -1,11 +1,11 @@
 """
 Logs and metrics of a function, by Powertools.
 
-The formats are JSON lines and CloudWatch's embedded metric format. Their service is the stage's;
-Powertools reads it from `settings.SERVICE_VARIABLE`.
+The formats are JSON lines and CloudWatch's embedded metric format. Both contain the name of the
+stage as the service, which Powertools reads from `settings.SERVICE_VARIABLE`.
 
 Logs contain feeds, pages, counts, errors and trace ids, but never the content of operations, and no
-headers. Powertools is imported on first use: the streaming function seldom needs it.
+headers. Powertools is imported on first use, because the streaming function seldom needs it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _count_cold_start(function: str) -> None:
 
 @cache
 def _tracer() -> Tracer:
-    """Return the tracer of calls to AWS; it never records answers, which contain operations."""
+    """Return the tracer of calls to AWS, which never records answers: they contain operations."""
     from aws_lambda_powertools import Tracer
 
     return Tracer(patch_modules=("botocore",))
@@ -111,7 +111,7 @@ def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object]
 
     @wraps(handler)
     def handle(event: Event, context: object) -> Answer:
-        if not hasattr(context, "invoked_function_arn"):  # not called by Lambda's runtime
+        if not hasattr(context, "invoked_function_arn"):  # the caller is not Lambda's runtime
             return call(event, context)
         wrapped: Callable[..., Answer] = logger().inject_lambda_context(call)
         if settings.counts_cold_starts():
@@ -139,6 +139,6 @@ def asgi_edge(app: App) -> App:
         try:
             await app(scope, receive, flushed)
         finally:
-            flush()  # a client that disconnected did not receive a last part
+            flush()  # if the client has disconnected, no last part was sent
 
     return counted

@@ -53,11 +53,11 @@ class LambdaWaker:
                     Payload=json.dumps(payload).encode(),
                 )
         except Unavailable:
-            return  # a wake-up may be lost: the sweep sends another within a minute
+            return  # a wake-up may be lost, because the sweep sends another within a minute
 
 
 def payload(feed: str, observation: Observation | None = None, lane: int = 0) -> dict[str, Any]:
-    """Return the event that wakes a function for *feed*; older releases ignore the other fields."""
+    """Return the event that wakes a function for *feed*; older releases only read the feed."""
     seen = {"seen": asdict(observation)} if observation else {}
     return {"ring": feed} | seen | ({"lane": lane} if lane else {})
 

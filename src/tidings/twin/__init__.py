@@ -25,9 +25,9 @@ from tidings.server.running import Server
 
 class Twin(Server):
     """
-    A `Server` for `tidings local`, which is given *data* only if it was passed here.
+    A `Server` that runs `tidings local`, with the option for *data* only if *data* is given.
 
-    It also keeps the port of its DynamoDB.
+    Its DynamoDB also has the same port after a restart.
     """
 
     command = "local"

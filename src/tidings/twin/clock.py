@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 from tidings.aws.effects import now_ms as now_ms
 
-# AWS polls a shard 4 times a second. On a laptop the stream has one reader, and a developer waits
-# for every wake-up; each poll costs the twin and the engine some milliseconds.
-IDLE_S = 0.25  # like AWS; the delay of records that are written by other programs
+# AWS polls a shard 4 times a second. On a laptop a developer waits for every wake-up, so the twin
+# polls more often while functions run. Each poll costs the twin and the engine some milliseconds.
+IDLE_S = 0.25  # like AWS; the maximum delay of records that other programs write
 BUSY_S = 0.05  # while functions run
-STIRRED_S = 1.0  # after a function began or ended: records follow a write at once
+STIRRED_S = 1.0  # how long to poll often after a function began or ended, as it may write records
 
 
 def moment(ms: int) -> datetime:

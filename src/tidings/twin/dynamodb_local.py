@@ -1,8 +1,8 @@
 """
 DynamoDB Local, AWS's own engine: downloaded once by Maven, run by Java.
 
-It is stored in the user's cache folder and shared by every checkout. It always listens on every
-interface; a client without its random key sees an empty database.
+The engine is stored in the user's cache folder and shared by every checkout. It always listens on
+every interface, but a client without its random key sees an empty database.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tidings.server import processes
 from tidings.server.processes import Problem
 
 VERSION = "3.1.0"  # equals the version in the pom
-START_S = 30.0  # it boots in 1.5 s; a loaded machine may need ten times that
-FETCH_S = 300.0  # 48 MB once
+START_S = 30.0  # the engine boots in 1.5 s; a loaded machine may need ten times that
+FETCH_S = 300.0  # for the one download of 48 MB
 
-KEY_BYTES = 16  # random; 128 bits cannot be guessed; the engine accepts only letters and digits
-KEY_FILE = "access-key"  # next to its database
+KEY_BYTES = 16  # random, so it cannot be guessed; in hex, as the engine accepts letters and digits
+KEY_FILE = "access-key"  # the file next to the database
 
 _SHARED = "shared-local-instance"  # the name of the database of earlier twins
 CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
@@ -88,7 +88,7 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
         NoJava: Java is missing or too old.
         NoMaven: the engine is not in the cache and Maven is missing or fails.
         WrongSum: see `fetch`.
-        EngineFailed: it ended, or did not listen in time.
+        EngineFailed: the engine ended, or did not listen in time.
     """
     java = shutil.which("java")
     if java is None:
@@ -126,7 +126,7 @@ async def fetch(log: Path, cache: Path = CACHE) -> Path:
         jars = Path(folder) / "jars"
         await _copy_dependencies(maven, Path(folder), jars, log)
         check_sums(jars)
-        with contextlib.suppress(OSError):  # another twin has renamed its own first
+        with contextlib.suppress(OSError):  # another twin has finished its download first
             jars.rename(cache)
     return cache
 
@@ -172,15 +172,15 @@ def _key_of(data: Path) -> str:
     """
     Return the access key of the database in *data*.
 
-    It is created for a new database, or for one of an earlier twin.
-
-    If the process dies in between, the next start completes the change before the engine starts.
+    The key is created for a new database, or for the database of an earlier release, whose files
+    are renamed. If the process dies in between, the next start completes this before the engine
+    starts.
     """
     file = data / KEY_FILE
     if not file.exists():
         twin_keys.write(file, secrets.token_hex(KEY_BYTES))
     key = file.read_text()
-    for part in sorted(data.glob(f"{_SHARED}.db*"), reverse=True):  # a journal goes first
+    for part in sorted(data.glob(f"{_SHARED}.db*"), reverse=True):  # a journal before its database
         part.chmod(0o600)
         part.rename(data / part.name.replace(_SHARED, f"{key}_{twin_keys.REGION}"))
     return key
@@ -190,9 +190,9 @@ def _command(java: str, libraries: Path, port: int, data: Path | None) -> list[s
     where = ["-inMemory"] if data is None else ["-dbPath", str(data)]
     return [
         java,
-        # The engine shares the machine with the feed's processes: use a collector with one thread.
-        # Keep the optimising compiler: it does not slow the start and doubles the throughput of a
-        # busy feed.
+        # Use a garbage collector with one thread, because the engine shares the machine with the
+        # feed's processes. Keep the optimising compiler, which doubles the throughput of a busy
+        # feed and does not slow the start.
         "-XX:+UseSerialGC",
         "-Xshare:auto",
         f"-Dsqlite4java.library.path={libraries}",

@@ -54,7 +54,7 @@ def check(options: Options) -> None:
     Refuse options with which no function could start, before anything is started.
 
     Raises:
-        Problem: a handler is missing, a variable is unknown, or its value breaks its rule.
+        Problem: a handler is missing, a variable is unknown, or its value is invalid.
     """
     known = {setting.variable for setting in settings.SETTINGS}
     for variable in options.settings:
@@ -129,7 +129,7 @@ def _settings(
         "TIDINGS_FUNCTION_PREFIX": PREFIX,
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true",
-        "TIDINGS_ARCHIVE_SECONDS": "0",  # a run costs nothing here
+        "TIDINGS_ARCHIVE_SECONDS": "0",  # archive at once, because a run costs nothing here
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
     }
     values |= {table.setting: store.table_name(table.name) for table in deployment.TABLES}

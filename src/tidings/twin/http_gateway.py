@@ -158,7 +158,7 @@ def _body(body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
         try:
             return body.decode(), False
         except UnicodeDecodeError:
-            pass  # declared as text but is not: pass it as bytes
+            pass  # the body is declared as text but is not, so pass it as bytes
     return base64.b64encode(body).decode(), True
 
 
@@ -211,7 +211,7 @@ def _message(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
 _NOT_HANDLED = _message(500, "Internal Server Error")
 _NOT_FOUND = _message(404, "Not Found")
 _TOO_SLOW = _message(503, "Service Unavailable")
-# The rest of the body may still arrive: close the connection.
+# Closes the connection, because the rest of the body may still arrive.
 _BODY_TOO_SLOW = _message(408, "Request Timeout", ("connection", "close"))
 
 

@@ -1,8 +1,8 @@
 """
 The APIs that functions call, Lambda's Invoke API and `@connections`, on one loopback port.
 
-A caller sends a random session token, which each function has in its environment: every program on
-the machine, and every page in a local browser, can connect to the port.
+A caller has to send a random session token, which each function has in its environment. Without it,
+every program on the machine and every page in a local browser could use the APIs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TOKEN = "x-amz-security-token"  # AWS's clients send the session token in it
 Api = Callable[[Request], Awaitable[Response | None]]
 _CONNECTION = re.compile(rf"(?:/{STAGE})?/@connections/([^/]+)")
 SYNC_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for the payload of a synchronous invocation
-ASYNC_BYTES_MAX = 1024 * 1024  # and of an asynchronous one
+ASYNC_BYTES_MAX = 1024 * 1024  # Lambda's limit for the payload of an asynchronous invocation
 RETRY_AFTER_S = (60.0, 120.0)  # Lambda's pauses before the second and third attempt
 _INVOCATIONS = re.compile(
     r"/2015-03-31/functions/(?:.*:function:)?([A-Za-z0-9_-]+)(?::.*)?/invocations"
@@ -41,8 +41,8 @@ class InternalApis:
     """
     The server of the internal APIs.
 
-    It listens before the APIs exist: the functions' environment needs the address, and the APIs
-    need the functions. *token* is the AWS_SESSION_TOKEN of the functions.
+    It listens before the APIs exist, because the functions' environment needs its address, and the
+    APIs need the functions. *token* is the AWS_SESSION_TOKEN of the functions.
     """
 
     def __init__(self) -> None:

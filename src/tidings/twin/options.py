@@ -1,8 +1,8 @@
 """
 The options of the command line, and the functions and tables that they name.
 
-The twin runs the functions of an installed wheel or of a checkout. The tables are in its store,
-belong to other applications and produce operations, as in `infra`.
+The twin runs the functions of an installed wheel or of a checkout. The tables belong to other
+applications and produce operations, as in `infra`; here they are in the twin's store.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class Options(HostOptions):
     """
     The options of `tidings local`.
 
-    *endpoint_url* is a DynamoDB to use instead of DynamoDB Local; *data* stores the tables on disk;
-    *functions* replaces the repository's handlers. *archive* is the folder of the archive; None is
-    *data*, if given. *captures* are producing tables of the store.
+    *endpoint_url* is a DynamoDB to use instead of DynamoDB Local. *data* is the folder in which the
+    tables are stored on disk. *functions* replaces the repository's handlers. *archive* is the
+    folder of the archive, by default *data* if it is given. *captures* are producing tables of the
+    store.
     """
 
     endpoint_url: str | None = None

@@ -1,12 +1,12 @@
 """
 The Lambda Runtime API (2018-06-01) for one worker, and the HTTP/1.1 server of all internal APIs.
 
-The clients of the server (awslambdaric, boto3) are started by the twin and use the loopback
-interface. It supports only keep-alive and `Content-Length`. Each invocation passes through it
-twice, so it must be fast.
+The server's clients (awslambdaric, boto3) are started by the twin and use the loopback interface,
+so the server supports only keep-alive and `Content-Length`. It must be fast, because each
+invocation passes through it twice.
 
 Each worker has its own Runtime API, like each sandbox on AWS. The worker requests the next
-invocation and waits; it sends the answer or an error; then it requests again. It sends a random
+invocation and waits, sends the answer or an error, and requests again. It also sends a random
 password, because other users of the machine can connect to the port, and events contain clients'
 data.
 """
@@ -25,9 +25,11 @@ from urllib.parse import unquote
 from tidings.twin import clock
 from tidings.twin.runtime_client import basic
 
-BODY_BYTES_MAX = 32 * 1024 * 1024  # far above Lambda's 6 MB, so that its own limit answers
+# Far above Lambda's 6 MB, so that the emulated limit of Lambda rejects a large body, not this
+# server.
+BODY_BYTES_MAX = 32 * 1024 * 1024
 BACKLOG = 1024  # a follower opens 256 connections at once to `@connections`
-BODY_S = 60.0  # to send a body; clients are on this machine
+BODY_S = 60.0  # the time to send a body; clients are on this machine
 PASSWORD_BYTES = 24  # random; 192 bits cannot be guessed
 RESPONSE_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for an answer that is not streamed
 _PREFIX = "/2018-06-01/runtime/"
@@ -99,7 +101,7 @@ class LoopbackServer:
                 writer.write(_encode(response))
                 await writer.drain()
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client is gone, too slow, or does not send HTTP; do not answer
+            pass  # do not answer a client that is gone, is too slow, or does not send HTTP
         finally:
             with contextlib.suppress(RuntimeError):  # the loop may already be closed
                 writer.close()
@@ -136,7 +138,7 @@ def _encode(response: Response) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """
-    The result of an invocation. *error*: None, or `Unhandled` and *payload* describes the error.
+    The result of an invocation; if *error* is `Unhandled`, *payload* describes the error.
     """
 
     payload: bytes
@@ -172,7 +174,7 @@ class RuntimeApi:
         self._user_info = f"worker:{clock.new_token(PASSWORD_BYTES).hex()}"
         self._waiting: asyncio.Queue[Invocation] = asyncio.Queue()
         self._current: Invocation | None = None
-        # Resolved when the worker requests its first event: None, or the reason why it never will.
+        # None once the worker has requested its first event, or the reason why it never will.
         self.started: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
     def address(self, port: int) -> str:

@@ -27,10 +27,10 @@ CONNECT, DEFAULT, DISCONNECT = "$connect", "$default", "$disconnect"
 
 _EVENT_TYPES = {CONNECT: "CONNECT", DEFAULT: "MESSAGE", DISCONNECT: "DISCONNECT"}
 MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message in either direction
-FRAME_BYTES_MAX = 32 * 1024  # limit for a frame of a client; above either limit it closes with 1009
+FRAME_BYTES_MAX = 32 * 1024  # the limit for a client's frame; above either, it closes with 1009
 IDLE_S = 600.0  # a connection without traffic is closed
 LIFE_S = 7200.0  # every connection is closed
-IN_FLIGHT_MAX = 16  # concurrently handled messages of one connection; the others wait in its socket
+IN_FLIGHT_MAX = 16  # messages of a connection handled at the same time; others wait in its socket
 # Unread bytes of a client, in addition to the buffers of the operating system. API Gateway does not
 # document its limit; this is a few of the largest messages.
 OUTGOING_BYTES_MAX = 1024 * 1024
@@ -117,7 +117,7 @@ def _spelled(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The close code and reason; *by_server*: the client has to be notified."""
+    """The close code and reason; if *by_server*, the client has to be notified."""
 
     code: int
     reason: str

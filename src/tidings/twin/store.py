@@ -37,7 +37,7 @@ _CONFIG = Config(
     retries={"max_attempts": 2, "mode": "standard"},
     proxies={},
 )
-LOOK_S = 0.5  # the table may be created at any time
+LOOK_S = 0.5  # between two checks for a table, which may be created at any time
 
 
 def tables_client(endpoint_url: str) -> DynamoDBClient:
@@ -78,7 +78,7 @@ def free_follower_leases(client: DynamoDBClient, feeds: Iterable[str]) -> int:
     """
     Release every follower's lease and return their number.
 
-    Only valid if no process can hold one: the workers of the previous run died with their twin.
+    Call it only if no process can hold a lease: the workers of a previous run died with its twin.
     """
     freed = 0
     for feed in feeds:
@@ -150,7 +150,7 @@ def create_coordination(url: str, coordinator: CoordinatorUrl | None) -> None:
     """
     Create the table of the leader election, unless another twin has created it.
 
-    If its store is not running, the next twin that starts while it runs creates the table.
+    If the store of that table is not running, do nothing; a twin that starts later creates it.
     """
     if coordinator is None:
         return
@@ -163,7 +163,7 @@ def free_relays(client: DynamoDBClient, feeds: Iterable[str]) -> None:
     """
     Release the relays from the processes that held them.
 
-    Only valid if no process can hold one: see `free_follower_leases`.
+    Call it only if no process can hold a relay; see `free_follower_leases`.
     """
     store = DynamoDBRelays(client, table_name("log"), table_name("control"))
     for feed in feeds:

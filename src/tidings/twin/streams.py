@@ -4,19 +4,19 @@ Event source mappings: a DynamoDB stream invokes a function, like Lambda's own p
 Reading starts at TRIM_HORIZON. Records are delivered at least once, by one invocation at a time per
 shard, and a shard is read only after its parent.
 
-GetRecords is called over plain HTTP, because it is called often and mostly returns nothing: boto3
-takes 3 ms of CPU for an empty answer, this takes 0.3, and the engine needs half the time. The
+GetRecords is called without boto3, because it is called often and mostly returns nothing. For an
+empty answer boto3 takes 3 ms of CPU and this module 0.3 ms, and the engine takes half the time. The
 records stay JSON, from which Lambda's events are built.
 
 After an invocation, Lambda's documented rules for DynamoDB streams apply, for a mapping that splits
 failing batches and reports single items:
 
 * a batch that fails as a whole is split in two, and neither half has used up a retry;
-* a reported item ends the batch there: earlier records are done, the rest is retried;
+* if an item is reported, the records before it are done, and the rest is retried;
 * a single record is retried until its retries are used up, then it is discarded;
 * a record that has become too old is discarded before it is tried.
 
-Records stay in order: the next record is tried only when this one is done or discarded.
+Records stay in order, because a record is tried only when the one before it is done or discarded.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10.0  # the engine answers within milliseconds; a loaded machine may need seconds
 READ_MAX = 1000  # the limit of GetRecords
 _OK = 200
-_DATE = "20260101"  # any date: the engine does not check the signature
+_DATE = "20260101"  # any date is accepted, because the engine does not check the signature
 SHARDS_EVERY_S = 5.0  # a shard is split or closed every few hours
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially, by undocumented times
-TROUBLE_S = 0.5  # the engine does not answer: it is starting, or gone
+TROUBLE_S = 0.5  # pause if the engine does not answer, because it is starting or gone
 Deliver = Callable[[bytes], Awaitable[Answer]]
 
 
@@ -64,7 +64,7 @@ class NotRead(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, and the iterator after them; *after* None: the shard was read to its end."""
+    """Records, and the iterator after them; it is None at the end of the shard."""
 
     records: Sequence[Mapping[str, Any]]
     after: str | None
@@ -104,7 +104,7 @@ class StreamReader:
     def _answer_with_retry(self, body: bytes) -> tuple[int, bytes]:
         try:
             return self._answer(body)
-        except (BrokenPipeError, ConnectionResetError):  # closed while idle
+        except (BrokenPipeError, ConnectionResetError):  # the connection was closed while idle
             self.close()
             return self._answer(body)
 
@@ -297,7 +297,7 @@ GiveUp = Callable[[Shard, Batch, Condition], object]
 
 @dataclass(slots=True)
 class _Reading:
-    """The position in a shard. *iterator* None: request a new one after *sequence*."""
+    """The position in a shard; if *iterator* is None, request a new one after *sequence*."""
 
     shard: Shard
     reader: StreamReader
@@ -310,7 +310,7 @@ def ready_shards(
     parents: Mapping[str, str | None], *, followed: Collection[str], finished: Collection[str]
 ) -> list[str]:
     """
-    Return the shards that may be read now: not yet *followed*, and the parent *finished*.
+    Return the shards that may be read now: those not *followed* yet, with a *finished* parent.
 
     *parents* contains the parent of each shard of the stream; a parent that has been trimmed does
     not block its children.

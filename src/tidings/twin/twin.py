@@ -35,11 +35,11 @@ from tidings.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, Sock
 from tidings.twin.streams import GiveUp, StreamPoller
 from tidings.twin.workers import WORKERS_MAX, Functions, Pool, Program, StreamFunction
 
-TAIL_EVERY_S = 0.2  # --verbose: maximum delay of the terminal
+TAIL_EVERY_S = 0.2  # how late --verbose shows a log line on the terminal
 
 Ready = Callable[[str, str], None]
 Ended = Callable[[], Awaitable[int]]
-GRACE_S = 1  # for requests in flight when the twin stops; event streams never end by themselves
+GRACE_S = 1  # time for requests in flight when the twin stops, as event streams never end
 
 
 class DataInUse(Problem):
@@ -99,7 +99,7 @@ async def _compose(
     for each in streams.values():
         stack.push_async_callback(each.stop)
     for function in deployed:
-        if function.endless:  # most twins never receive a request for a list
+        if function.endless:  # warm only this one, as most twins never receive a list request
             streams[function.name].warm()
     sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
@@ -212,7 +212,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
             yield Path(name)
         return
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data.chmod(0o700)  # an existing folder too: only its owner may read the data
+    data.chmod(0o700)  # only the owner may read the data, even in an existing folder
     with (data / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -278,11 +278,11 @@ async def serving_apis(
     # Uvicorn passes the pair to websockets, which limits messages and frames separately.
     size_max = MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
     async with http_server.serving(
-        KnownProxies(app, (), every=False),  # clients connect without a proxy
+        KnownProxies(app, (), every=False),  # no proxy is trusted, as clients connect directly
         listener,
         grace_s=GRACE_S,
         ws_max_size=size_max,
-        # API Gateway sends no pings; a client that is slow to answer is not disconnected.
+        # API Gateway sends no pings, and does not disconnect a client that is slow to answer.
         ws_ping_interval=None,
         ws_per_message_deflate=False,
     ):

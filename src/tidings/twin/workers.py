@@ -2,14 +2,14 @@
 The processes of the deployed functions: pools of workers, and the server of the streaming function.
 
 A worker runs one invocation at a time, under AWS's own runtime client. It is killed at its time
-limit, and replaced after a crash; in both cases the invocation is answered like on Lambda.
+limit, and replaced after a crash. In both cases the invocation is answered as on Lambda.
 Schedules invoke functions every few minutes, like EventBridge Scheduler, and relays run from the
 start.
 
 The streaming function is an ASGI app. On AWS the Lambda Web Adapter passes requests to it. Here the
-gateway does, and aborts a response at the function's time limit. One process serves every stream,
-on a Unix socket in a folder that only this user can access: every program and page on the machine
-could connect to a port, and bypass the gateway's checks.
+gateway does, and aborts a response at the function's time limit. One process serves every stream.
+It listens on a Unix socket in a folder that only this user can access, because every program and
+page on the machine could connect to a port and bypass the gateway's checks.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tidings.twin.http_gateway import HttpResponse
 from tidings.twin.options import ACCOUNT, PREFIX, REGION
 from tidings.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 
-WORKERS_MAX = 2  # per function: enough to reveal races, few enough for a laptop
+WORKERS_MAX = 2  # per function, which is enough to reveal races and few enough for a laptop
 INIT_S = 10.0  # Lambda's limit for importing the handler, separate from the invocation's
 RELAY_FUNCTION = f"follow-{RELAY}"
-AGAIN_S = 1.0  # after a failed start on a busy machine; the sweep would wake it within a minute
+AGAIN_S = 1.0  # until a relay that failed to start is started again, sooner than by the sweep
 Pause = Callable[[float], Awaitable[None]]
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
-# Headers of one connection, not of the request.
+# Headers about a single connection, which are not passed on.
 _HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -52,11 +52,11 @@ _HOP_BY_HOP = frozenset(
         b"trailer",
         b"upgrade",
         b"host",
-        b"content-length",  # of a request, because its body is not passed on
+        b"content-length",  # not passed on with a request, because its body is not
     )
 )
 _ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its own date
-_URL = "http://localhost"  # the path of a socket is not a host name
+_URL = "http://localhost"  # any host, because the path of a socket is not a host name
 _UNREACHABLE = HttpResponse(
     502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
 )
@@ -163,7 +163,7 @@ class Pool:
                 answer = error or await worker.invoke(payload)
                 reusable = error is None and worker.alive
             finally:
-                # A cancelled invocation is still running; only killing its worker stops it.
+                # A cancelled invocation still runs until its worker is killed.
                 if reusable:
                     self._idle.append(worker)
                 else:
@@ -198,7 +198,7 @@ class Functions:
     """
     Every function that answers events, by its name in the blueprint.
 
-    *stir* is called when an invocation begins and when it ends: it may have written records.
+    *stir* is called when an invocation begins and when it ends, because it may write records.
     """
 
     def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:
@@ -223,7 +223,7 @@ async def run_schedule(schedule: Schedule, invoke: Invoke, *, pause: Pause = asy
     """
     Invoke the function of *schedule* until cancelled, first after one interval.
 
-    A failed run is not retried: the next one follows soon enough.
+    A failed run is not retried, because the next one follows soon enough.
     """
     while True:
         await pause(schedule.every_minutes * 60)
@@ -253,7 +253,8 @@ def relay_workers(feeds: Collection[str]) -> dict[str, int]:
     """
     Return the number of workers.
 
-    A run lasts for minutes, so one for each of *feeds*, plus one that detects a run in progress.
+    Each of *feeds* needs a worker, because a run of its relay lasts for minutes. One more worker is
+    for a run that ends at once because another is in progress.
     """
     return {RELAY_FUNCTION: len(feeds) + 1}
 
@@ -302,7 +303,7 @@ class StreamFunction:
             await pump
 
     async def stop(self) -> None:
-        async with self._launching:  # do not stop between the start of a child and its registration
+        async with self._launching:  # otherwise a child that was just started would not be ended
             if self._warming is not None:
                 self._warming.cancel()
             if self._child is not None:
@@ -363,7 +364,7 @@ class StreamFunction:
         except (OSError, httpx.TransportError, TimeoutError):
             if not started:
                 await http_gateway.respond(send, _UNREACHABLE)
-            # The response was cut: return without its end, so that the server aborts it too.
+            # The response was cut. Return without its end, so that the server also aborts it.
 
     def _context(self) -> str:
         """Return the header in which the Lambda Web Adapter passes the time limit to an app."""

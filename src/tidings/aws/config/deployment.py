@@ -50,12 +50,12 @@ class Function:
     """
     One deployed Lambda function, `functions/<folder>/handler.py`; *folder* defaults to the name.
 
-    *sockets* may post to WebSocket connections; *invokes* lists the functions that it may invoke.
-    *streams* answers by response streaming (an ASGI app) instead of a handler. An *endless*
-    function runs longer than API Gateway waits, so that clients call its own URL. *reads* are
-    prefixes of the stage's sync bucket that it may read. *archive* is its access to the archive:
-    `read`, `write`, or "". *coordinates*: it may use the table of the leader election, if there is
-    one. *environment* holds the settings of this function alone.
+    With *sockets*, it may post to WebSocket connections. *invokes* lists the functions that it may
+    invoke. With *streams*, the function is an ASGI app with response streaming, not a handler. An
+    *endless* function runs longer than API Gateway waits, so clients call its own URL. *reads* are
+    the prefixes that it may read in the stage's sync bucket. *archive* is its access to the
+    archive: `read`, `write`, or "". With *coordinates*, it may use the table of the leader
+    election, if that exists. *environment* holds the settings of this function alone.
     """
 
     name: str
@@ -84,9 +84,9 @@ class StreamSource:
     """
     A DynamoDB stream that invokes a function.
 
-    Reading starts at TRIM_HORIZON. A failing batch is split, single items are reported, and a
-    record that still fails after *age_max_s* or *retries_max* is discarded to S3: losing a wake-up
-    is safe. Records of other *kinds* do not invoke the function.
+    Reading starts at TRIM_HORIZON. A failing batch is split, and the function reports single failed
+    items. A record that still fails after *age_max_s* or *retries_max* is moved to S3; that is safe
+    for a wake-up, which may be lost. Only records of *kinds* invoke the function.
     """
 
     table: str
@@ -156,7 +156,7 @@ FUNCTIONS = (
     Function(
         "ingest",
         timeout_s=10,
-        # For keys bounded by parents it reads the objects that would change.
+        # It reads the objects that would change, to check keys that are bounded by parents.
         grants=_grants(log=_QUERY + _PUT, control=_READ + _UPDATE + _PUT, state=_BATCH_GET),
     ),
     Function(
@@ -226,8 +226,8 @@ FUNCTIONS = (
         archive="read",
     ),
     Function("stream", timeout_s=900, grants=_STREAMS, streams=True, endless=True, archive="read"),
-    # A second deployment of the same app: instances of `stream` may be occupied by readers that
-    # have disconnected, and requests that end within half a minute must not wait for them.
+    # A second deployment of the app of `stream`, for requests that end within half a minute. They
+    # must not wait for instances of `stream` that are still occupied by disconnected readers.
     Function(
         "list",
         folder="stream",
@@ -284,7 +284,7 @@ FUNCTIONS = (
         "supervise",
         timeout_s=10,
         memory_mb=256,
-        # A feed that yields to a successor ends with an empty page.
+        # It writes a page, because a feed that yields to a successor ends with an empty page.
         grants=_grants(log=_QUERY + _PUT, control=_GET + _PUT + _UPDATE),
         invokes=("follow-relay",),
         coordinates=True,
@@ -316,7 +316,8 @@ FUNCTIONS = (
 # Deployed once for each producing table (docs/guides/CAPTURES.md), under a name of its own.
 CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PUT + _DELETE))
 
-# A page is written once, and its expiry needs no wake-up. A message of the outbox may be put again.
+# Only a new page wakes followers: a change or a deletion of a page is only about its expiry. In the
+# outbox, a message may also be put again.
 STREAM_SOURCES = (
     StreamSource(
         table="log",
@@ -348,11 +349,11 @@ STREAM_SOURCES = (
 )
 
 # These records carry the data of a write, not just a wake-up. A record that cannot be converted to
-# operations is parked at once, so any other failure is transient: it is retried for half of the
+# operations is parked at once. Any other failure is transient, so it is retried for half of the
 # stream's 24 hours.
 CAPTURE_SOURCE = StreamSource(
     "", CAPTURE.name, batch_size=1000, window_s=0, age_max_s=12 * 3600, retries_max=10_000
 )
 
-# The sweep wakes all other recurring work, if there is any.
+# The sweep wakes all other recurring work that is due.
 SCHEDULES = (Schedule("sweep", every_minutes=1),)

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 # use the address of the function itself.
 LIVE = "live"
 METRICS_NAMESPACE = "Tidings"  # on CloudWatch; the catalogue of metrics is `tidings.core.metrics`
-METRICS_FOR_ALARMS = frozenset({"Attention", "Behind"})  # written even if not all are requested
+METRICS_FOR_ALARMS = frozenset({"Attention", "Behind"})  # written by every stage
 # Turns Powertools' Tracer off; a stage with `xray` sets it to `false`.
 TRACER_VARIABLE = "POWERTOOLS_TRACE_DISABLED"
-SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # Powertools reads the service from it
+SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # from which Powertools reads the service
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
-_XRAY = "_X_AMZN_TRACE_ID"  # not a setting: Lambda sets it for each call
-DAY_S = 86_400  # maximum delay of the archive: a log keeps each page for longer
+_XRAY = "_X_AMZN_TRACE_ID"  # not a setting, because Lambda sets it for each call
+DAY_S = 86_400  # maximum delay of the archive; a log keeps each page for longer
 
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
@@ -71,7 +71,7 @@ class WrongCoordinator(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorUrl:
-    """The table of the leader election; *region* and *endpoint*: "" for the defaults."""
+    """The table of the leader election; an empty *region* or *endpoint* means the default."""
 
     table: str
     region: str = ""

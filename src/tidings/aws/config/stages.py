@@ -1,7 +1,7 @@
 """
 The names of a deployed stage, shared by its templates and the operator's commands.
 
-Also the resources and limits of an AWS account that must be known before a stage is deployed.
+`Account` reads the resources and limits of an AWS account that matter before a deployment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTROL_OUTPUT = "ControlTable"  # stack output: the table that holds the profil
 ARCHIVE_OUTPUT = "ArchiveUrl"  # stack output, if the stage has an archive
 FEEDS_OUTPUT = "Feeds"  # stack output: the names of its feeds, comma-separated
 SOURCES_OUTPUT = "Sources"  # stack output, if feeds are chained: their names and upstreams
-FEED_URL_OUTPUT = "FeedUrl"  # stack output: base URL for posts, and for all requests except streams
+FEED_URL_OUTPUT = "FeedUrl"  # stack output: base URL for posts and all requests except streams
 STREAM_URL_OUTPUT = "StreamUrl"  # stack output: Server-Sent Events
 SOCKETS_URL_OUTPUT = "SocketsUrl"  # stack output: WebSockets
 ONE_URL_OUTPUT = "Url"  # stack output, if the stage has one address for all three
@@ -81,10 +81,10 @@ class Syncs:
     machine: str
 
 
-# The longest of the names made of it has 64 characters: that of a function, tidings-NAME-...
+# With this length, the longest name that contains it, a function's, has 64 characters.
 STAGE_NAME_MAX = 32
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-# The stacks of another stage, or of the account, have these names.
+# A stage must not have one of these names, because its stack would have the name of another stack.
 _TAKEN = re.compile(r"account|(.+-)?(data|producers|pipelines|copies)")
 
 
@@ -218,8 +218,8 @@ def settings(stage: str, variables: Mapping[str, str]) -> Settings:
     """
     Return the settings of the stage's functions that bulk jobs need.
 
-    *variables* override those of a twin: on AWS they are the result of `settings_of`, on a twin its
-    feeds and chained feeds.
+    *variables* override the settings of a twin. On AWS they are the result of `settings_of`; for a
+    twin they are its feeds and chained feeds.
     """
     prefix = f"{stack_name(stage)}-"
     names = {
@@ -249,7 +249,7 @@ def _outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
     return {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
 
 
-BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # the CDK's default parameter of its version
+BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # the parameter with the bootstrap's version
 _NO_STACK = "ValidationError"  # CloudFormation has no specific code for a missing stack
 _LOGS = (
     *("/aws/lambda/", "/aws/vendedlogs/apigateway/", "/aws/vendedlogs/states/"),
@@ -257,8 +257,8 @@ _LOGS = (
 )
 
 
-# The Regions with every resource of a stage (a test compares them with cfn-lint's data). The others
-# lack function URLs, which serve the streams, as do AWS GovCloud and China.
+# The Regions with every resource of a stage (a test compares them with cfn-lint's data). All
+# others, including AWS GovCloud and China, lack function URLs, which serve the streams.
 REGIONS = (
     *("af-south-1", "ap-east-1", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3"),
     *("ap-south-1", "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ca-central-1"),
@@ -344,7 +344,7 @@ class Account:
         return _below(stage, (each["Name"] for each in buckets))
 
     def gateway_role(self) -> str | None:
-        """Return the role with which API Gateway writes logs, one for the account and Region."""
+        """Return the one role with which API Gateway writes logs in the account and Region."""
         arn: str | None = self._clients("apigateway").get_account().get("cloudwatchRoleArn")
         return arn or None
 

@@ -1,9 +1,9 @@
 """
 The access key of a twin's DynamoDB, shared with commands of the same user on this machine.
 
-DynamoDB Local has a database for each access key and checks nothing else: a random access key acts
-as the password of its database. The key is stored in a file that only its user may read, named
-after the port, so that commands on the same machine find it by the address alone.
+DynamoDB Local has a database for each access key and checks nothing else, so a random access key
+acts as the password of its database. The key is stored in a file that only its user may read. The
+file is named after the port, so that commands on the same machine find it by the address alone.
 """
 
 from __future__ import annotations

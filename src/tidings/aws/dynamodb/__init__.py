@@ -30,6 +30,6 @@ Some kinds of items have older names than the code: `tally` (counter), `left` (r
 | lease        | seats       | `seat#<cluster>`, number                     | forever              |
 | member       | seats       | `member#<cluster>`, address                  | until it is silent   |
 
-Every `expires` is in whole seconds, as DynamoDB's TTL requires, rounded up: an item may live too
-long, never too short.
+Every `expires` is in whole seconds, as DynamoDB's TTL requires, and rounded up, so that an item
+never expires too early.
 """

@@ -4,8 +4,8 @@ Leadership leases and members of clusters on DynamoDB, in a table that the membe
 The table may belong to another account. A missing table or permission also counts as unavailable,
 so that a relay keeps its role and continues to copy.
 
-Keys: `seat#<cluster>`, number in three digits; `member#<cluster>`, address. Leases are kept for
-ever, because their terms must not restart; a silent member is deleted by TTL.
+Keys: `seat#<cluster>`, number in three digits; `member#<cluster>`, address. Leases are kept
+forever, because their terms must not restart. A silent member is deleted by TTL.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """
 WebSocket connections, their pending changes, live subscriptions, in the connections table.
 
-A connection: `connection#<id>`, `-`, in a partition of its own. It is deleted when the connection
-ends; if that fails, it expires `SAFETY_MS` after it was opened. A listener is JSON in ASCII; other
-clients lack this attribute.
+A connection: `connection#<id>`, `-`, in a partition of its own. The item is deleted when the
+connection ends; if that fails, it expires `SAFETY_MS` after the connection was opened. A listener
+is stored as JSON in ASCII; other clients lack this attribute.
 
-A change, which is a subscription on its way to the push follower: `inbox#<lane>`, connection id,
-and a blank after the id if the connection moves. It is deleted once it is applied; otherwise it
-expires like the connection.
+A change, which is a subscription on its way to the push follower: `inbox#<lane>`, connection id. A
+blank follows the id if the connection moves. The item is deleted once the change is applied;
+otherwise it expires like the connection.
 
 A subscription: `watch#<lane>`, filter key NUL connection id. All subscriptions of a key are
-adjacent, and no key is a prefix of another, because no key contains a NUL. It is deleted with the
-subscription; otherwise it expires like the connection.
+adjacent, and no key is a prefix of another, because no key contains a NUL. The item is deleted with
+the subscription; otherwise it expires like the connection.
 
-The roster, which is the progress of the sweep over all connections: `roster`, `-`. `at` is the key
-of the last item that was read, its `kind` and `name`; it is missing at the beginning. `counted` and
+The roster, which is the progress of the sweep over all connections: `roster`, `-`. `at` is the
+`kind` and `name` of the last item that was read; it is missing at the beginning. `counted` and
 `told` are numbers of connections by feed. The item is missing until a round first takes more than
 one sweep.
 """
@@ -154,8 +154,8 @@ def subscription_prefix(filter_key: str) -> str:
     """
     Return the prefix of the names of all subscriptions under *filter_key*.
 
-    A lone surrogate, which no store accepts and no operation contains, becomes a question mark: a
-    subscription may be found that does not match, but never the reverse.
+    A lone surrogate, which no store accepts and no operation contains, becomes a question mark. So
+    a subscription that does not match may be found, but one that matches is never missed.
     """
     return filter_key.encode("utf-8", "replace").decode() + "\0"
 
@@ -188,7 +188,7 @@ ROSTER_KEY: Item = {"kind": text("roster"), "name": text("-")}
 
 
 def roster_place(last: Item) -> str:
-    """Return the place after the item with the key *last*; "" for no key, the end."""
+    """Return the place after the item with the key *last*; "" for the end, if *last* is empty."""
     return json.dumps([last["kind"]["S"], last["name"]["S"]]) if last else ""
 
 
@@ -284,7 +284,7 @@ class DynamoDBSubscriptions(TableStore):
 
 
 def _distinct(items: Iterable[Item]) -> list[Subscription]:
-    """Return the subscriptions, which have an item for each key of their filter, once each."""
+    """Return each subscription once, although it has an item for each key of its filter."""
     by_connection = {each.connection_id: each for each in map(decode_subscription, items)}
     return [each for _, each in sorted(by_connection.items())]
 
@@ -293,9 +293,9 @@ class DynamoDBConnections(TableStore):
     """
     Implements `ConnectionStore`.
 
-    A connection's inbox and subscription items are located by its current filter and by the filter
-    of a pending change. A lane that is handing the connection over clears its own. Items missed in
-    a crash expire by themselves.
+    When a connection is removed, its subscriptions are found by its current filter and by the
+    filter of a pending change. A lane that hands the connection over removes its own items. Items
+    that are left after a crash expire by themselves.
     """
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
@@ -346,7 +346,7 @@ class DynamoDBConnections(TableStore):
         return ConnectionPage(page, roster_place(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
-        """Read at half the price; an older round is also correct, and only repeats some work."""
+        """Read with eventual consistency; an older round is correct, but repeats some work."""
         return decode_round(self._table.get(ROSTER_KEY, consistent=False) or {})
 
     def keep(self, round_: Round) -> None:

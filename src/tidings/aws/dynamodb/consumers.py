@@ -2,8 +2,8 @@
 Named consumers on DynamoDB, with their parked messages and operators' notes, in the control table.
 
 Keys: `consumer#<feed>`, name; `parked#<feed>#<name>`, id of the message; `note#<feed>#<name>`,
-milliseconds in 14 digits and a random suffix. Default values are left out; without `position`
-nothing was ever acknowledged.
+milliseconds in 14 digits and a random suffix. Default values are left out. `position` is missing
+until a message is acknowledged.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class DynamoDBConsumers:
     """
     Implements `ConsumerStore`.
 
-    A consumer alone is one conditional write; with a note or a parked message it is a transaction,
-    which costs twice as much.
+    A consumer alone is stored by one conditional write. With a note or a parked message, a
+    transaction stores both, which costs twice as much.
     """
 
     def __init__(self, client: DynamoDBClient, table: str, new_id: NewId) -> None:

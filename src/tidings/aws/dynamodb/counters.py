@@ -1,9 +1,9 @@
 """
 The counters of `/status` on DynamoDB, in the control table, separate from the feed's head.
 
-Key: `tally#<feed>`, a name. `refused` and `served` are counters that are kept for ever.
-`at#<place>` is a presence that counts until `until` in ms. It is deleted when no client is
-connected, or else by its expiry.
+Key: `tally#<feed>`, a name. `refused` and `served` are counters that are kept forever. `at#<place>`
+is the number of clients at a place, which counts until `until` in ms. It is deleted when no client
+is connected, or else by its expiry.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class DynamoDBCounters:
     """
     Implements `Counters`. *client* is called at the first count, which most processes never reach.
 
-    The client should not retry, because a repeated ADD may count twice. A flood of refused requests
-    throttles its own partition, not the one that numbers pages.
+    The client should not retry, because a repeated ADD may count twice. The counters have their own
+    partition, so that a flood of refused requests does not throttle the numbering of pages.
     """
 
     def __init__(self, client: Callable[[], DynamoDBClient], table: str) -> None:

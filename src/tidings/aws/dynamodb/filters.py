@@ -1,7 +1,7 @@
 """
 Filters and admissions as attributes of keys, connections, changes and subscriptions.
 
-A filter is JSON in ASCII, so that any string of a client can be stored. A filter that matches
+A filter is stored as JSON in ASCII, so that it can contain any string. A filter that matches
 everything is left out, and so is an admission without an end.
 """
 

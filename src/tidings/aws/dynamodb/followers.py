@@ -4,8 +4,7 @@ Checkpoints and leases of followers on DynamoDB, in the control table.
 Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` the number handled up to it,
 `note` the follower's data saved with it. `fence` counts the holders, `beat` their renewals, `bell`
 the marks left for the holder. A released lease has no owner. `lease_until` is in ms by the clock of
-the holder, as a hint. `look` identifies the observer and its observation: a fence, a beat, and a
-minute.
+the holder, as a hint. `look` identifies an observer and what it observed: fence, beat, and minute.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class DynamoDBFollowers(TableStore):
                 item_key(feed, name), update, values, condition, returns="ALL_NEW"
             )
         except ConditionFailed as failed:
-            return decode(failed.item)  # our own write, if its answer was lost
+            return decode(failed.item)  # possibly our own write, if its answer was lost
         return decode(item)
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:

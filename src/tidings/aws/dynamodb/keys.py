@@ -1,7 +1,7 @@
 """
 The keys of feeds, their request counts and their open streams, in the control table of DynamoDB.
 
-A key: `key#<feed>`, id. Only a digest of the secret is stored. An ended key is kept for
+A key: `key#<feed>`, id. Only a digest of the secret is stored. A key that has ended is kept for
 `limits.KEY_KEPT_MS`, so that it can be listed.
 
 A count: `keycount#<feed>`, id `#` window number.
@@ -80,7 +80,7 @@ class DynamoDBKeys(TableStore):
 
     def key(self, feed: str, name: str) -> Key | None:
         """
-        Read at half the price; if the key is missing, read again consistently, as it may be new.
+        Return the key, read at half the price; read a missing one consistently, as it may be new.
         """
         return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
 

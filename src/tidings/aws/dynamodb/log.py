@@ -1,15 +1,16 @@
 """
-The log: pages in a separate table, head, floor, renewal and claims in the control table.
+The log: pages in a separate table; head, floor, renewal and claims in the control table.
 
 A page, immutable except for its expiry: feed, page number. `body` is NDJSON (S) or deflated NDJSON
 (B), `append` identifies the write, `at` is the commit time in ms. `slots` are the slots of its
 entries, if some were left out. `skipped` is the number of page numbers before it without a page.
-`trace` is the trace of its request in 24 bytes (`tracing.pack_trace`), if it is traced: as text, a
-plain page of `limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
+`trace` is the trace of its request, if it is traced. It is packed into 24 bytes
+(`tracing.pack_trace`), because with a trace as text a plain page of `limits.PAGE_PLAIN_BYTES_MAX`
+would take a second write unit.
 
-The head, a counter of the last page number taken: `head#<feed>`, `-`. It only grows; if it is
-missing, the feed is new. `operations` counts the operations of all numbers, in the same write. If
-it has a `successor`, no more numbers can be taken.
+The head, which is the last page number taken: `head#<feed>`, `-`. It only grows; if it is missing,
+the feed is new. `operations` counts the operations of all numbers, in the same write. If the head
+has a `successor`, no more numbers can be taken.
 
 The floor, the first page that is still in the log: `floor#<feed>`, `-`. It only grows; if it is
 missing, the log begins at page 1.
@@ -94,7 +95,7 @@ def _trace_of(value: Value) -> str:
 
 
 def _slots(slots: Sequence[int]) -> Value:
-    """Encode as text: a list of numbers would take three times the space."""
+    """Encode *slots* as text, because a list of numbers would take three times the space."""
     return text(",".join(map(str, slots)))
 
 
@@ -125,7 +126,7 @@ def decode_floor(item: Item) -> int:
     return number_of(item, "page") or 1
 
 
-# The attributes that readers request: each costs every reader of every page.
+# The attributes that readers request; each adds to the cost of every read.
 _READ = "#page, #body, #at, #slots, #trace, #skipped"
 
 
@@ -136,12 +137,12 @@ class DynamoDBLog:
         self._log, self._control = Table(client, log_table), Table(client, control_table)
 
     def together(self) -> AbstractContextManager[object]:
-        """Write each part separately: a transaction would make writers wait for each other."""
+        """Do nothing: a transaction would make writers wait for each other."""
         return nullcontext()
 
     def take(self, feed: str, operations: int = 0) -> int:
         """
-        Take the next number. If botocore sends the request twice, a number becomes a harmless hole.
+        Take the next number; if botocore sends the request twice, one number stays unused.
         """
         values = {":one": number(1), ":operations": number(operations)}
         add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
@@ -193,7 +194,7 @@ class DynamoDBLog:
 
 class DynamoDBNumbers:
     """
-    Implements `Numbers`. Putting a page twice has no effect, so *client* may retry its requests.
+    Implements `Numbers`; *client* may retry, because putting a page again changes nothing.
     """
 
     def __init__(
@@ -223,7 +224,7 @@ class DynamoDBRenewals:
         """
         Read with eventual consistency, at half the price.
 
-        A page written recently expires late anyway.
+        A recently written page may be missing, which is harmless because it does not expire soon.
         """
         if after >= last:
             return []
@@ -242,7 +243,7 @@ class DynamoDBRenewals:
                 page_key(feed, page_),
                 "SET #expires = :expires",
                 {":expires": number(seconds(expires_ms))},
-                "#expires < :expires",  # false if the page is missing
+                "#expires < :expires",  # also refuses the write if the page is missing
             )
         except ConditionFailed:
             return

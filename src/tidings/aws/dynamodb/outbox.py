@@ -1,9 +1,9 @@
 """
 The outbox on DynamoDB.
 
-Key: feed, id; the id begins with the time, so that a query returns the messages in order. Producers
-write them by `tidings.client.publish_with`. A message is removed once it is in the log. A refused
-message is stored under `refused#<feed>` with the reason, until an operator handles it.
+Key: feed, id. The id begins with the time, so that a query returns the messages in order. Producers
+write messages by `tidings.client.publish_with`. A message is removed once it is in the log. A
+refused message is stored under `refused#<feed>` with the reason, until an operator handles it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DynamoDBOutbox(TableStore):
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """
-        Store the refused message before removing it: after a crash in between, both are repeated.
+        Store the refused message, then remove the original; a crash in between repeats both.
         """
         self._table.put({**encode(f"refused#{feed}", message), "reason": text(reason)})
         self.done(feed, message)

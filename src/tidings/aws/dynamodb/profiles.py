@@ -6,9 +6,9 @@ profile. The passwords are stored as hashes.
 
 A document: `sheet#<feed>`, name. An empty `text` is left out.
 
-The feeds of a twin, for commands that only know the address of its tables: `served`, `-`. It is
-written whenever the twin starts. On AWS the stack has outputs instead. `sources` is the value of
-TIDINGS_SOURCES for the chained feeds, left out if no feed is chained.
+The feeds of a twin, for commands that only know the address of its tables: `served`, `-`. The twin
+writes this item whenever it starts. On AWS, outputs of the stack replace it. `sources` is the value
+of TIDINGS_SOURCES for the chained feeds; it is left out if no feed is chained.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _write_ended(ended: Ended) -> str:
-    """Encode as text: half the size of a map, and there may be a thousand."""
+    """Encode as text, which is half the size of a map; a profile may have a thousand."""
     return f"{ended.key} {ended.noted_ms} {ended.from_ms}"
 
 

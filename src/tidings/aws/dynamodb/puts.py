@@ -1,13 +1,13 @@
 """
 Conditional puts of many items, one request per item, sent without boto3.
 
-DynamoDB has no batch with conditions at the same price (docs/adr/0037). Therefore, many requests
-run concurrently. The conditions make it safe to repeat a request, and to receive it late.
+DynamoDB has no batch with conditions at the same price (docs/adr/0037), so many requests run
+concurrently. Because of the conditions, a request may be repeated or executed late.
 
-boto3 takes 1.4 ms of CPU per PutItem, this takes 0.1 ms. urllib3 and http.client take 200 us and
-more per request; a write, a read and a check of two headers take 30. Functions registered for
-botocore's hooks are still called: `provide-client-params` may change the parameters, `before-send`
-may answer in place of DynamoDB, `after-call` receives the answer.
+boto3 takes 1.4 ms of CPU per PutItem, and this module 0.1 ms. urllib3 and http.client alone take at
+least 200 us per request; writing to the socket, reading, and checking two headers takes 30 us.
+Functions registered for botocore's hooks are still called: `provide-client-params` may change the
+parameters, `before-send` may answer in place of DynamoDB, and `after-call` receives the answer.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from tidings.core.effects import Sleep
 
 
-_UNDER_WAY = 24  # 6,000 a second at 4 ms each; more of them take more of our CPU per put
-_UNANSWERED_MAX = 2  # of three seconds each, within a follower's time limit
-_ATTEMPTS_MAX = 8  # six seconds of refusals, likewise
+_UNDER_WAY = 24  # concurrent puts: 6,000 a second at 4 ms each; more take more CPU per put
+_UNANSWERED_MAX = 2  # attempts without an answer, three seconds each, fit a follower's time limit
+_ATTEMPTS_MAX = 8  # refused attempts, six seconds in total, fit as well
 _FIRST_WAIT_MS = 50  # doubled after each attempt
-_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # free of charge
+_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # returning the old item is free of charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class Puts:
 
     def _put(self, put: Put, telling: Mapping[str, str]) -> tuple[bool, Item | None]:
         """
-        Return True if the item is stored, and the replaced item.
+        Return True if the item is stored, and the item that it replaced.
 
-        Return None if another request replaced it.
+        The replaced item is None if the condition did not hold.
         """
         condition = conditional(put.condition.expression, put.condition.values)
         params = {"TableName": self._table, "Item": put.item, **condition, **telling}
@@ -146,8 +146,8 @@ class Requests:
         self._connections = KeptConnections(
             self._url, meta.config.connect_timeout, meta.config.read_timeout
         )
-        # Use the client's credentials: a session would not have an operator's profile or a twin's
-        # key.
+        # Use the client's credentials, because the process's session has neither an operator's
+        # profile nor a twin's key.
         self._credentials = _credentials_of(client)
 
     def ask(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def _answer(connection: socket.socket) -> Answer:
     data = b""
     while (end := data.find(_END)) < 0 or data[9:10] == b"1":
         if end >= 0:
-            data = data[end + len(_END) :]  # an informational answer: the final one follows
+            data = data[end + len(_END) :]  # skip an informational answer before the final one
         elif len(data) > _HEAD_BYTES_MAX:
             raise ValueError("an answer's head does not end")
         else:

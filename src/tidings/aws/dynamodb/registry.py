@@ -1,8 +1,8 @@
 """
 Registrations of listeners, on DynamoDB in the table of connections.
 
-Key: `registered#<feed>`, instance NUL resource; neither contains a NUL. The item is removed with
-the connection; otherwise it expires like the connection.
+Key: `registered#<feed>`, instance NUL resource, neither of which contains a NUL. The item is
+removed with the connection; otherwise it expires like the connection.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The position and the requested state of a relay: `relay`, feed. `document` is JS
 that differ from their defaults, so that code with more fields reads documents of older code. Every
 write is conditional on `version`.
 
-An append of a relay is one transaction: its pages, its document and the head of its feed. Each item
-costs twice as much; in return no checkpoint is ever saved without its pages.
+A relay appends its pages, its document and the head of its feed in one transaction. Each item costs
+twice as much, but a checkpoint is never saved without its pages.
 
 The password that a chained feed sends to its upstream: `upstream#<feed>`, `-`. The relay sends it,
 so it is stored unhashed; the table is encrypted, and no route or command returns it.
@@ -78,7 +78,7 @@ def decode_relay(item: Item) -> Relay:
 
 
 def _check(relay: Relay) -> None:
-    """Check the positions: a text or a fraction would compare wrongly."""
+    """Check that the positions are integers, because other values would compare wrongly."""
     counted = relay.version, relay.checkpoint, relay.seconds, relay.low_watermark
     if relay.version < 1 or not all(type(each) is int and each >= 0 for each in counted):
         raise BrokenRelay(relay.feed, "a position is not a whole number")
@@ -123,12 +123,12 @@ class DynamoDBRelays:
             with translate_errors():
                 self._control.client.put_item(**put, ReturnValuesOnConditionCheckFailure="ALL_OLD")
         except ConditionFailed as failed:
-            return failed.retried and failed.item == put["Item"]  # our own write, retried
+            return failed.retried and failed.item == put["Item"]  # True if our first attempt wrote
         return True
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
         """
-        Append in one transaction; botocore's retry has the same token, so that it runs once.
+        Append in one transaction, which runs once, because botocore's retry has the same token.
 
         If its answer is lost, the stored document shows whether the transaction was executed.
         """
@@ -151,7 +151,7 @@ class DynamoDBRelays:
         Return True if our own earlier attempt caused the conflict.
 
         Raises:
-            Unavailable: another transaction caused it, and may still fail.
+            Unavailable: another transaction caused the conflict, and may still fail.
         """
         code = error.response["Error"]["Code"]
         reasons: Any = error.response.get("CancellationReasons", [])

@@ -5,16 +5,17 @@ A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, ob
 `slot`) is its position, `at` the commit time of its page in ms. Only a deleted object expires.
 
 Removed parents, also in the state table: `<feed>#left`, page number in 10 hex digits. `body` is
-JSON (S) or deflated JSON (B). It expires at the expiry that the page had when this was written.
+JSON (S) or deflated JSON (B). The item expires when the page would have expired at that time.
 
 The lifetime of the tombstones, in the control table: `remembered#<feed>`, `-`. The fields are those
 of `tombstones.Remembered`.
 
-The sums of the state, in the control table: `sums#<feed>`, and the version modulo `_RING`: each of
-the last `_RING` versions has an item. `version` guards it. If `whole`, `body` is `Sums.encode`;
-otherwise it is the `note_of` the changes since the previous version, and `page` is the end of these
-changes. All sums of nine types take five write units, the changes since the previous version one.
-So a whole version is written once in `_RING` versions, or if it is shorter than the changes.
+The sums of the state, in the control table: `sums#<feed>`, version modulo `_RING`. So each of the
+last `_RING` versions has an item. `version` guards its updates. If `whole`, `body` is the result of
+`Sums.encode`. Otherwise it is the `note_of` the changes since the previous version, and `page` is
+the end of these changes. All sums of nine types take five write units, but the changes since the
+previous version take one. So a whole version is written only once in `_RING` versions, or if it is
+shorter than the changes.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def decode_row(item: Item) -> Row:
 
 
 def decode_overwritten(item: Item) -> Overwritten | None:
-    """Decode the replaced *item*, empty if it was missing; return None if it lacks its place."""
+    """Decode the replaced *item*; return None if the item or its place is missing."""
     if not item:
         return NOTHING
     if "page" not in item or "slot" not in item:
@@ -127,7 +128,7 @@ def _not_whole(item: Item) -> Row:
     )
 
 
-# The attributes that readers request: each costs every reader of every row.
+# The attributes that readers request; each adds to the cost of every read.
 _ROW = "#key, #page, #slot, #at, #line, #expires"
 _REMOVERS = 8  # threads; each sends one conditional delete at a time
 _OLDER = "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #slot < :slot)"
@@ -189,7 +190,7 @@ class DynamoDBState:
         try:
             self._table.delete(key, before.expression, before.values)
         except ConditionFailed as failed:
-            return not failed.item  # deleted by another process, or by our first attempt
+            return not failed.item  # True if another process or our first attempt has deleted it
         return True
 
 
@@ -202,7 +203,7 @@ def _newer(item: Item) -> Put:
 
 
 def _stands(before: Row | None) -> Condition:
-    """Return the condition that the item equals *before* in all attributes; None: is missing."""
+    """Return the condition that the item equals *before*, or is missing if *before* is None."""
     if before is None:
         return Condition("attribute_not_exists(#key)")
     values = row_values(before)
@@ -286,11 +287,11 @@ class DynamoDBTombstones(TableStore):
             condition = _REMEMBERED_STANDS if old is not None else _NOT_REMEMBERED
             self._table.update(remembered_key(feed), f"SET {_SET_REMEMBERED}", given, condition)
         except ConditionFailed:
-            return self.remembered(feed) == new  # our own write, if its answer was lost
+            return self.remembered(feed) == new  # True if we wrote, but the answer was lost
         return True
 
 
-_RING = 8  # items that one query reads: two read units, at most some 10 KB
+_RING = 8  # one query reads all items, at most some 10 KB, for two read units
 _OLDER_SUMS = "attribute_not_exists(#version) OR #version < :version"
 _SET_SUMS = "SET #version = :version, #page = :page, #whole = :whole, #body = :body"
 
@@ -316,7 +317,7 @@ class DynamoDBSums(TableStore):
         }
         try:
             self._table.update(sums_key(feed, sums.version), _SET_SUMS, values, _OLDER_SUMS)
-        except ConditionFailed as failed:  # our own write, if its answer was lost
+        except ConditionFailed as failed:  # possibly after our own write, whose answer was lost
             there = failed.item or {}
             return all(there.get(name[1:]) == value for name, value in values.items())
         return True

@@ -49,14 +49,14 @@ def expressions(values: Item | None = None, **given: str) -> dict[str, Any]:
 
 
 def conditional(condition: str, values: Item | None = None, update: str = "") -> dict[str, Any]:
-    """Return the parameters of a write; if it is refused, the error contains the existing item."""
+    """Return the parameters of a conditional write whose refusal contains the existing item."""
     params = expressions(values, ConditionExpression=condition, UpdateExpression=update)
     return params | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if condition else {})
 
 
 def of_version(version: int) -> dict[str, Any]:
     """
-    Return the parameters of a transactional write over the item of *version*; 0: no item exists.
+    Return the parameters of a transactional write over the item of *version*, or over none for 0.
     """
     if not version:
         return expressions(ConditionExpression="attribute_not_exists(#version)")
@@ -94,9 +94,10 @@ class Table:
 
     def put_once(self, item: Item, condition: str, values: Item | None = None) -> bool:
         """
-        Put *item* and return True, also if our own write succeeded but its answer was lost.
+        Put *item* and return True, or return False if *condition* does not hold.
 
-        Return False if *condition* does not hold.
+        If botocore repeats our write because its answer was lost, the repeat is refused; then also
+        return True.
         """
         try:
             self.put(item, condition, values)
@@ -172,7 +173,7 @@ class Table:
 
         Return None if there are more than *at_most*.
         """
-        # Request one more: at the limit itself DynamoDB does not report whether there are more.
+        # Request one more, because at its limit a query does not report whether items are left.
         answer = self.page(_OF_KIND, {":kind": text(kind)}, Limit=at_most + 1)
         more = "LastEvaluatedKey" in answer or len(answer["Items"]) > at_most
         return None if more else list(answer["Items"])
@@ -187,8 +188,8 @@ class TableStore:
 
 _PUTS = 25  # maximum of BatchWriteItem
 _GETS = 100  # maximum of BatchGetItem
-_THREADS = 4  # 8 gain nothing (measured)
-_ATTEMPTS_MAX = 8  # six seconds of refusals, within a follower's time limit
+_THREADS = 4  # measured: 8 threads are not faster
+_ATTEMPTS_MAX = 8  # refused attempts, six seconds in total, fit a follower's time limit
 _FIRST_WAIT_MS = 50  # doubled after each attempt
 
 

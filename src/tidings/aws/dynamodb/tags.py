@@ -1,8 +1,8 @@
 """
 Tag summaries on DynamoDB, in the state table, in a separate partition of each feed.
 
-Key: `<feed>#tags`, the last of the pages in 10 hex digits. `first` is the first of them, `bits` a
-Bloom filter. It expires at the expiry that the last page had when this was written.
+Key: `<feed>#tags`, the number of the last page in 10 hex digits. `first` is the number of the first
+page, `bits` a Bloom filter. The item expires when the last page would have expired at that time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DynamoDBTags:
         """
         Read with eventual consistency, at half the price.
 
-        Missing summaries are replaced by the log.
+        If a summary is missing, readers read the pages of the log instead.
         """
         bounds = {
             ":bucket": text(partition(feed)),
