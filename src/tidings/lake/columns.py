@@ -1,9 +1,9 @@
 """
-The schema of each type: the keys of `data` that are columns of its table, and the remainder.
+The schema of each type, which says which keys of `data` are columns of its table.
 
 The columns of a type are declared in a file, or inferred from its data. Columns are added and never
-change. A value that does not have its column's type stays in `data`, as does a key without a
-column.
+change. A value that does not have its column's type stays in the column `data`, as does a key
+without a column.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidings.core import limits
 from tidings.lake.warehouse import BadColumns
 
 INFER = "infer"
-COLUMNS_MAX = 200  # per type: Athena and Glue reject tables with several thousand nested columns
+COLUMNS_MAX = 200  # per type; Athena and Glue reject tables with several thousand nested columns
 NAME_CHARS_MAX = 255  # of a column in Glue
-KEY_CHARS_MAX = 255  # it is the comment of its column, and Glue rejects a longer one
+KEY_CHARS_MAX = 255  # a key is the comment of its column, and Glue rejects a longer comment
 # Columns of every table of a type, before those of its data.
 FIXED = ("id", "parents", "tags", "timestamp", "at", "page", "slot", "cursor", "data")
-# Iceberg's metadata columns. A table with a column of this name cannot be read, or is read wrongly.
+# Iceberg's metadata columns. A table with one of these columns cannot be read, or is read wrongly.
 METADATA = (
     *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_metadata"),
     *("_last_updated_sequence_number", "_change_type", "_change_ordinal", "_commit_snapshot_id"),
@@ -41,7 +41,7 @@ _KIND = re.compile(
 _WORDS = re.compile(r"([a-z0-9])([A-Z])")
 _ODD = re.compile(r"[^a-z0-9_]")
 # The types of values in `schema_of_variant`, and the types of their columns.
-_UNKNOWN = {"VOID", "ARRAY<VOID>"}  # null, and an empty list
+_UNKNOWN = {"VOID", "ARRAY<VOID>"}  # the types of null and of an empty list
 _NUMBERS = {"DOUBLE", "FLOAT", "BIGINT"}
 _KINDS = {
     "STRING": TEXT,
@@ -55,7 +55,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class DataColumn:
-    """The column *name* of type *kind* (Spark SQL), with the value of `data` under *key*."""
+    """The column *name* of the SQL type *kind* in Spark, with the values of *key* in `data`."""
 
     name: str
     key: str
@@ -80,7 +80,7 @@ class DataColumn:
 
 @dataclass(frozen=True, slots=True)
 class TypeColumns:
-    """The *columns* of a type. With *infers* columns for new keys are inferred, too."""
+    """The *columns* of a type; with *infers* new keys get inferred columns, too."""
 
     columns: tuple[DataColumn, ...] = ()
     infers: bool = False
@@ -105,7 +105,7 @@ def from_file(path: Path) -> Schemas:
 
 def parse(text: str) -> Schemas:
     """
-    Parse schemas, by type and column.
+    Parse the schemas of types, which map each column to its type.
 
     For example:
 
@@ -145,7 +145,7 @@ def check(type: str, columns: Iterable[DataColumn]) -> None:
     Check the columns of a type.
 
     Raises:
-        BadColumns: the number is too large, or a key has two columns.
+        BadColumns: there are too many columns, or a key has two of them.
     """
     keys = [each.key for each in columns]
     if len(keys) > COLUMNS_MAX:
@@ -205,7 +205,7 @@ def missing_columns(
 
 def infer_columns(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[DataColumn]:
     """
-    Return columns for keys without one, by the *seen* types of their values.
+    Return columns for keys without a column, from the types of their values in *seen*.
 
     A key that differs from another only in case, or exceeds the limit, stays in `data`.
     """
@@ -232,13 +232,13 @@ def _is_key(key: str) -> bool:
 def _name(key: str) -> str:
     name = _ODD.sub("_", _WORDS.sub(r"\1_\2", key).lower())
     name = f"_{name}" if name[:1].isdigit() else name
-    # Iceberg and Spark name their own columns with a leading underscore, later releases as well.
+    # Iceberg and Spark name their own columns with a leading underscore, and may add more.
     is_theirs = name[:1] == "_" and not name[1:2].isdigit()
     return f"data_{name}" if name in FIXED or is_theirs else name
 
 
 def _kind_of(kinds: set[str]) -> str:
-    """Return the column type for values of all *kinds*; text can store any value, as JSON."""
+    """Return a column type for values of all *kinds*; text can hold any value as JSON."""
     if not kinds:
         return ""
     if len(kinds) == 1:

@@ -57,7 +57,7 @@ class Work:
 
     @contextmanager
     def spark(self, *, few: bool) -> Iterator[SparkSession]:
-        """Open a session with Iceberg; with *few* operations, optimize for a fast start."""
+        """Open a session with Iceberg; with *few* optimize it for little work."""
         from tidings.lake import iceberg
         from tidings.lake.warehouse import EXTENSIONS
         from tidings.sync import spark_session
@@ -102,7 +102,7 @@ def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
     Lock the folder, so that no other process on this machine follows *feed* into it.
 
     Raises:
-        Raced: another process does.
+        Raced: another process follows *feed* into the folder.
     """
     from tidings.lake.warehouse import Raced
 
@@ -167,7 +167,7 @@ class Lineage:
 
 @dataclass
 class Telling:
-    """A lineage run. *run* is None if lineage is off, *tables* until they are opened."""
+    """A lineage run; *run* is None if lineage is off, and *tables* until tables are opened."""
 
     run: Run | None = None
     tables: FeedTables | None = None
@@ -202,14 +202,14 @@ def report_run(lineage: Lineage | None) -> Iterator[Telling]:
 
 def _table_dataset(warehouse: Warehouse, name: str, found: TableMetadata | None = None) -> Dataset:
     """
-    Return the dataset of a table: its folder, as in Spark's own integration, and its catalog name.
+    Return the dataset of a table, named by its folder, as in OpenLineage's integration of Spark.
     """
     files = datasets.of_files(f"{warehouse.url.rstrip('/')}/{warehouse.database}/{name}")
     table = f"file:{warehouse.url}", f"{warehouse.database}.{name}"
     return Dataset(files.namespace, files.name, found.columns if found else (), table)
 
 
-_FEW_PARTS = 16  # up to this number, starting Spark takes longer than the work
+_FEW_PARTS = 16  # up to this number of parts, starting Spark takes longer than the work
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 _AGE = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -341,8 +341,8 @@ def _summary(report: Report) -> Table:
 
 
 SHOWN_MAX = 1_000  # rows of an answer; for more, use JSON
-EVERY_S = 60  # a commit takes a second or two, and its files must be compacted later
-EVERY_S_MAX = 24 * 3600  # above a day, a scheduled job is cheaper
+EVERY_S = 60  # each batch commits for a second or two, and adds files to compact later
+EVERY_S_MAX = 24 * 3600  # for a longer interval, a scheduled job is cheaper
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 
 _columns_option = click.option(

@@ -1,10 +1,10 @@
 """
 Compact the parts of an archive that all readers, including the table `history`, have handled.
 
-Operations that a part loses are in `history` first. Spark selects the entries to keep, and its
-tasks write each merged part. Then the driver removes the parts that it covers, in the order of
-`core.archive.compaction.covered`. A crash in between leaves parts that overlap. Readers ignore the
-overlap, and the next run removes it.
+An operation is removed from a part only if it is in `history`. Spark selects the entries to keep,
+and its tasks write merged parts. Then the driver removes the parts that the merged ones cover, in
+the order of `core.archive.compaction.covered_parts`. A crash in between leaves parts that overlap.
+Readers ignore the overlap, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from tidings.sync.engine import INT, LONG, TEXT, columns
 from tidings.sync.files import s3_client
 from tidings.sync.spark_session import errors_of_tasks
 
-# Opens the archive in the task that uses it: a client cannot be sent to another process.
+# A function that opens the archive in a task, because a client cannot be sent to another process.
 Opens = Callable[[], ArchiveStore]
 
-# An entry of a part; *part* is the number of the part in a run.
+# The columns of an entry; *part* is the index of its part in a run.
 ENTRIES = columns(part=LONG, page=LONG, slot=INT, line=TEXT)
 _ARROW = pa.schema(
     [("part", pa.int64()), ("page", pa.int64()), ("slot", pa.int32()), ("line", pa.string())]
 )
-_NUMBERS = itertools.count()  # of the reads and writes of this process
-TASKS_MIN = 8  # for several cores; a task costs a fifth of a second
-PARTS_PER_TASK = 64  # at most: half a gigabyte of text
+_NUMBERS = itertools.count()  # numbers of the reads and writes of this process
+TASKS_MIN = 8  # uses several cores; a task costs a fifth of a second
+PARTS_PER_TASK = 64  # maximum, with half a gigabyte of text
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class Archive:
         """
         Replace each group with one part that has its remaining entries.
 
-        *left* has the places `at` of the remaining entries for each `group`, by its number.
+        *left* has a row for each group, with its number `group` and the places `at` of its
+        remaining entries.
         """
         name = _registered(left.sparkSession, self, groups)
         left.write.format(name).mode("append").save()
@@ -83,8 +84,8 @@ class Archive:
         Return the pages of a part.
 
         Raises:
-            PartGone: it was removed in the meantime.
-            BrokenPart: it was written by another program.
+            PartGone: the part was removed in the meantime.
+            BrokenPart: another program wrote the part.
         """
         body = (store or self.opens()).get(self.feed, span)
         if body is None:
@@ -93,7 +94,7 @@ class Archive:
 
     def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
         """
-        Replace *spans* with one part that has their remaining entries; return its size in bytes.
+        Replace *spans* with one part that has their *wanted* entries; return its size in bytes.
         """
         store = self.opens()
         pages = join_parts(self.pages(span, store) for span in spans)
@@ -120,7 +121,7 @@ def opener(url: str) -> Opens:
 
 def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
     """
-    Register a data source for parts, and return its name; for reads each part is its own group.
+    Register a data source for parts, and return its name; a read has one part in each group.
     """
     # Spark rejects a name that was used in a session, and a session here may read several times.
     named = f"tidings_parts_{next(_NUMBERS)}"
@@ -189,9 +190,9 @@ class _Writer(DataSourceWriter):
         return WriterCommitMessage()
 
 
-# In a JSON string quotes are escaped, and `data` is the last key, except for the mark of a change.
-# The first occurrence is therefore the start of the data, and the text before it is parsed without
-# them.
+# Quotes are escaped in a JSON string, and `data` is the last key, except for the mark of a change.
+# The data therefore begin at the first occurrence of this text, and only the text before it is
+# parsed.
 _DATA = ',"data":'
 _MARK = ',"change":true}'
 
@@ -199,7 +200,7 @@ _MARK = ',"change":true}'
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """
-    The result: *operations* in the parts, *left* after compaction, parts *written* and *removed*.
+    The numbers of *operations* before, of those *left*, and of parts *written* and *removed*.
 
     If nothing had to be done, *written* and *removed* are 0.
     """
@@ -213,7 +214,7 @@ class Compacted:
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """
-    One compaction. With *changes*, changes are kept; they have no object. A *dry_run* only counts.
+    One compaction; with *changes* it keeps changes, which have no object; *dry_run* only counts.
     """
 
     session: SparkSession
@@ -334,16 +335,16 @@ def _head() -> Column:
     return F.when(begins > 0, cut).otherwise(F.col("line"))
 
 
-PARTS_PER_PARTITION = 8  # of a shuffle: at most 64 MB of text
+PARTS_PER_PARTITION = 8  # per partition of a shuffle, with at most 64 MB of text
 PARTITIONS_MIN = 2  # the number of cores of a small machine
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
     """
-    The options of a run, which compacts parts up to *page*, committed by *before_ms*.
+    The options of a run, which compacts parts up to *page* that were committed before *before_ms*.
 
-    For the others see `Compaction`.
+    The other options are those of `Compaction`.
     """
 
     page: int | None = None
@@ -355,7 +356,7 @@ class CompactionOptions:
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    The result of a run. Of *operations* in the parts up to page *bound*, *left* remain.
+    The result of a run; *left* of the *operations* in the parts up to page *bound* remain.
 
     *parts* counts all parts, and `history` reaches the page *through*.
     """
@@ -383,7 +384,7 @@ class Job:
         Compact the archive.
 
         Raises:
-            LakeError: see its subclasses.
+            LakeError: the subclass says why.
         """
         self.begin("finding the parts")
         spans = self.archive.spans()

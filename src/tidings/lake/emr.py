@@ -4,15 +4,15 @@ Run tables and compaction on EMR Serverless, on the schedule of a stage.
     python -m tidings.lake.emr --feeds main --archive s3://parts --table s3://lake/tables \\
         --glue tidings_prod --log-table L --state-table S --control-table C
 
-The tables of each feed are brought to its end, one feed after the other, repeatedly for the number
-of minutes in `--minutes`. With `--compact yes` the archives are compacted instead, each up to the
-positions of its named consumers, its followers and its table. The exit code is 0, or 1 if a feed
-failed or was stopped; the last lines say which, and why. A run may be repeated: it continues from
-the last one.
+The job brings the tables of each feed to the end of the feed, one feed after the other, and repeats
+this for the number of minutes in `--minutes`. With `--compact yes` it compacts the archives
+instead, each up to the positions of its named consumers, its followers and its table. The exit code
+is 1 if a feed failed or was stopped, and the last lines say which feed, and why; else it is 0. The
+next run continues after the last one.
 
-It needs permission to read the log, the state and the positions of readers; to list, read, write
-and delete parts and the files of the tables; and to read and write the tables of the database in
-Glue.
+The job needs permission to read the log, the state and the positions of readers; to list, read,
+write and delete parts and the files of the tables; and to read and write the tables of the database
+in Glue.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tidings.spark.options import SparkError
 from tidings.sync import feed as feeds
 from tidings.sync import spark_session
 
-PAUSE_S = 20  # between two checks of the feeds: each costs a read unit or two per feed
+PAUSE_S = 20  # between two checks of the feeds, which cost a read unit or two per feed
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _source(feed: str, named: argparse.Namespace) -> Source:
 
 
 def _ignored(phase: str) -> None:
-    """Ignore the phase: a batch is reported when it is done."""
+    """Ignore the phase, because a batch is reported when it is done."""
 
 
 def _say(line: str) -> None:

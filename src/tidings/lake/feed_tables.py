@@ -1,15 +1,15 @@
 """
 The tables of a feed, and how a batch of its log is written to all of them.
 
-`history` receives its operations first, and the other tables are derived from it. If a run crashed
-between two commits, the next run brings the others to the place of `history`, from its rows.
+The operations of a batch are written to `history` first. If a run crashed between two commits, the
+next run brings the other tables to the place of `history`, from the rows of `history`.
 
-If Spark fails for the table of one type, that type is left out for the rest of the run: its table
-keeps its place, the next run continues there, and the other tables are written.
+If Spark fails for the table of one type, that type is left out for the rest of the run. Its table
+keeps its place, and the next run continues there. The other tables are written.
 
 The table of a type has the `data` of its operations in columns. Keys of the data are arbitrary
-texts. In Spark's plans their values therefore have numbered names, because Spark compares names
-without their case, and divides them at dots.
+texts. In Spark's plans their values have numbered names instead, because Spark ignores the case of
+names, and divides names at dots.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tidings.lake.warehouse import HISTORY, LATEST, Raced, TableMetadata, Wareho
 from tidings.spark import latest as last_of_each
 from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
 
-# For each key the types of its values, the most frequent keys first; all objects are one type.
+# The types of the values of each key, with the most frequent keys first. All objects are one type.
 _SEEN = f"""
     SELECT key, collect_set(kind) AS kinds FROM (
         SELECT key, IF(startswith(schema_of_variant(value), 'OBJECT<'), 'OBJECT',
@@ -52,12 +52,12 @@ _SEEN = f"""
         WHERE key IS NOT NULL)
     GROUP BY key ORDER BY count(*) DESC, key LIMIT {COLUMNS_MAX}
 """
-# Columns that earlier releases made of such keys: Iceberg refuses to read a table with one.
+# Columns that earlier releases created. Iceberg refuses to read a table with one of them.
 _REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
 _TEXT = StringType()
 _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
-# Texts of which the value of a column has all: Spark parses a number as a timestamp as well, cuts a
-# time off a date, and nanoseconds off a time.
+# Texts that a value of the column represents completely. Of others Spark loses a part: it cuts the
+# time off a date and nanoseconds off a time, and parses numbers as timestamps.
 _FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"
 _WHOLE = {
     "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",
@@ -79,7 +79,7 @@ class TypeTable:
         Add columns that the table lacks, and rename those that Iceberg refuses.
 
         Raises:
-            BadColumns: the table has a different column of that name.
+            BadColumns: the table has a different column with the name of a declared one.
         """
         for each in self.columns():
             if each.name in _REFUSED:
@@ -90,7 +90,8 @@ class TypeTable:
         """
         Return the rows of *news*, operations of the type, with the table's columns and `EVENT`.
 
-        `data` is complete if a value does not fit its column or a key has no column, else null.
+        The column `data` has all data if a value does not fit its column or a key has no column.
+        Otherwise it is null.
         """
         if self.wanted.infers:
             seen = news.sparkSession.sql(_SEEN, rows=news).collect()
@@ -169,10 +170,10 @@ def _keys_are(document: Column, keys: Iterable[str]) -> Column:
 
 def _check(kind: str) -> Callable[[Column, Column], Column] | None:
     """
-    Return a function of a JSON value's text and the value of its column.
+    Return a function of a JSON value's text and the value of its column of type *kind*.
 
-    It returns whether the column represents the text completely. The result is None if a column of
-    *kind* has no other values than those that it represents.
+    The function returns whether the value represents the text completely. If each value of *kind*
+    does, return None instead.
     """
     if kind == "double":
         return _is_exact
@@ -203,7 +204,7 @@ def _struct_fits(kind: str, text: Column, value: Column) -> Column:
 
 
 def _is_exact(text: Column, value: Column) -> Column:
-    """Return whether a double is the number in *text*, with all of its digits."""
+    """Return whether the double *value* equals the number in *text* with all of its digits."""
     digits = _digits(text)
     is_normal = F.abs(value).between(_NORMAL_MIN, _DOUBLE_MAX)
     is_short = (F.length(digits) <= DIGITS_SURE) & is_normal
@@ -212,9 +213,9 @@ def _is_exact(text: Column, value: Column) -> Column:
 
 def _fractions(document: Column) -> Column:
     """
-    Return the numbers of a JSON document other than plain integers, as they are spelled.
+    Return the numbers with a fraction or an exponent in a JSON document, as they are spelled.
 
-    Spark's parser rounds them to doubles, also within a value that it returns as text.
+    Spark's parser rounds such numbers to doubles, even within a value that it returns as text.
     """
     plain = F.replace(F.replace(document, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
     return F.regexp_extract_all(
@@ -246,9 +247,10 @@ class FeedTables:
     """
     The tables of one feed.
 
-    *schemas* are those of the types with a table. *begin* is called with the name of the table that
-    is written next. *place* is the common place of all tables after `catch_up`. *written* counts
-    the rows that this run committed, by table. *failed* says why a type was left out.
+    *schemas* maps each type with a table to its schema. *begin* is called with the name of the
+    table that is written next. *place* is the common place of all tables after `catch_up`.
+    *written* counts, by table, the rows that this run committed. *failed* has, by type, the reason
+    why the type was left out.
     """
 
     session: SparkSession
@@ -288,7 +290,7 @@ class FeedTables:
                 each.declare()
 
     def catch_up(self) -> bool:
-        """Bring every table to the place of `history`; return True if it has any rows."""
+        """Bring every table to the place of `history`; return True if `history` has a place."""
         self.look()
         place = self.history.through()
         if place is None:
@@ -307,8 +309,8 @@ class FeedTables:
         """
         Replace the rows of all tables with *state*; operations after *place* follow.
 
-        `history` keeps its rows. It is committed last, so that after a crash the next run starts
-        over.
+        `history` keeps its rows. Its place is committed last, so that after a crash the next run
+        starts over.
         """
         self._commit(self.latest, partial(self.latest.replace, state, place))
         for name, each in list(self.types.items()):
@@ -322,8 +324,8 @@ class FeedTables:
         """
         Write the operations of *batch*, which ends at *through*, to all tables.
 
-        Return for each type with a table in the batch the number of objects that kept `data`.
-        Operations that the tables have are skipped.
+        Skip operations that the tables have. Return, for each type in the batch that has a table,
+        the number of objects that kept `data`.
 
         Raises:
             Raced: another run writes these tables.
@@ -353,7 +355,7 @@ class FeedTables:
             del self.types[name]
 
     def _came(self, news: DataFrame) -> list[str]:
-        """Return the types in *news* that have a table; other tables remain at their place."""
+        """Return the types in *news* that have a table; tables of other types keep their place."""
         if not self.types:
             return []
         of_types = news.where(F.col("type").isin(*self.types))

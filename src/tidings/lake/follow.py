@@ -1,8 +1,8 @@
 """
-Keep tables up to date with their feed: a stream of its log, one batch at a time into all of them.
+Keep tables up to date with their feed, by writing one batch of its log at a time to all of them.
 
-The start position is read from the tables. The checkpoint of the query is in a folder of the driver
-and deleted after the run, because one that is older or newer than the tables cannot be used.
+A run starts at the position of the tables. The checkpoint of its query is in a folder of the driver
+and deleted after the run, because a checkpoint that differs from the tables cannot be used.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Batch:
     """
     A batch that was written to the tables.
 
-    *number* counts batches in the run, and *operations* those in the batch. *through* is the place
-    up to which the tables are complete, as a cursor, and *page* its page. *left* counts, by type,
-    the objects that their columns do not represent completely, and *failed* why a type was left
-    out.
+    *number* is the number of the batch in the run, and *operations* the number of its operations.
+    *through* is the cursor up to which the tables are complete, and *page* its page. *left* counts,
+    by type, the objects that their columns do not represent completely. *failed* has, by type, the
+    reason why the type was left out.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The feed, by the *options* of the data source `tidings`."""
+    """The feed that the *options* of the data source `tidings` name."""
 
     options: Mapping[str, str]
 
@@ -94,14 +94,12 @@ class Follower:
 
     def run(self, *, once: bool = False, for_s: float | None = None) -> Place:
         """
-        Follow for *for_s* seconds, until `stop`, or *once* to the feed's current end.
-
-        None follows without end.
+        Follow the feed until `stop` is called, for *for_s* seconds, or *once* to its current end.
 
         Raises:
-            Stopped: the log lost the next pages, or is not that of the tables.
+            Stopped: the log lost the next pages, or is not the log of the tables.
             Raced: another run writes these tables.
-            TypesFailed: Spark failed for the tables of some types; the others are complete.
+            TypesFailed: Spark failed for the tables of some types; the other tables are complete.
         """
         with errors_of_tasks(Gone, _stopped):
             ends = self.source.backend().ends()
@@ -133,7 +131,7 @@ class Follower:
             )
         if place.page + 1 >= ends.floor:
             return
-        if not (begun or self.source.has_state):  # an archive that was started late has no state
+        if not (begun or self.source.has_state):  # only an archive, which may have been begun late
             self.tables.place = before(ends.floor)
             return
         if begun and not (self.gaps and self.source.has_state):
@@ -144,7 +142,7 @@ class Follower:
         self._copy(ends)
 
     def _copy(self, ends: Ends) -> None:
-        """Copy the state to the tables; the log from its floor on follows."""
+        """Copy the state to the tables, so that the log is read from its floor."""
         self.tables.begin("copying the state")
         options = {**self.source.options, "what": "state", "atLeast": OLDEST}
         state = self._session().read.format("tidings").options(**options).load()
@@ -167,7 +165,7 @@ class Follower:
                 self._wait(query, going)
             finally:
                 with self._taking:
-                    self._ended = True  # a batch that begins later does nothing: Spark waits for it
+                    self._ended = True  # a later batch does nothing, as Spark waits for it
                 query.stop()
 
     def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
@@ -175,7 +173,7 @@ class Follower:
         Wait until the run ends.
 
         Raises:
-            LakeError: the error that ended the batch, as it was raised in `_take`.
+            LakeError: the error that `_take` raised.
         """
         try:
             while going() and not query.awaitTermination(LOOK_S):

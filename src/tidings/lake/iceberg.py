@@ -1,8 +1,8 @@
 """
-Download Apache Iceberg for Spark once from Maven Central: the same files on a laptop and a stage.
+Download Apache Iceberg for Spark once from Maven Central.
 
-The jars are stored in the user's cache folder and shared by all checkouts. A stage uploads them for
-its job, so that it runs the tested version.
+The jars are stored in the user's cache folder and shared by all checkouts. The deployment of a
+stage uploads the same jars for its job, which therefore runs the tested version.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .warehouse import NoIceberg
 
 VERSION = "1.11.0"  # the version in EMR Serverless's release 8.1
 CENTRAL = "https://repo1.maven.org/maven2"
-SILENCE_S = 60  # without a byte of a jar of up to 64 MB
+SILENCE_S = 60  # limit of a wait for the next byte of a jar, which has up to 64 MB
 
 _CACHE = Path.home() / ".cache" / "tidings" / "iceberg" / VERSION
 
 
 @dataclass(frozen=True)
 class Jar:
-    """An Iceberg jar: the *name* of its artifact, and its SHA-256."""
+    """An Iceberg jar, with the *name* of its artifact and its SHA-256."""
 
     name: str
     sha256: str
@@ -36,7 +36,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Return its path in a Maven repository."""
+        """Return the path of the jar in a Maven repository."""
         return f"org/apache/iceberg/{self.name}/{VERSION}/{self.file}"
 
 
@@ -44,7 +44,7 @@ RUNTIME = Jar(
     "iceberg-spark-runtime-4.1_2.13",
     "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
 )
-# The AWS SDK for the Glue catalog and for files on S3; the runtime has only the code that calls it.
+# The AWS SDK for the Glue catalog and for files on S3, which the runtime calls but does not have.
 AWS = Jar(
     "iceberg-aws-bundle",
     "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
@@ -56,7 +56,7 @@ def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE, repository: str = CENTRAL) 
     Return the jar; download it if it is missing, and check its hash each time.
 
     Raises:
-        NoIceberg: the file is not in the cache and cannot be downloaded; or it has another hash.
+        NoIceberg: the file is neither in the cache nor available, or has another hash.
     """
     path = cache / wanted.file
     if not path.is_file():
@@ -73,7 +73,7 @@ def _download(url: str, wanted: Jar, target: Path) -> None:
         try:
             with urllib.request.urlopen(url, timeout=SILENCE_S) as answer, made.open("wb") as file:
                 shutil.copyfileobj(answer, file)
-        except OSError as error:  # also of HTTP, and an answer that ends early has another hash
+        except OSError as error:  # includes errors of HTTP; a truncated answer has another hash
             raise NoIceberg(
                 f"{url} cannot be downloaded ({error}); if this machine must not, "
                 f"store the file as {target}"

@@ -1,7 +1,5 @@
 """
-Measure a feed and its tables without Spark, and run queries.
-
-It measures their lag, and the progress of the feed's readers.
+Measure the lag of a feed's tables and the progress of its readers without Spark, and run queries.
 
 The HTTP client is imported on first use, because the job of a stage does not have it.
 """
@@ -34,16 +32,16 @@ from tidings.spark.options import Log
 if TYPE_CHECKING:
     from tidings.sync import feed as feeds
 
-COUNTED_MAX = 100_000  # maximum number of operations to count: reading takes a few seconds
+COUNTED_MAX = 100_000  # maximum number of operations to count, which takes a few seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
     """
-    The part of the log that is not in a table: *pages* and their *operations*.
+    The numbers of *pages* and *operations* of the log that are not in a table.
 
-    *seconds* is the time since the first of them was committed. With *more*, *operations* is a
-    lower bound.
+    *seconds* is the time since the first of these operations was committed. With *more*,
+    *operations* is a lower bound.
     """
 
     pages: int
@@ -97,7 +95,7 @@ def _place(found: TableMetadata) -> Place | None:
 
 
 def lag(backend: Backend, place: Place, end: Place, now_ms: int) -> Lag:
-    """Return the lag of *place*: the log after it, up to *end*."""
+    """Return the lag of *place*, measured by the log after it, up to *end*."""
     operations, first_ms = 0, now_ms
     stretch = Log(place, end)
     for piece in within(backend.log(place, end), stretch) if place < end else ():
@@ -161,10 +159,11 @@ def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) ->
     """
     Run *sql* on the views `history` and `latest`, and on one for each type with a table.
 
-    The view of a type has the type's name, or `type_history` if it would be one of the other two.
+    The view of a type has the name of the type. For a type named `history` or `latest`, it is
+    `type_history` or `type_latest`.
 
     Raises:
-        BadTable: the feed has no tables there.
+        BadTable: the warehouse has no tables of the feed.
     """
     session = warehouse.session(spark)
     kinds = {name: kind_of(feed, name) for name in table_names(warehouse)}

@@ -1,11 +1,11 @@
 """
 A table of a feed, its commits, and its maintenance.
 
-The place of a table is in the snapshot of the commit, as `tidings.through`: the cursor of the last
-place of the log that it includes. A commit writes both its rows and its place, or neither.
+The place of a table is the cursor up to which it includes the log. Each commit stores the place in
+its snapshot, as `tidings.through`. A commit writes both rows and place, or neither.
 
-Maintenance keeps tables fast to read and write: it compacts small files and expires snapshots. All
-work is bounded: a run rewrites some files of each table, and the next run continues. The rows of a
+Maintenance compacts small files and expires snapshots, which keeps tables fast to read and write. A
+run rewrites a limited number of files of each table, and the next run continues. The rows of a
 table do not change.
 """
 
@@ -37,31 +37,31 @@ from tidings.lake.warehouse import (
 from tidings.sync.engine import OPERATIONS
 from tidings.sync.spark_session import SPARK_ERRORS
 
-EVENT = "tidings.event"  # in the rows of a merge; no column of data has such a name
+EVENT = "tidings.event"  # a column of rows to merge; no column of data can have this name
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")
 _DAY_MS = 24 * 3600 * 1000
-_SKEW_S = 24 * 3600  # between the clocks of two writers of the log, with a large margin
+_SKEW_S = 24 * 3600  # far above the difference between the clocks of two writers of the log
 _PROPERTIES = {
     "format-version": "2",  # supported by Athena, DuckDB and PyIceberg, with its deletes
-    # A batch costs as much as its changes: it marks rows as deleted instead of rewriting files.
+    # Mark rows as deleted instead of rewriting files, so that a batch costs as much as its changes.
     "write.merge.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.delete.mode": "merge-on-read",
     "write.delete.granularity": "file",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # Expired snapshots: a day of them is kept, 1,440 at one commit per minute.
+    # Keep the snapshots of a day, which are 1,440 at one commit per minute.
     "history.expire.max-snapshot-age-ms": str(_DAY_MS),
     "history.expire.min-snapshots-to-keep": "2",
 }
-# True if the new row is later; a row that was copied over HTTP has no place.
+# True if the new row (s) is later than the old one (t), which has no place if it came over HTTP.
 _NEWER = "(s.page > coalesce(t.page, 0) OR (s.page = t.page AND s.slot > t.slot))"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The *columns* as SQL, the fields that identify a row, and the sort order in files."""
+    """The layout of a table, with *columns* as SQL, a row's *identifiers*, and the sort *order*."""
 
     columns: str
     identifiers: Sequence[str]
@@ -124,7 +124,7 @@ class Table:
         )
         alter = f"ALTER TABLE {self.name}"
         self.session.sql(f"{alter} SET IDENTIFIER FIELDS {', '.join(layout.identifiers)}")
-        # A batch is small: sort it in place instead of moving rows between tasks.
+        # Sort rows within a task instead of moving them between tasks, because batches are small.
         self.session.sql(f"{alter} WRITE LOCALLY ORDERED BY {', '.join(layout.order)}")
 
     def metadata(self) -> TableMetadata | None:
@@ -140,8 +140,8 @@ class Table:
         """
         Return the place up to which the table is complete; None if nothing was committed.
 
-        A table of an earlier release has no place, and nor has one if all snapshots with a place
-        have expired. The result is then the place of its last row, because no entries follow it.
+        A table has no place if an earlier release wrote it, or if all snapshots with a place have
+        expired. Return then the place of its last row, after which it has no entries.
         """
         found = self.metadata()
         if found is None or not found.snapshot:
@@ -156,12 +156,12 @@ class Table:
         return place
 
     def behind(self, place: Place) -> DataFrame:
-        """Return the rows after the page of *place*."""
+        """Return the rows of pages after that of *place*."""
         return self.rows().where(_behind(place))
 
     def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
         """
-        Append *rows*, all of them after *after*; the table is then complete up to *through*.
+        Append *rows*, which are after *after*; the table is then complete up to *through*.
 
         Raises:
             Raced: rows after *after* were committed since *snapshot*.
@@ -181,10 +181,10 @@ class Table:
 
     def merge(self, rows: DataFrame, through: Place) -> None:
         """
-        Replace the earlier rows of the same objects with *rows*, one per object.
+        Replace the earlier rows of the same objects with *rows*, which have one row per object.
 
-        The table of a type removes deleted objects, by the column `EVENT` of *rows*; `latest` keeps
-        their deletes.
+        A deletion, as the column `EVENT` of *rows* says, removes the row from the table of a type.
+        `latest` has a row for a deleted object.
 
         Raises:
             Raced: another run changed rows that this one read.
@@ -218,7 +218,7 @@ class Table:
 
 
 def _behind(place: Place) -> Column:
-    """Return the filter for rows after *place*; the time excludes files of earlier days."""
+    """Return the filter for rows after *place*, by their time, too, which skips earlier files."""
     since = F.timestamp_seconds(F.lit(max(0, place.seconds - _SKEW_S)))
     return (F.col("page") > place.page) & (F.col("at") >= since)
 
@@ -246,13 +246,13 @@ def of_type(session: SparkSession, warehouse: Warehouse, feed: str, type: str) -
     )
 
 
-FILE_BYTES = 128 * 1024 * 1024  # target size of a file: a task reads one in seconds
+FILE_BYTES = 128 * 1024 * 1024  # target size of a file, which a task reads in seconds
 FILES_MAX = 50  # number of small files that is acceptable for reads
 REWRITTEN_MAX = 500  # files of a table per run, so that a batch never waits for hours
-DAYS = 3  # recent days of `history` to check: older ones get no new files
+DAYS = 3  # recent days of `history` to check; older days get no new files
 _DAY_S = 24 * 3600
 SNAPSHOTS_MAX = 60  # above this number, expire the old ones
-# Also rewrite a file if this share of its rows is deleted: reads skip them one by one.
+# Also rewrite a file if this share of its rows is deleted, because reads skip them one by one.
 _GONE_RATIO = "0.3"
 
 
@@ -281,7 +281,7 @@ def expire(table: Table) -> None:
 
 
 def _newest(table: Table) -> str:
-    """Return a filter for the recent days of `history`, before its place; "" for other tables."""
+    """Return a filter for the last days of `history` before its place; "" for other tables."""
     place = table.through() if table.kind == HISTORY else None
     if place is None:
         return ""

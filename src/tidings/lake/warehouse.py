@@ -1,8 +1,9 @@
 """
 Locate the tables, configure a session of Spark for them, and read their metadata.
 
-The metadata are read by Iceberg's specification, without Spark. The tables of a stage are found in
-Glue, those of a folder by the file `version-hint.text`, which Iceberg's own folder catalog writes.
+The metadata are read without Spark, by Iceberg's specification. Glue names the tables of a stage
+and their metadata. In a folder, Iceberg's folder catalog writes the number of a table's metadata to
+the file `version-hint.text`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LakeError(Exception):
-    """Base class; the command and the job of a stage print its message."""
+    """The base class of errors that the command and the job of a stage print."""
 
 
 class NoIceberg(LakeError):
@@ -33,7 +34,7 @@ class NoIceberg(LakeError):
 
 
 class BadTable(LakeError):
-    """The address of the table is invalid, or has tables of another program."""
+    """The address of the tables is invalid, or has tables of another program."""
 
 
 class BadColumns(LakeError):
@@ -45,7 +46,7 @@ class Raced(LakeError):
 
 
 class PartGone(LakeError):
-    """A part was removed between listing and reading: another process compacts at the same time."""
+    """A part was removed after it was listed, because another process compacts, too."""
 
 
 class TypesFailed(LakeError):
@@ -57,16 +58,16 @@ class TypesFailed(LakeError):
 
 
 class Stopped(LakeError):
-    """A guard objects; only the work in the report was done."""
+    """A guard objects; only the reported work was done."""
 
 
 CATALOG = "lake"
 DATABASE = "tidings"
-# Read at Spark's start: `SET IDENTIFIER FIELDS` and `WRITE ORDERED BY` are Iceberg's own.
+# Spark reads this at its start. Iceberg's `SET IDENTIFIER FIELDS` and `WRITE ORDERED BY` need it.
 EXTENSIONS = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 }
-KIND_CHARS_MAX = 160  # of Glue's 255 for a table, in which the name of the feed is a prefix
+KIND_CHARS_MAX = 160  # of the 255 that Glue allows, because the feed's name is a prefix
 HISTORY, LATEST = KINDS = "history", "latest"
 _TYPE_PREFIX = "type_"
 _PLAIN = frozenset(string.ascii_lowercase + string.digits)
@@ -74,7 +75,7 @@ _PLAIN = frozenset(string.ascii_lowercase + string.digits)
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """The location of the tables: a folder *url* for the files; *glue* if Glue has their names."""
+    """The location of tables, with the folder *url* of the files, and *glue* if Glue names them."""
 
     url: str
     database: str = DATABASE
@@ -85,9 +86,9 @@ class Warehouse:
         session = spark.newSession()
         for name, value in self._settings().items():
             session.conf.set(name, value)
-        # Iceberg stores times with a zone; they are shown in this one.
+        # Show Iceberg's times, which have a zone, in UTC.
         session.conf.set("spark.sql.session.timeZone", "UTC")
-        # A key of the data such as `${env:HOME}` is the comment of a column, in SQL.
+        # Do not substitute keys of the data such as `${env:HOME}`, which are comments in SQL.
         session.conf.set("spark.sql.variable.substitute", "false")
         return session
 
@@ -113,7 +114,7 @@ def in_folder(url: str) -> Warehouse:
     Return the warehouse in a folder on this machine, given as a path or `file:///FOLDER`.
 
     Raises:
-        BadTable: the address is elsewhere. Commits to a folder on S3 would need a lock.
+        BadTable: *url* is elsewhere. Commits to a folder on S3 would need a lock.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("", "file") or parts.netloc or not parts.path.strip("/"):
@@ -138,7 +139,7 @@ def in_glue(url: str, database: str) -> Warehouse:
 
 
 def of_stage(stage: str) -> Warehouse:
-    """Return the tables of a stage, for reading: Glue knows the location of their files."""
+    """Return the tables of a stage, for reading only, because just Glue has their location."""
     return Warehouse("", f"tidings_{stage}_lake".replace("-", "_"), glue=True)
 
 
@@ -153,7 +154,7 @@ def table_name(feed: str, kind: str) -> str:
 
 def type_kind(type: str) -> str:
     """
-    Return the kind of the table of a type. No code begins with a t, so names are unambiguous.
+    Return the kind of the table of a type; no code begins with a t, so names are unambiguous.
 
     Raises:
         BadColumns: the name would be too long.
@@ -180,7 +181,7 @@ def _encoded(text: str) -> str:
 
 THROUGH, TYPE = "tidings.through", "tidings.type"
 _HINT = "version-hint.text"
-METADATA_BYTES_MAX = 256 * 1024 * 1024  # of a table with about 100,000 snapshots
+METADATA_BYTES_MAX = 256 * 1024 * 1024  # enough for a table with about 100,000 snapshots
 _FOLDER = "metadata"
 _SUMMARY = {
     "records": "total-records",
@@ -195,11 +196,11 @@ class TableMetadata:
     """
     The metadata of a table.
 
-    *snapshot* is the current one, or 0. *through* is the cursor of the last commit that has one, or
-    empty if no kept snapshot has it. *records*, *files* (data and deletes) and *bytes* are those of
-    the current snapshot, *added* the rows that it added, *snapshots* the number of snapshots.
-    *type* is the type of its objects, None for all. *columns* are names and types in Iceberg's
-    notation.
+    *snapshot* is the id of the current snapshot, or 0. *through* is the cursor of the last commit
+    that has a cursor, or empty if no kept snapshot has one. *records*, *files* (data and deletes)
+    and *bytes* count those of the current snapshot, and *added* the rows that it added. *snapshots*
+    is the number of snapshots. *type* is the type of the table's objects, or None for all types.
+    *columns* has names and types in Iceberg's notation.
     """
 
     snapshot: int = 0
@@ -239,7 +240,7 @@ def metadata_file(warehouse: Warehouse, table: str) -> Path:
     """
     folder = Path(warehouse.url) / warehouse.database / table / _FOLDER
     version = int((folder / _HINT).read_text())
-    # The hint is written after the file, and may be older.
+    # Iceberg writes the hint after the metadata file, so the hint may be older.
     while (folder / f"v{version + 1}.metadata.json").exists():
         version += 1
     return folder / f"v{version}.metadata.json"
@@ -310,7 +311,7 @@ def _through(kept: dict[int, Any], snapshot: int) -> str:
 
 
 def _ancestors(kept: dict[int, Any], snapshot: int | None) -> Iterator[int]:
-    """Yield *snapshot* and its kept ancestors, because maintenance commits have no place."""
+    """Yield *snapshot* and its kept ancestors, the next one first."""
     while snapshot in kept:
         yield snapshot
         snapshot = kept[snapshot].get("parent-snapshot-id")
