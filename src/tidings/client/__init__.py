@@ -1,9 +1,10 @@
 """
 Follow a feed and post to it.
 
-`Consumer` acknowledges each event. `follow` is the loop below it. `Poster` posts. `Fold` is a copy
-that verifies itself. `Worker` serves a named consumer, with the position in the feed. Each is
-imported when it is first used, so that the command line starts fast.
+A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` is the
+loop on which it is based. `Poster` posts. `Fold` is a copy that verifies itself. `Worker` serves a
+named consumer, whose position the feed stores. Each is imported when it is first used, so that the
+command line starts fast.
 """
 
 from __future__ import annotations

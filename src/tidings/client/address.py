@@ -1,7 +1,7 @@
 """
 The address of a feed, and the part of it that a consumer subscribes to.
 
-The functions `..._url` raise `WrongUrl` unless the address has the right scheme and a host.
+The functions `..._url` raise `WrongUrl` if the address has a wrong scheme or no host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_URL = "http://127.0.0.1:8042"
 DEFAULT_FEED = "main"
 _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 FIELDS = ("types", "parents", "ids")  # fields of a request; each is a list of values
-_ARRAY = '["'  # the beginning of a list as text if it is JSON
+_ARRAY = '["'  # a list that begins so is JSON, not comma-separated
 
 
 def operations_url(url: str, feed: str) -> str:
@@ -26,17 +26,17 @@ def operations_url(url: str, feed: str) -> str:
 
 
 def status_url(url: str, feed: str) -> str:
-    """Return the URL of the status of *feed*. The default feed has it at the root as well."""
+    """Return the URL of the status of *feed*; for the default feed, the one at the root."""
     return f"{base_url(url) if feed == DEFAULT_FEED else feed_url(url, feed)}/status"
 
 
 def feed_url(url: str, feed: str) -> str:
-    """Return the URL that the paths of *feed* are below."""
+    """Return the URL that precedes all paths of *feed*."""
     return f"{base_url(url)}/feeds/{quote(feed, safe='')}"
 
 
 def base_url(url: str) -> str:
-    """Return the URL that the paths of all feeds are below."""
+    """Return the URL that precedes the paths of all feeds."""
     scheme, host, path = _parts(url, ("http", "https"))
     return urlunsplit((scheme, host, path, "", ""))
 
@@ -52,7 +52,7 @@ def socket_url(url: str, ws_url: str | None = None) -> str:
 
 def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
     """
-    Return scheme, host and path. Drop a trailing `/ops`: clients of oplog end addresses with it.
+    Return scheme, host and path, without a trailing `/ops`, which clients of oplog append.
     """
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise WrongUrl("an address holds no user or password: both would end up in logs")
@@ -71,8 +71,7 @@ def as_text(values: Iterable[str]) -> str:
     """
     Return *values* as a list in a URL: comma-separated, or JSON if one contains a comma.
 
-    An empty value matches nothing. If *values* has only empty ones, return a list that matches
-    nothing.
+    An empty value matches nothing. If all *values* are empty, the returned list matches nothing.
     """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
@@ -87,7 +86,7 @@ def from_text(text: str) -> list[str]:
     Strip spaces around the values, unless the list is JSON.
 
     Raises:
-        ValueError: it begins like a JSON array but is not an array of strings.
+        ValueError: the list begins like a JSON array but is not an array of strings.
     """
     if not text.startswith(_ARRAY):
         return [value.strip() for value in text.split(",") if value.strip()]

@@ -1,5 +1,5 @@
 """
-A consumer with acknowledgements. It reads ahead, and saves the cursor after handled events.
+A consumer with acknowledgements, which reads ahead and saves the cursor after handled events.
 
 With `for`, a separate thread reads; with `async for`, a task in the running event loop does.
 """
@@ -25,14 +25,14 @@ from tidings.client.reconnect import ListenAsync, Transport, listeners, resume_a
 from tidings.client.retries import Closing
 from tidings.core.model.cursors import NOW
 
-AFTER_RESET = "1"  # the id of `reset`: all objects are dropped, none is handled since (P6.3)
-IN_FLIGHT_MAX = 1000  # a few MB at most: an operation is rarely above 1 KB, never above 64 KB
+AFTER_RESET = "1"  # the id of `reset`, after which the consumer has no objects (PROTOCOL 6.3)
+IN_FLIGHT_MAX = 1000  # usually up to 1 MB; an operation is rarely above 1 KB, never above 64 KB
 
 
 @dataclass(slots=True, eq=False)
 class Group:
     """
-    Consecutive events with the same id, as rows of a copy have. The cursor passes them together.
+    Consecutive events with the same id, such as rows of a copy, which the cursor passes together.
     """
 
     id: str
@@ -43,8 +43,8 @@ class InFlight:
     """
     Groups in the order of delivery; the first one holds the cursor back.
 
-    A later group that is acknowledged is kept, without its events, until the earlier ones are.
-    *limit* bounds the number of groups and of events, and with it the memory.
+    An acknowledged group is kept, without its events, until all earlier groups are acknowledged.
+    *limit* bounds the numbers of groups and of events, and so the memory.
     """
 
     def __init__(self, cursor: str, limit: int) -> None:
@@ -59,12 +59,13 @@ class InFlight:
 
     @property
     def is_half_empty(self) -> bool:
-        """Return True if the reader should resume. Waking it for each event would be expensive."""
+        """Return True if the reader should resume; waking it for each event would be expensive."""
         return max(self._unacked, len(self._groups)) <= self._limit // 2
 
     def add(self, event_id: str) -> Group:
         """
-        Add an event and return its group, to be acknowledged. Without an id, use the last group.
+        Add an event and return its group, to be acknowledged; an event without an id joins the
+        last.
         """
         last = self._groups[-1] if self._groups else None
         if last is None or event_id not in ("", last.id):
@@ -82,7 +83,9 @@ class InFlight:
 
     def move(self, cursor: str) -> None:
         """
-        Let the cursor move to *cursor* after the earlier groups: no other event up to it follows.
+        Let the cursor move to *cursor* once the earlier groups are acknowledged.
+
+        The feed sends no more events up to *cursor*.
         """
         if self._groups and self._groups[-1].unacked == 0:
             self._groups[-1].id = cursor
@@ -97,7 +100,7 @@ class InFlight:
 
 class Delivery:
     """
-    An event to be acknowledged once it is handled; otherwise it is delivered again after a restart.
+    An event, to be acknowledged once it is handled; otherwise a restart delivers it again.
 
     `name` is insert, update, delete, leave, reset or live; `data` is the operation.
     """
@@ -130,13 +133,13 @@ class Delivery:
 
     def ack(self) -> None:
         """
-        Acknowledge the event. Any thread may call it, in any order; repeated calls have no effect.
+        Acknowledge the event; any thread may do so, in any order, and repeatedly without effect.
         """
         self._buffer.ack(self)
 
 
 class _Waiting(NamedTuple):
-    """A paused reader. It waits for the acknowledgement of *reset*, if any, and for room."""
+    """A paused reader, which waits for the acknowledgement of *reset*, if any, and for room."""
 
     reset: Delivery | None
     wake: Callable[[], object]
@@ -146,8 +149,8 @@ class PrefetchBuffer:
     """
     Reads a feed into *put* until it is cancelled or the feed refuses.
 
-    Reading pauses while too many events are in flight, and after a `reset` until it is
-    acknowledged: events of the new copy must not be mixed with objects that are about to be
+    Reading pauses while too many events are in flight. It also pauses after a `reset` until that is
+    acknowledged, so that events of the new copy do not mix with objects that are about to be
     dropped.
     """
 
@@ -174,7 +177,7 @@ class PrefetchBuffer:
 
     async def run(self, put: Callable[[Delivery], None]) -> None:
         """
-        Read events and save the cursor until one of the two fails.
+        Read events, and save the cursor regularly, until either fails.
 
         Raises:
             ClientError: the feed refuses, or the state cannot be saved.
@@ -208,7 +211,7 @@ class PrefetchBuffer:
             WrongState: the cursor cannot be written.
         """
         cursor = self.cursor
-        if cursor == AFTER_RESET:  # rows handled since are not tracked and may be deleted by then
+        if cursor == AFTER_RESET:  # start a new copy: rows handled since may be deleted later
             cursor = EVERYTHING
         if self._state is not None and cursor not in ("", NOW):
             self._state.save(cursor)
@@ -259,10 +262,10 @@ class Consumer(Closing):
     run an operation is delivered once; only rows of an interrupted copy may be repeated. Reading
     pauses while *in_flight_max* events wait for the oldest unacknowledged one, and after a `reset`
     until it is acknowledged. After a lost connection the consumer reconnects with delays of 1 to 32
-    seconds. *on_lost* is called for each loss, in the reading thread if one exists.
+    seconds. *on_lost* is called for each loss, in the reading thread if there is one.
 
-    It starts at the cursor in *state_file*, else at *cursor*, else at the end of the log. With
-    *allow_replication* and a *state_file* that is missing or empty, it starts with a copy of
+    The consumer starts at the cursor in *state_file*, else at *cursor*, else at the end of the log.
+    With *allow_replication* and a *state_file* that is missing or empty, it starts with a copy of
     everything. Close it, or use `with`. It saves the cursor once a second and when it is closed.
 
     Raises:
@@ -304,7 +307,7 @@ class Consumer(Closing):
             on_lost=on_lost,
         )
         self._ended = False
-        self._lock = threading.Lock()  # several threads may share the iteration, or end it
+        self._lock = threading.Lock()  # because several threads may share the iteration, or end it
         self._thread: _Thread | None = None
         self._task: _Task | None = None
 
@@ -377,14 +380,14 @@ class Consumer(Closing):
         return delivery
 
     async def aclose(self) -> None:
-        """Close it as `close` does, from within the event loop."""
+        """Do the same as `close`, from within the event loop."""
         self._ended = True
         if self._task is not None:
             await self._task.stop()
         await asyncio.to_thread(self._buffer.save)
 
     def _delivered(self, received: Delivery | _Ended) -> Delivery | None:
-        """Return None at the end. Raise an error only once; later calls return None."""
+        """Return *received*, or None at the end; raise an error only once."""
         if isinstance(received, Delivery):
             return received
         self._ended = True
@@ -414,13 +417,13 @@ class _Thread:
     def get(self, timeout_s: float | None) -> Delivery | _Ended:
         received = self._deliveries.get(timeout=timeout_s)
         if isinstance(received, _Ended):
-            self._deliveries.put(_Ended())  # for the other waiting threads
+            self._deliveries.put(_Ended())  # ends the other waiting threads
         return received
 
     def stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may have ended by itself
             self._loop.call_soon_threadsafe(self._task.cancel)
-        if threading.current_thread() is not self._thread:  # *on_lost* may close it, too
+        if threading.current_thread() is not self._thread:  # *on_lost* may call this in the thread
             self._thread.join()
 
     def _run(self) -> None:
@@ -445,7 +448,7 @@ class _Task:
     async def get(self) -> Delivery | _Ended:
         received = await self._deliveries.get()
         if isinstance(received, _Ended):
-            self._deliveries.put_nowait(_Ended())  # for the other waiting tasks
+            self._deliveries.put_nowait(_Ended())  # ends the other waiting tasks
         return received
 
     async def stop(self) -> None:

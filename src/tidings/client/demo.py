@@ -3,10 +3,10 @@ Post a git repository to a feed, as a demo.
 
     python -m tidings.client.demo --url http://127.0.0.1:8042 --repo . --rate 50
 
-It posts the history commit by commit, oldest first, then changes on disk. The object is a path, of
-type `file`. The operations of `history` fold into exactly the files of the head, and with those of
-`WorkingTree` into the files on disk. Submodules are skipped, as are names that are not UTF-8 or
-longer than an id may be.
+It posts the history commit by commit, oldest first, then changes on disk. Each path is an object of
+type `file`. The operations of `history` result in exactly the files of the head commit, and
+together with those of `WorkingTree` in the files on disk. Submodules are skipped, as are names that
+are not UTF-8 or longer than an id may be.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from tidings.core.model import timestamps
 Operation = dict[str, Any]
 Warn = Callable[[str], None]
 
-CHUNK_OPERATIONS = 100  # splits a large commit, to show progress. It is independent of the rate:
-# a restart with another rate must post the same chunks.
+CHUNK_OPERATIONS = 100  # splits a large commit, to show progress
+# It is independent of the rate, because a restart with another rate must post the same chunks.
 LOOK_EVERY_S = 1.0
-MADE_UP_EVERY_S = 0.5  # slow enough to read
+MADE_UP_EVERY_S = 0.5  # slow enough that a person can read the events
 _READ_BYTES = 64 * 1024
 _SUBJECT_CHARS_MAX = 200  # a message is shown on one line
 _NO_FILE = ("000000", "160000")  # a missing file, and a submodule
@@ -56,7 +56,7 @@ _LOG = (
 )
 _PEOPLE = ("ann", "ben", "cleo", "dev", "eva", "finn")
 _SUBJECTS = ("harbour", "kitchen", "mountain", "night", "orchestra", "river", "street", "workshop")
-_LIVING_MAX = 40  # few enough for a list on the screen
+_LIVING_MAX = 40  # objects, few enough for a list on the screen
 
 
 class NoRepository(Exception):
@@ -74,7 +74,7 @@ class Commit:
 @dataclass(frozen=True, slots=True)
 class Repository:
     """
-    A repository: *root* is the top of its working tree, or a bare one; *head* the last commit.
+    A repository; *root* is the top of its working tree, or a bare repository; *head* is a commit.
     """
 
     root: Path
@@ -88,7 +88,7 @@ class Repository:
 
 def open_repository(path: Path) -> Repository:
     """
-    Return the repository that contains *path*. Its head stays fixed when commits are added.
+    Return the repository that contains *path*; its head stays fixed when commits are added.
 
     Raises:
         NoRepository: the folder, the repository or git on this machine is missing.
@@ -108,12 +108,12 @@ def history(
     """
     Yield each commit of the first-parent line, oldest first, with its operations on files.
 
-    A merge is the difference to its first parent. A renamed file is deleted and inserted. A
-    repository without a commit yields nothing. *warn* is called for the first file that is skipped
-    because of its name.
+    A merge has the operations of its difference to its first parent. A renamed file is deleted and
+    inserted. A repository without a commit yields nothing. *warn* is called for the first file that
+    is skipped because of its name.
 
     Raises:
-        NoRepository: see `open_repository`; or git failed.
+        NoRepository: as by `open_repository`, or git failed.
     """
     opened = open_repository(repo) if isinstance(repo, Path) else repo
     if opened.head is None:
@@ -138,8 +138,8 @@ class WorkingTree:
     """
     The files on disk, tracked or untracked but not ignored, compared repeatedly.
 
-    For each comparison git writes them as a tree, with an index and an object store in a temporary
-    folder. It only reads those of the repository.
+    For each comparison git writes the files as a tree, with an index and an object store in a
+    temporary folder. The index and the object store of the repository are only read.
     """
 
     def __init__(self, repo: Repository, *, warn: Warn = lambda warning: None) -> None:
@@ -150,8 +150,8 @@ class WorkingTree:
         self._settings = ("env", f"GIT_INDEX_FILE={own / 'index'}", f"GIT_OBJECT_DIRECTORY={own}")
         (own / "info").mkdir()
         (own / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
-        if os.path.exists(index):  # an index saves git from reading files that equal the head
-            # Copy its time, too: git also reads a file that was changed in the second of its index.
+        if os.path.exists(index):  # with it, git need not read files that equal the head
+            # Also copy its time, because git reads files that changed in the same second or later.
             shutil.copy2(index, own / "index")
         self._tree = f"{repo.head}^{{tree}}" if repo.head else self._git("mktree").decode().strip()
 
@@ -162,7 +162,7 @@ class WorkingTree:
         Raises:
             NoRepository: git failed.
         """
-        self._git("add", "--all", "--ignore-errors", check=False)  # a file may be gone
+        self._git("add", "--all", "--ignore-errors", check=False)  # a file may have been deleted
         before, self._tree = self._tree, self._git("write-tree").decode().strip()
         listed = iter(self._git("diff-tree", *_COMPARED, before, self._tree).split(b"\0")[:-1])
         return [
@@ -207,7 +207,7 @@ class _RawReader:
         yield what | when
 
     def _name(self, path: bytes) -> str | None:
-        """Return *path* as text, None if it cannot be an id. Warn of the first such path."""
+        """Return *path* as text; None, with a warning for the first one, if it cannot be an id."""
         try:
             text = path.decode()
             why = f"longer than {limits.ID_BYTES_MAX} bytes"
@@ -222,7 +222,7 @@ class _RawReader:
 
 
 def _timestamp(time_s: int) -> dict[str, str]:
-    """Return the time; nothing if it is outside of the calendar, as in some commits."""
+    """Return the field with the time; {} for a time outside of the calendar, as in some commits."""
     try:
         return {"timestamp": timestamps.from_ms(time_s * 1000)}
     except OverflowError:
@@ -257,7 +257,7 @@ def _log(repo: Repository) -> Iterator[bytes]:
 
 
 def _git(folder: Path, *arguments: str, settings: Sequence[str] = (), check: bool = True) -> bytes:
-    # Without locks, so as not to block other processes that use the repository.
+    # Do not lock the repository, so that other processes are not blocked.
     command = [*settings, "git", "--no-optional-locks", *arguments]
     try:
         done = subprocess.run(
@@ -329,7 +329,7 @@ def post_history(
     posted = 0
     for commit, operations in commits:
         for number, chunk in enumerate(_chunks(operations)):
-            # The key includes the content: it differs for the same commit in another folder.
+            # The key includes the content, which differs for the same commit in another folder.
             content = hashlib.sha256(b"\n".join(map(encode, chunk))).hexdigest()
             poster.post(chunk, key=f"git-{commit.hash}-{number}-{content[:16]}")
             posted += len(chunk)
@@ -393,7 +393,7 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
     Example:
       python -m tidings.client.demo --repo ~/src/project --rate 200
     """
-    # A shell that starts the demo in the background makes it ignore Ctrl-C; accept the signal.
+    # If a shell starts the demo in the background, it ignores Ctrl-C, so accept the signal here.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:

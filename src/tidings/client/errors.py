@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """Base class; its text is one sentence for a person."""
+    """The base class of all errors of the client; its text is one sentence for a person."""
 
 
 class WrongUrl(ClientError):
@@ -13,7 +13,7 @@ class WrongUrl(ClientError):
 
 class Refused(ClientError):
     """
-    A final answer: the server would answer the same again.
+    A final answer, which the server would give again.
 
     *status* is the HTTP status (0 on a WebSocket), *code* that of PROTOCOL 4.6.
     """
@@ -36,7 +36,7 @@ class AccessDenied(Refused):
 
 class FellOff(Refused):
     """
-    The log was trimmed past the consumer. An operator sets its new cursor; nothing is skipped.
+    The log was trimmed past the position of the consumer; an operator has to set a new one.
     """
 
     verdict = "fell off"
@@ -55,7 +55,7 @@ class Lost(ClientError):
 
 
 class Ended(Lost):
-    """The server ended the stream as planned. It is complete up to here."""
+    """The server ended the stream as planned; the stream is complete up to this point."""
 
     def __init__(self) -> None:
         super().__init__("the server ended the stream")
@@ -69,7 +69,7 @@ class WrongAnswer(Lost):
 
 
 class BackoffFailed(ClientError):
-    """A listener used up its number of consecutive attempts."""
+    """A listener has used up its allowed consecutive attempts."""
 
 
 class WrongState(ClientError):

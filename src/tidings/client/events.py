@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A message that everything up to *cursor* has been sent. Resume from there."""
+    """A message that all events up to *cursor* were sent; a client can resume from there."""
 
     cursor: str
 

@@ -17,7 +17,7 @@ from tidings.client.errors import Lost, WrongAnswer, WrongUrl
 from tidings.client.retries import Closing, error_of_answer
 
 CONNECT_S = 10.0
-ANSWER_S = 40.0  # API Gateway answers within 30 s in any case
+ANSWER_S = 40.0  # longer than the 30 s within which API Gateway always answers
 NDJSON = "application/x-ndjson"
 
 Answer = dict[str, Any]
@@ -26,15 +26,13 @@ Object = dict[str, Any]
 
 @cache
 def ssl_context() -> ssl.SSLContext:
-    """Return the default of httpx, created once: reading all root certificates takes 30 ms."""
+    """Return httpx's default, created once because reading the root certificates takes 30 ms."""
     return httpx.create_ssl_context()
 
 
 def basic(password: str) -> dict[str, str]:
     """
-    Return the HTTP Basic header, without a user.
-
-    The server ignores it. Return {} without a password.
+    Return the HTTP Basic header with an empty user, which the server ignores; {} for no password.
     """
     if not password:
         return {}
@@ -53,7 +51,7 @@ def open_client(password: str) -> httpx.Client:
 @contextmanager
 def translate_errors(url: str, *, silence: str = "") -> Iterator[None]:
     """
-    Translate errors of one request to *url*. *silence* is the reason to give for a read timeout.
+    Translate the errors of a request to *url*; *silence* is the message for a read timeout.
 
     Raises:
         WrongUrl: *url* cannot be used.
@@ -93,7 +91,7 @@ class FeedApi(Closing):
 
         Raises:
             AccessDenied, FellOff, Refused: the answer is final, with its status and code.
-            Lost: no answer, or not one of a feed; the request may have been handled.
+            Lost: no answer arrived, or it is not from a feed; the request may have been handled.
         """
         return _object(self.request(method, path, json=body, params=query or {}))
 

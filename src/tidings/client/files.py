@@ -1,8 +1,8 @@
 """
-Files of a client: private to their owner, with a password, or with the cursor of a consumer.
+Files of a client, which only their owner can read: passwords, and the cursors of consumers.
 
-A password in a file or in the environment is hidden from other users of the machine. One on the
-command line is not: they can list it.
+Give a password in a file or in the environment. On the command line, other users of the machine
+could see it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tidings.core.model.cursors import NOW
 
 MODE = 0o600
 _PASSWORD_BYTES_MAX = 1024  # a longer file is another kind of file, given by mistake
-SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a killed process repeats at most this much
+SAVE_EVERY_S = 1.0  # rarely, as fsync takes milliseconds; a kill repeats the events of this time
 EVERYTHING = "0"
 _CURSOR = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
-_TEXT_BYTES_MAX = 1024  # a cursor is far shorter; anything longer is another kind of file
+_TEXT_BYTES_MAX = 1024  # a cursor is far shorter, so a longer file is another kind of file
 
 
 def make_private(path: Path) -> None:
     """
     Create *path* empty if it is missing, and remove the permissions of other users.
 
-    Call it before SQLite opens the file: SQLite gives its `-wal` and `-shm` files the mode of the
-    database. Errors are ignored, because SQLite reports them itself.
+    Call it before SQLite opens the file, because SQLite gives its `-wal` and `-shm` files the mode
+    of the database. Errors are ignored, because SQLite reports them itself.
     """
     with suppress(OSError):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
@@ -39,7 +39,7 @@ def make_private(path: Path) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open *path*, for `open(..., opener=...)`. A file that this creates is private to its user."""
+    """Open *path*, as `opener` of `open`; a file that this creates is private to its user."""
     return os.open(path, flags, MODE)
 
 
@@ -97,7 +97,7 @@ class StateFile:
         Write *cursor* now, unless it is already saved.
 
         Raises:
-            WrongState: the file cannot be written, or *cursor* is not one to resume from.
+            WrongState: the file cannot be written, or a consumer cannot resume from *cursor*.
         """
         if cursor == self._saved:
             return
@@ -135,10 +135,10 @@ class StateFile:
 
 def start(state: StateFile | None, cursor: str | None, *, allow_replication: bool) -> str:
     """
-    Return the start: the cursor in *state*, else *cursor*, else the end of the log.
+    Return where to start: the cursor in *state*, else *cursor*, else the end of the log.
 
-    With *allow_replication*, a state that was never written starts with a copy of everything.
-    Without a state the first start cannot be distinguished from a later one, so nothing is copied.
+    With *allow_replication* and a *state* that was never written, start with a copy of everything.
+    Without a *state*, do not copy, because a first start cannot be distinguished from a later one.
 
     Raises:
         WrongState: the file cannot be read or written, or does not contain a cursor.

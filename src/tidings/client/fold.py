@@ -25,7 +25,7 @@ from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, ToldSums, digest
 
-CHECK_EVERY_S = 18.0  # with the answers, shorter than the heartbeat interval of 20 s
+CHECK_EVERY_S = 18.0  # with the time for answers, shorter than the heartbeat interval of 20 s
 _DELETE = "delete"
 
 
@@ -33,7 +33,7 @@ class Held(NamedTuple):
     """
     The latest operation of an object and its place in the log.
 
-    *data* lacks the name of the event. It is None once the object is deleted.
+    *data* is the operation without the name of the event; None if the object is deleted.
     """
 
     page: int
@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 
 class _BucketRows(NamedTuple):
-    """The rows of a bucket, from page *state* or later; *seconds* maps each page to its time."""
+    """The rows of a bucket at page *state* or later; *seconds* maps each row's page to its time."""
 
     rows: dict[str, Held]
     state: int
@@ -89,12 +89,12 @@ class Fold(Closing):
         self._query = {"types": as_text(types)} if types else {}
         self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
         self._undo: list[tuple[int, int, int]] = []  # page, bucket, added to the checksum
-        self._floors = [0] * limits.BUCKETS  # the rows of a bucket may be as recent as this page
+        self._floors = [0] * limits.BUCKETS  # the latest page that the rows of a bucket may contain
         self._position = (0, 0)  # page and slot of the last operation
         self._wrong: set[int] = set()  # buckets to read again
-        self._copied = False  # rows without a place arrived since the last `live`
+        self._copied = False  # True if rows without a place arrived since the last `live`
         self._api = FeedApi(url, feed, password=password)
-        self._lock = threading.Lock()  # between requests and `close`
+        self._lock = threading.Lock()  # held by requests and by `close`
         self._api.ask("GET", "sums", query=self._query)  # makes the server start counting
         buckets = [self._reload(bucket) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
@@ -146,7 +146,7 @@ class Fold(Closing):
         except FellOff:
             pass  # the consumer receives a `reset` and handles it
         except Refused as refused:
-            if refused.code != OtherLog.code:  # of a restored log: as above
+            if refused.code != OtherLog.code:  # the log was restored, so a `reset` follows here too
                 raise
         except Lost as lost:
             self._on_lost(lost, next_s - now_s)
@@ -164,7 +164,7 @@ class Fold(Closing):
                 self._wrong |= set(range(limits.BUCKETS))
             return False
         if (place.page, place.slot) <= self._position:
-            return False  # it was read from the log in the meantime
+            return False  # the event was read from the log in the meantime
         self._position = (place.page, place.slot)
         return self._apply(event, place)
 
@@ -182,7 +182,7 @@ class Fold(Closing):
     def _compare(self, late: list[Event]) -> None:
         place = parse_cursor(self._consumer.cursor)
         if not isinstance(place, Place):
-            return  # during a copy: rows have no places
+            return  # during a copy, whose rows have no places
         sums = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
         differing = self._differing(sums)
         if differing and self._position[0] <= sums.page:
@@ -216,7 +216,7 @@ class Fold(Closing):
 
     def _differing(self, sums: ToldSums) -> list[int]:
         """
-        Return the buckets with another checksum than *sums*, without operations after its page.
+        Return the buckets whose checksum, without operations after the page of *sums*, differs.
         """
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
@@ -228,7 +228,7 @@ class Fold(Closing):
         return [bucket for bucket in differing if sums.page >= self._floors[bucket]]
 
     def _forget(self, page: int) -> None:
-        """Drop the data that only comparisons up to *page* need."""
+        """Drop the data that comparisons after *page* do not need."""
         self._undo = [each for each in self._undo if each[0] > page]
         gone = [key for key, held in self.held.items() if held.data is None and held.page <= page]
         for key in gone:
@@ -245,8 +245,8 @@ class Fold(Closing):
             held = self.held.get(key)
             if held is None or held[:2] < row[:2]:
                 self.held[key] = row
-        # Operations after the rows are not undone: the bucket is compared again once the checksums
-        # are as recent.
+        # The rows may contain operations that cannot be undone for a comparison with older
+        # checksums. So the bucket is compared again once the checksums are as recent as the rows.
         latest = max((held.page for held in rows.values()), default=0)
         self._floors[bucket] = max(state, latest, self._position[0])
         return answer
@@ -279,7 +279,7 @@ def _digest(key: str, held: Held) -> int:
 
 def _held(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
     """
-    Return the same value for a row and for an event; drop the name that data of events contains.
+    Return the same value for a row and for an event, whose data also contains the event's name.
     """
     kept = None if data is None else {name: data[name] for name in data if name != "event"}
     return Held(page, slot, kept)

@@ -35,11 +35,12 @@ from tidings.core.model.operations import decode
 
 INVALID_STATE = "Invalid socket state"
 OVERFLOW = "the buffer is full"
-ITEMS_MAX = 10_000  # a few MB: an item has a few hundred bytes, never above 64 KB
-ANSWER_S = 30.0  # for the answer to a registration; the function may start cold
+ITEMS_MAX = 10_000  # usually a few MB; an item has a few hundred bytes, never above 64 KB
+ANSWER_S = 30.0  # for the answer to a registration, as the function may start cold
 HEARTBEAT_S = 27.817  # far below the ten minutes after which idle connections are closed
-MIN_TIMEOUT_S = 1.0  # a restarting server is back soon after
-# Errors that no other server would answer differently. A key over its rate is retried.
+MIN_TIMEOUT_S = 1.0  # the first delay, as a restarted server is available again soon
+# The error codes of final refusals, which another server would also give. A key over its rate is
+# retried.
 _CODES = {"password": "wrong_password", "key": "wrong_key"}
 _FINAL = ("password:", "feed:", "key: is", "key: was", "key: has")
 _log = logging.getLogger("tidings.listener")
@@ -69,7 +70,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A change of the resource *id*. *published_ms* is since 1970; *fields* has the whole item."""
+    """A change of the resource *id*; *published_ms* is since 1970; *fields* is the whole item."""
 
     resource: str
     sub_resources: tuple[str, ...]
@@ -96,7 +97,7 @@ Fetch = Callable[[Bootstrap], Iterable[Mapping[str, Any]]]
 
 
 class RefusedRegistration(Lost):
-    """The server refused in plain text. It is retried: another server may know the resource."""
+    """A refusal in plain text; it is retried, because another server may know the resource."""
 
 
 def parse_bootstraps(text: str) -> list[Bootstrap]:
@@ -187,7 +188,7 @@ class SqliteBuffer:
     """
     Implements `Buffer` in a file, for limits that do not fit into memory.
 
-    It deletes texts of an earlier process, because the new process registers and bootstraps again.
+    Texts of an earlier process are deleted, because the new process registers and bootstraps again.
     """
 
     def __init__(self, path: Path | str, items_max: int = 100 * ITEMS_MAX) -> None:
@@ -228,7 +229,7 @@ class Registration:
     """
     A registration at *url*, from `__enter__` until `close`.
 
-    It sends a ping after *ping_s* of silence.
+    A ping is sent after *ping_s* of silence.
     """
 
     def __init__(self, url: str, message: str, buffer: Buffer, ping_s: float) -> None:
@@ -246,7 +247,7 @@ class Registration:
         Connect and register.
 
         Raises:
-            Lost: the connection failed, or the answer is not one to a registration.
+            Lost: the connection failed, or the answer to the registration is invalid.
         """
         with failures(self._url):
             self._socket = self._stack.enter_context(connect(self._url, **OPTIONS))
@@ -276,7 +277,7 @@ class Registration:
         Raise if the registration has ended.
 
         Raises:
-            Lost: it has ended; the bootstrap has to start again.
+            Lost: the registration has ended, so the bootstrap has to start again.
         """
         with self._changed:
             if self._failure:
@@ -350,7 +351,7 @@ def _as_lost(error: Exception) -> Lost:
 
 def read_objects(url: str, password: str, bootstrap: Bootstrap) -> Iterator[Mapping[str, Any]]:
     """
-    Yield the objects of the route, or nothing if it is one of another service than that at *url*.
+    Yield the objects of the route, or nothing if the route is not of the service at *url*.
 
     Raises:
         Lost: a page could not be read; register again.
@@ -367,15 +368,16 @@ class Listener(Closing):
     """
     A registration of *service* for *resources* (sub-resources by resource) that is renewed.
 
-    Iterating yields `Bootstrap` for each resource, `Object` for each object that *fetch* reads from
-    its route, `Live`, then `Item`s, and `Ended` before each new registration. *fetch* receives a
-    `Bootstrap`. By default it reads routes of the feed and ignores those of other services.
+    Iterating yields a `Bootstrap` for each resource, an `Object` for each object that *fetch* reads
+    from its route, `Live`, then each `Item`, and `Ended` before each new registration. *fetch*
+    receives a `Bootstrap`; by default it reads routes of the feed and ignores those of other
+    services.
     *retries* limits the consecutive failed attempts; None is unlimited. Close it, or use `with`.
 
     Raises:
         ValueError: *resources* is empty, or the delays are invalid.
         WrongUrl: *url* or *ws_url* is not a valid address.
-        BackoffFailed, AccessDenied, Refused: while iterating: it does not retry any more.
+        BackoffFailed, AccessDenied, Refused: while iterating, if it does not retry any more.
     """
 
     def __init__(

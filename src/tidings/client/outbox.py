@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-BODY_BYTES_MAX = 380_000  # an item of DynamoDB holds 400 KB; the rest is for names
+BODY_BYTES_MAX = 380_000  # an item of DynamoDB may have 400 KB, including the names
 ID_BYTES = 12
 
 
@@ -30,9 +30,9 @@ def publish_with(
     Do *writes* and add *operations*, or *items*, for *feed* in one transaction; return the id.
 
     *client* is a DynamoDB client of boto3. *writes* are up to 99 `TransactItems` of DynamoDB, in
-    the region and account of *outbox*, the table that the stage names `OutboxTable`. The added
-    entries are appended as one request, within seconds, in the order of the writers' clocks.
-    Entries that the feed refuses are set aside there.
+    the region and account of the table *outbox*, which is the stage's output `OutboxTable`. The
+    added entries are appended as one request, within seconds, in the order of the writers' clocks.
+    Entries that the feed refuses are set aside in the outbox.
 
     Raises:
         ValueError: neither operations nor items, both, or more than an item of DynamoDB holds.

@@ -18,14 +18,14 @@ from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.client.retries import Closing, error_of_answer, repeat
 from tidings.core.model.operations import spell_numbers
 
-LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names one operation of a request
+LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # by which an error names an operation of a request
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _TOO_LARGE = 413
-ATTEMPTS_MAX = 8  # about two minutes: longer than a deployment, shorter than a user's patience
+ATTEMPTS_MAX = 8  # about two minutes, longer than a deployment and not too long for a user
 BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
 BATCH_BYTES_MAX = 900_000  # a request may hold 1,048,576 bytes
-LINE_BYTES_MAX = 512 * 1024  # an operation holds 64 KB; JSON escapes may take six times that
-LINGER_S = 0.2  # delay until the lines of a slow producer are posted
+LINE_BYTES_MAX = 512 * 1024  # an operation has up to 64 KB; JSON escapes may take six times that
+LINGER_S = 0.2  # after this pause of the input, a batch is posted although it is not full
 _QUEUE_LINES_MAX = 2 * BATCH_LINES_MAX  # one batch is read while another is posted
 
 
@@ -71,7 +71,7 @@ class Poster(Closing):
             AccessDenied: the password is wrong; nothing was appended.
             Refused: the operations or the feed are wrong; nothing was appended. If the lines
                 were split because of their size, those before the refused ones may be appended.
-            Lost: no answer after all attempts; the lines may be appended or not.
+            Lost: no attempt was answered; the lines may or may not be appended.
         """
         key = key or secrets.token_hex(16)
         try:
@@ -82,7 +82,8 @@ class Poster(Closing):
                 wait=self._wait,
             )
         except Refused as error:
-            # A proxy may answer 413 as well. Splitting does not help if one line is wrong.
+            # Split the request if it is too large for the feed or for a proxy. Splitting does not
+            # help if the error is about one line.
             if error.status != _TOO_LARGE or len(lines) < 2 or LINE_OF_BODY.match(error.message):
                 raise
         middle = len(lines) // 2
@@ -106,7 +107,7 @@ class Poster(Closing):
         try:
             return [str(event_id) for event_id in json.loads(answer.content)["ids"]]
         except (ValueError, KeyError, TypeError):
-            raise WrongAnswer from None  # a proxy may have answered, with status 200
+            raise WrongAnswer from None  # a proxy may have answered with status 200
 
 
 def encode(operation: Mapping[str, Any]) -> bytes:
@@ -115,12 +116,12 @@ def encode(operation: Mapping[str, Any]) -> bytes:
 
 
 def _part_key(key: str, part: int) -> str:
-    """Return the same key for the same part whenever the request with *key* is repeated."""
+    """Return the key of a part, which is the same if the request with *key* is repeated."""
     return hashlib.sha256(f"{key}/{part}".encode()).hexdigest()[:32]
 
 
 def _shifted(error: Refused, lines: int) -> Refused:
-    """Return *error* with its line counted from *lines* lines earlier."""
+    """Return *error* with its line number increased by *lines*."""
     line = LINE_OF_BODY.match(error.message)
     if line is None:
         return error
@@ -131,7 +132,7 @@ def _shifted(error: Refused, lines: int) -> Refused:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    Lines of the input. *numbers* are their line numbers from 1; *read_bytes* is their size in it.
+    Lines of the input; *numbers* are their line numbers from 1, *read_bytes* is their size there.
     """
 
     lines: list[bytes]
@@ -145,7 +146,7 @@ class _Line:
     text: bytes
 
 
-# An error or None is the last entry; None is the end of the input.
+# The last entry is an error, or None at the end of the input.
 _Lines: TypeAlias = "queue.Queue[_Line | OSError | Refused | None]"
 
 
@@ -153,7 +154,7 @@ def read_batches(file: BinaryIO) -> Iterator[Batch]:
     """
     Yield the lines of *file* in order, without blank ones.
 
-    A batch is full, or it ends at a pause of the input.
+    A batch ends if it is full, or if the input pauses.
 
     Raises:
         Refused: a line is longer than any operation.
@@ -180,7 +181,7 @@ def read_batches(file: BinaryIO) -> Iterator[Batch]:
 
 
 def _pump(file: BinaryIO, lines: _Lines) -> None:
-    """Read in a separate thread: reading from a pipe cannot have a timeout."""
+    """Read in a separate thread, because reading from a pipe cannot have a timeout."""
     try:
         for number, text in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX + 2), b""), 1):
             if len(text.rstrip()) > LINE_BYTES_MAX:

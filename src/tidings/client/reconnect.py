@@ -18,7 +18,8 @@ from tidings.client.events import Event, Moved
 from tidings.client.retries import Backoff
 from tidings.core.model.cursors import Place, parse_cursor
 
-# Opens one connection from a cursor on. It ends by raising an error.
+# A function that opens a connection at a cursor and yields its items; at the end it raises an
+# error.
 Listen = Callable[[str], Generator[Event | Moved, None, None]]
 ListenAsync = Callable[[str], AsyncGenerator[Event | Moved, None]]
 Transport = Literal["ws", "sse"]
@@ -46,12 +47,12 @@ def follow(
 
     An event counts as handled when the next one is requested. After a failure, `follow` resumes
     from the last handled one and skips repetitions. To resume later, store `event.id`, and the
-    cursors that *on_moved* receives while nothing matches the filter. *on_lost* receives each
+    cursors that *on_moved* receives while no event matches the filter. *on_lost* receives each
     failure and the seconds until the next attempt. A stream that the server ended as planned is not
     a failure and is resumed at once.
 
-    From `now` as well, no event is missed between two attempts: both transports send the cursor of
-    their start.
+    No event is missed between two attempts, even with the cursor `now`, because both transports
+    send the cursor at which they start.
 
     Raises:
         AccessDenied: the password is wrong.
@@ -70,8 +71,8 @@ class ResumeState:
     The state that outlives a connection: the cursor, the last handled operation, and the backoff.
 
     Operations at or before the last one are repetitions (PROTOCOL 6.4). Rows of a copy have no
-    place in the log, and their pages may arrive in any order. The log that follows them may even be
-    a different one (5.6). So rows, `reset` and `live` clear the place of the last operation.
+    place in the log, and their pages may arrive in any order. The log that follows the rows may be
+    another log (PROTOCOL 5.6). So rows, `reset` and `live` clear the place of the last operation.
     """
 
     def __init__(self, cursor: str) -> None:
@@ -81,7 +82,7 @@ class ResumeState:
         self._opened_s = 0.0
 
     def opens(self) -> str:
-        """Return the cursor of the connection that is opened now."""
+        """Record that a connection is opened, and return its cursor."""
         self._opened_s = time.monotonic()
         return self.cursor
 
@@ -168,7 +169,7 @@ def listeners(
     """
     Return the blocking and the asyncio function of one transport to the feed at *url*.
 
-    The other transport is not imported: that would take a tenth of a second.
+    The other transport is not imported, because that takes a tenth of a second.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.

@@ -1,9 +1,7 @@
 """
 Decide whether and when a request is sent again, and when to stop.
 
-The parts are final answers, random delays, the loop, signals, and the end of a `with`.
-
-The delays are 1 to 2 seconds, then 2 to 4, up to 16 to 32.
+The delays between attempts are random: 1 to 2 seconds, then 2 to 4, up to 16 to 32.
 """
 
 from __future__ import annotations
@@ -21,21 +19,21 @@ from tidings.client.errors import AccessDenied, BackoffFailed, FellOff, Lost, Re
 if TYPE_CHECKING:
     import httpx
 
-DELAY_S_MIN = 2.0  # upper bound of the first delay; a restarting server is back soon after
-DELAY_S_MAX = 32.0  # users notice longer waits after an outage; shorter ones prolong it
+DELAY_S_MIN = 2.0  # upper bound of the first delay, as a restarted server is available again soon
+DELAY_S_MAX = 32.0  # after an outage, users notice longer delays; shorter ones would prolong it
 T = TypeVar("T")
-_TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx: too slow, too early, too many
+_TRY_AGAIN = frozenset({408, 425, 429})  # the 4xx codes that are not final
 _DENIED = frozenset({401, 403})
-# A WebSocket has no status, so these codes say it.
+# A WebSocket has no status, so these codes replace 401 and 403.
 _DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"})
-_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # the WebSocket counterpart
+_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # not final on a WebSocket
 _FELL_OFF = "fell_off"
-_MESSAGE_CHARS_MAX = 300  # the HTML page of a proxy does not help the user
+_MESSAGE_CHARS_MAX = 300  # an answer may be the HTML page of a proxy, which does not help the user
 _AFTER_S_MAX = 32.0  # limits the delay that a server can ask for
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call *stop* on the first Ctrl-C or SIGTERM. The second one ends the process at once."""
+    """Call *stop* on the first Ctrl-C or SIGTERM, and let a second one end the process."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -46,7 +44,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 
 class Closing:
-    """A context manager that calls `close` at its end. Subclasses implement `close`."""
+    """A context manager that calls `close` at its end; subclasses implement `close`."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -60,7 +58,7 @@ class Closing:
 
 class Backoff:
     """
-    Random delays: the first at most *min_s*, each next bound doubled, up to *max_s*.
+    Random delays, with a bound that starts at *min_s* and doubles up to *max_s*.
 
     *retries* limits the number of delays; None is unlimited. Half of each delay is random, so that
     clients that were disconnected together do not reconnect together.
@@ -107,8 +105,8 @@ def repeat(
     """
     Return the result of *call*; repeat it after each `Lost`, with the delays of `Backoff`.
 
-    *on_lost* receives each failure and the seconds until the next attempt. *wait* sleeps for them;
-    it returns True if no further attempt should follow.
+    *on_lost* receives each failure and the seconds until the next attempt. *wait* sleeps for these
+    seconds, and returns True if no further attempt should follow.
 
     Raises:
         Lost: *attempts_max* attempts failed, or *wait* returned True.
@@ -130,7 +128,7 @@ def repeat(
 def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
     """Return the error for an answer of *status* with *body*."""
     code, message = _code_and_message(body)
-    if 300 <= status < 500 and status not in _TRY_AGAIN:  # the same request gets the same answer
+    if 300 <= status < 500 and status not in _TRY_AGAIN:  # a repeated request gets the same answer
         return refusal(message or "no reason given", status=status, code=code)
     return Lost(
         f"the server answered {status}" + (f": {message}" if message else ""), after_s=after_s
@@ -175,16 +173,14 @@ def raise_for_status(answer: httpx.Response) -> None:
 
 def _retry_after_s(answer: httpx.Response) -> float:
     """
-    Return `Retry-After` in seconds.
-
-    Return 0 without one, or for a date, which our servers do not send.
+    Return `Retry-After` in seconds; 0 if it is missing or a date, which our servers do not send.
     """
     text = answer.headers.get("retry-after", "")
     return min(float(text), _AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0
 
 
 def _code_and_message(body: bytes) -> tuple[str, str]:
-    """Return code and message of an error body (PROTOCOL 4.6), or no code and the text as it is."""
+    """Return code and message of an error body (PROTOCOL 4.6); of other text, "" and the text."""
     try:
         content: Any = json.loads(body)
     except ValueError:

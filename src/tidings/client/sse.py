@@ -20,13 +20,15 @@ from tidings.client.feed_api import CONNECT_S, basic, ssl_context, translate_err
 from tidings.client.retries import raise_for_status
 from tidings.core.model.cursors import NOW
 
-SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two are missing: it is dead
+# A server sends a comment at least every 25 s (PROTOCOL 7.3), so after two missing ones the
+# connection is dead.
+SILENCE_S = 60.0
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
-LINE_CHARS_MAX = 1024 * 1024  # an operation is at most 64 KB; a longer line is not from a feed
+LINE_CHARS_MAX = 1024 * 1024  # an operation has at most 64 KB, so a longer line is not of a feed
 
 
 class Parser:
-    """A parser from bytes to events. A block with an id and without data only moves the cursor."""
+    """A parser from bytes to events; a block with an id and without data only moves the cursor."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -56,7 +58,7 @@ class Parser:
             text = text.removeprefix("\ufeff")
         text = self._rest + text
         held = ""
-        if text.endswith("\r"):  # its LF may come with the next chunk
+        if text.endswith("\r"):  # a LF that belongs to it may arrive with the next chunk
             text, held = text[:-1], "\r"
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._rest = lines.pop() + held
@@ -86,7 +88,7 @@ class Parser:
 
 
 class Connection:
-    """The request of one connection to *url* and the parser of its answer. It does no I/O."""
+    """The request of one connection to *url* and the parser of its answer, without I/O."""
 
     def __init__(self, url: str, cursor: str, wanted: Subscription) -> None:
         self._url, self._cursor, self._wanted = url, cursor, wanted
@@ -99,7 +101,7 @@ class Connection:
         if self._cursor:
             headers["Last-Event-ID"] = self._cursor
         parameters = {name: as_text(values) for name, values in self._wanted.lists().items()}
-        parameters["cursors"] = "true"  # an older server ignores it
+        parameters["cursors"] = "true"  # older servers ignore this parameter
         if self._wanted.leave:
             parameters["leave"] = "true"
         sent = {"headers": headers, "params": parameters, "timeout": TIMEOUT}
@@ -111,7 +113,7 @@ class Connection:
 
     def opened(self, answer: httpx.Response) -> Iterator[Moved]:
         """
-        Yield the start of a stream that begins at the end of the log, to resume from it.
+        Yield the cursor at which a stream from the end of the log begins, to resume from there.
 
         Raises:
             Refused, Lost: the answer is not a stream.
@@ -158,7 +160,7 @@ async def listen_async(
             client.stream(**connection.request()) as answer,
         ):
             if answer.status_code != httpx.codes.OK:
-                await answer.aread()  # the reason, for the error
+                await answer.aread()  # because the body contains the reason for the error
             for moved in connection.opened(answer):
                 yield moved
             async for chunk in answer.aiter_bytes():

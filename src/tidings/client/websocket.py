@@ -37,12 +37,12 @@ UNPACKED_BYTES_MAX = 128 * 1024  # maximum unpacked size of a message (PROTOCOL 
 _EVENT_ID = re.compile("[0-9a-f]{24}", re.ASCII | re.IGNORECASE)
 PING = '{"action":"ping"}'
 KEEP_ALIVE = '{"action":"keepalive"}'
-_UNKNOWN = ("action", "keepalive")  # field and value of the error of a server without keep-alives
+_UNKNOWN = ("action", "keepalive")  # field and value in the error of a server without keep-alives
 OPTIONS: dict[str, Any] = {
     "open_timeout": CONNECT_S,
     "close_timeout": CLOSE_S,
     "max_size": MESSAGE_BYTES_MAX,
-    "ping_interval": None,  # the protocol has its own messages to keep a connection open
+    "ping_interval": None,  # off, as Tidings has its own messages to keep a connection open
 }
 # TCP keep-alive: notice a dead link within two minutes, and keep NAT entries alive.
 PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -54,7 +54,7 @@ class Timing:
     """
     Intervals of PROTOCOL 8.7.
 
-    A subscription may take longer than a pong: its function may start cold.
+    The answer to a subscription may take longer than a pong, because its function may start cold.
     """
 
     keep_alive_s: float = 540.0
@@ -65,12 +65,13 @@ class Timing:
 
 class Heartbeat:
     """
-    When to send a keep-alive or a ping, and when an answer is overdue. Times are monotonic seconds.
+    The times to send a keep-alive or a ping, and the time when an answer is overdue.
 
-    A keep-alive is not answered, and some proxies (CloudFront) count only the server's messages. If
-    the *handshake* names a proxy, a ping is sent instead. After a long silence, a ping asks if the
-    server still serves the connection: a server that lost track of a connection without closing it
-    never sends anything again.
+    Times are monotonic seconds. A server does not answer a keep-alive, but some proxies
+    (CloudFront) close a connection without messages of the server. If the *handshake* names a
+    proxy, a ping is sent instead. After a long silence, a ping checks if the server still serves
+    the connection, because a server that lost track of a connection without closing it never sends
+    anything again.
     """
 
     def __init__(self, timing: Timing, now_s: float, handshake: Response | None = None) -> None:
@@ -87,7 +88,7 @@ class Heartbeat:
         return self._received_s + self._timing.silent_s
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until something is due; slightly above 0 at least, as a timeout."""
+        """Return the seconds until something is due, always above 0, so that it is a timeout."""
         due_s = self._answer_due_s
         if due_s is None:
             due_s = min(self._ping_due_s, self._active_s + self._timing.keep_alive_s)
@@ -134,7 +135,7 @@ class Heartbeat:
             self._expected = ("joining", "live")
 
     def ping_instead(self) -> None:
-        """Send pings as keep-alives: the server has no keep-alive, or a proxy needs answers."""
+        """Use pings as keep-alives, if the server has no keep-alive or a proxy needs answers."""
         self._keep_alive = PING
 
 
@@ -142,8 +143,9 @@ class MonotonicCursor:
     """
     The position of a connection, to drop late events that would move it back (PROTOCOL 8.8).
 
-    A copy ranks before the end of the page after which the log continues. Rows of a bucket may be
-    repeated, so they count as one place; an operation may not.
+    A copy ranks before the end of the page after which the log continues. All rows of a bucket have
+    the same rank, so they may arrive in any order and repeatedly. An operation has a rank of its
+    own and must not be repeated.
     """
 
     def __init__(self) -> None:
@@ -151,13 +153,13 @@ class MonotonicCursor:
 
     def rises(self, event: Event, cursor: str) -> bool:
         """Return True if *event*, of a message with *cursor*, does not precede earlier ones."""
-        if event.name == RESET:  # the cursor is after the rows of the message
+        if event.name == RESET:  # compare only, as the cursor is after the rows of the message
             rank = _rank_of(cursor)
             return rank is None or rank > self._last
         return self._rises_to(event.id, above=event.name != LIVE and not is_copied(event.id))
 
     def moves(self, cursor: str) -> bool:
-        """Return True if the *cursor* of a message does not move back."""
+        """Return True if the *cursor* of a message does not move the position back."""
         return self._rises_to(cursor, above=False)
 
     def _rises_to(self, text: str, *, above: bool) -> bool:
@@ -184,9 +186,9 @@ class Reader:
     """
     A parser from messages to events, for a subscription from *cursor*.
 
-    It drops events that would move back (`MonotonicCursor`). It uses the cursor of `subscribed`
-    only for a subscription from the end of the log, which has no cursor yet, and only before
-    another message moved it.
+    It drops events that would move the position back (`MonotonicCursor`). It uses the cursor of the
+    message `subscribed` only for a subscription from the end of the log, which has no cursor yet,
+    and only if no other message has moved the position.
     """
 
     def __init__(self, heartbeat: Heartbeat, cursor: str) -> None:
@@ -347,8 +349,8 @@ def failures(url: str) -> Iterator[None]:
     except InvalidURI as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except (OSError, InvalidHandshake, EOFError, ConnectionClosed) as error:
-        # A TimeoutError is an OSError. A server that crashes in the handshake closes the
-        # connection.
+        # Includes TimeoutError, which is an OSError, and a server that crashes in the handshake,
+        # which closes the connection.
         raise Lost(str(error) or type(error).__name__) from None
 
 
@@ -365,8 +367,8 @@ def _unpacked(text: str) -> bytes:
     Return the unpacked content of a compressed message.
 
     Raises:
-        ValueError: it is not base64, is cut off, or is larger than a message may be.
-        zlib.error: it is not gzip.
+        ValueError: *text* is not base64, is cut off, or is larger than a message may be.
+        zlib.error: *text* is not gzip.
     """
     inflater = zlib.decompressobj(wbits=31)  # accept gzip only
     plain = inflater.decompress(a2b_base64(text), UNPACKED_BYTES_MAX)

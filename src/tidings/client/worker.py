@@ -1,9 +1,9 @@
 """
-A worker of a named consumer. It reads, passes batches on, and acknowledges the written ones.
+A worker of a named consumer, which reads, passes on batches, and acknowledges the written ones.
 
-The feed keeps the position, so a worker may run on any machine, and several may run. One works at a
-time. Another takes over when it ends, without loss or reordering. Its lease is renewed while it
-works, and its fence is in every request.
+The feed stores the position, so workers may run on any machines. If several run, one works at a
+time, and another takes over when it ends, without loss or reordering. The working one renews its
+lease, and sends its fence with every request.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tidings.client.feed_api import Answer, NamedConsumers
 from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing, repeat
 
-RENEWALS = 3  # of each lease: two of them may fail
-_JOIN_S = 1.0  # a renewal that is still running does no harm
+RENEWALS = 3  # renewals per duration of a lease, of which two may fail
+_JOIN_S = 1.0  # short, because a renewal that still runs is harmless
 _SPAN = re.compile(r"([0-9]+)\.([0-9]+)-([0-9]+)", re.ASCII)
 _ID_CHARS = 24
 _FENCE_LOST = "fence_lost"
 _UNKNOWN_PARKED = "unknown_parked"
-BULK = 500  # half a page of the largest kind; most stores accept a few hundred at once
-LINGER_S = 0.2  # waiting longer for a larger batch would be noticeable
-IDLE_S = 1.0  # how late an idle worker notices that it is to stop
-STAND_BY_S = 5.0  # how often a paused or waiting worker asks, well within a lease
+BULK = 500  # half of the largest page; most stores accept a few hundred messages at once
+LINGER_S = 0.2  # the wait for more messages of a batch; a longer one would be noticeable
+IDLE_S = 1.0  # an idle worker notices within this time that it has to stop
+STAND_BY_S = 5.0  # between two requests of a paused or waiting worker, shorter than a lease
 DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
 _HELD = "consumer_held"
 
 
 class Overtaken(Exception):
-    """Another worker or an operator took over. Lease again."""
+    """Another worker or an operator took over, so a new lease is needed."""
 
 
 class Session(Closing):
     """
-    A lease, created from *answer* of the feed. A thread renews it until it is closed.
+    A lease, created from the *answer* of the feed, which a thread renews until it is closed.
 
-    Requests go through *again*, which retries until the feed answers. Each of them raises
+    Requests go through *again*, which retries until the feed answers. Each request raises
     `Overtaken` if another worker or an operator holds the consumer.
     """
 
@@ -64,7 +64,8 @@ class Session(Closing):
         self.fence: int = answer["fence"]
         self.cursor: str = answer["cursor"]
         self._copying: bool = answer["copying"]
-        # An empty list matches nothing, as an empty value does; an empty filter matches everything.
+        # A filter with an empty list matches nothing, like an empty value. A filter without lists
+        # matches everything.
         lists = {name: answer.get(name) for name in FIELDS}
         self.filter: dict[str, Any] = {
             name: [] if values is None else values or [""] for name, values in lists.items()
@@ -88,8 +89,8 @@ class Session(Closing):
         """
         Return True if a worker of this lease should write *event*.
 
-        If the log was trimmed in the meantime, the worker receives a copy without having asked for
-        one: the latest operation of each object instead of every message.
+        If the log was trimmed in the meantime, the worker receives a copy that it did not request.
+        It should not write that, because a copy lacks all but the latest operation of each object.
         """
         return self._copying or not (event.name == RESET or is_copied(event.id))
 
@@ -104,8 +105,8 @@ class Session(Closing):
         """
         Acknowledge a parked message that was written again.
 
-        Return False if the feed no longer expects it: the message was dropped, or an earlier
-        acknowledgement succeeded and its answer was lost.
+        Return False if the feed no longer expects it, because the message was dropped, or because
+        an earlier acknowledgement succeeded and its answer was lost.
         """
         try:
             self.acknowledge(retried=[event_id])
@@ -119,9 +120,8 @@ class Session(Closing):
         """
         Report a failure.
 
-        It releases the lease, unless the message is parked: then the worker continues.
-
-        A row of a copy is not named, because it is not an entry of the log.
+        The feed releases the lease, unless it parks the message; then the worker continues. A row
+        of a copy is not named, because it is not an entry of the log.
         """
         named = {"id": event_id} if is_entry(event_id) else {}
         self._note(self._say("fail", {**named, "error": error or "no reason given"}))
@@ -150,7 +150,7 @@ class Session(Closing):
             except Lost:
                 continue
             except (ClientError, RuntimeError):  # RuntimeError: httpx is closed
-                return  # the next request of the worker raises it
+                return  # the next request of the worker raises the error
 
 
 def is_id(text: str) -> bool:
@@ -159,7 +159,7 @@ def is_id(text: str) -> bool:
 
 def is_entry(event_id: str) -> bool:
     """
-    Return True if it is the id of one operation in the log, for which a feed can store a result.
+    Return True if *event_id* names one operation in the log, for which a feed can store a result.
     """
     return is_id(event_id) and not is_copied(event_id)
 
@@ -189,10 +189,10 @@ class Worker(Closing):
     A worker for the existing consumer *name* of *feed*.
 
     `run` calls `write` with batches of at most *bulk* messages, in order, and acknowledges a batch
-    when `write` returns. Messages that a crashed or failed worker had started come one at a time. A
-    `reset` comes alone, before a copy of everything. `fence` grows with each worker, so that a
-    store can refuse the writes of an earlier one. *on_held* is called each time that another worker
-    still holds the consumer.
+    when `write` returns. Messages that a crashed or failed worker had started are passed one at a
+    time. A `reset` is passed alone, before a copy of everything. `fence` grows with each lease, so
+    that a store can refuse the writes of an earlier worker. *on_held* is called whenever a request
+    for the lease finds that another worker still holds the consumer.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
@@ -259,7 +259,7 @@ class Worker(Closing):
         self._closed.set()
 
     def close(self) -> None:
-        """End `run`. Wait up to 30 seconds until the current batch is written and acknowledged."""
+        """End `run`; wait up to 30 seconds for the current batch to be acknowledged."""
         self.stop()
         self._stopped.wait(DRAIN_S)
         self._api.close()
@@ -279,7 +279,7 @@ class Worker(Closing):
             session.release()
 
     def _lease(self) -> Session | None:
-        """Wait for the lease. Return None if the worker is closed in the meantime."""
+        """Wait for the lease and return it, or None if the worker is closed in the meantime."""
         while not self._closed.is_set():
             try:
                 answer = self._again(
@@ -329,7 +329,7 @@ class _Turn:
 
     def __init__(self, session: Session, consumer: Consumer, write: Write, bulk: int) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
-        self._held: Delivery | None = None  # read, but part of the next batch
+        self._held: Delivery | None = None  # a message that was read for the next batch
         self._acknowledged = session.cursor
 
     def run(self, interrupted: Callable[[Session], bool]) -> None:
@@ -339,7 +339,7 @@ class _Turn:
                 self._report()
                 continue
             self._report(sending=batch[-1].id)
-            if not interrupted(self._session):  # the answer may ask to stop
+            if not interrupted(self._session):  # the answer to the report may ask to stop
                 self._write_batch(batch)
         self._report()
 
@@ -372,12 +372,12 @@ class _Turn:
         return batch
 
     def _next(self, timeout_s: float) -> Delivery | None:
-        """Return the next message to write. Acknowledge those that are not to be written."""
+        """Return the next message to write; acknowledge messages that are not to be written."""
         while True:
             held, self._held = self._held, None
             delivery = held or self._consumer.within(timeout_s)
             if delivery and not self._session.expects(delivery.event):
-                raise Overtaken  # by retention: lease again for a cursor, or `fell_off`
+                raise Overtaken  # the log was trimmed; the next lease has a cursor or fails
             if delivery is None or delivery.name == RESET:
                 return delivery
             if delivery.is_operation and not self._session.acked(delivery.id):

@@ -40,7 +40,7 @@ _FIELDS = (
     *("copying", "acked", "single_through", *FIELDS, "retries", "failure"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
-_NAME_CHARS = 50  # of a host, as the beginning of a name; a consumer's name has at most 63
+_NAME_CHARS = 50  # how much of a host becomes part of a name, which has at most 63 characters
 
 
 @click.group(epilog=EXIT_CODES)

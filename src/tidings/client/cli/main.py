@@ -18,7 +18,7 @@ import click
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 
 
-PACKAGES = {  # installed by each extra, as far as its commands need them
+PACKAGES = {  # the packages of each extra that its commands need
     "": (),
     "agent": ("httptools", "uvicorn"),
     "aws": ("boto3",),
@@ -32,7 +32,7 @@ PACKAGES = {  # installed by each extra, as far as its commands need them
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """The command named like the subcommand in *module*. It needs the packages of *extra*."""
+    """The command of the same name in *module*, which needs the packages of *extra*."""
 
     module: str
     help: str
@@ -174,11 +174,12 @@ def main() -> None:
       tidings tail --from 0                all objects, then the changes
       tidings post insert video x32        say that the video x32 is new
     """
-    # The AWS CLI, the CDK and AWS's other libraries read AWS_REGION, boto3 only the other one.
+    # boto3 only reads AWS_DEFAULT_REGION; the AWS CLI, the CDK and AWS's other libraries also read
+    # AWS_REGION.
     environment = os.environ  # noqa: TID251 an operator's own, not a function's
     if region := environment.get("AWS_REGION"):
         environment["AWS_DEFAULT_REGION"] = region
-    before = os.umask(0o077)  # files with data of a feed are private
+    before = os.umask(0o077)  # because files with data of a feed are private
     click.get_current_context().call_on_close(lambda: os.umask(before))
 
 

@@ -1,9 +1,9 @@
 """
 The options that name a feed, shared by all commands.
 
-A feed is addressed over HTTP, by its URL or the name of its stage, and a password or key. Or its
-tables are used directly, by the name of its stage and AWS credentials, or by the address of the
-DynamoDB of a twin.
+Most commands use a feed over HTTP, by its URL or the name of its stage, and a password or key. The
+others use its tables directly, by the name of its stage and AWS credentials, or by the address of
+the DynamoDB of a twin.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-LOCAL = "local"  # the twin at its default port, without a lookup
-_KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are accepted, too
-_LOOKED_UP = "tidings.admin.target"  # imported only for a stage: it needs boto3
+LOCAL = "local"  # means the twin at its default port, which needs no lookup
+_KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are also accepted
+_LOOKED_UP = "tidings.admin.target"  # imported only for a stage, because it needs boto3
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
 
 feed_option = click.option(
@@ -117,9 +117,9 @@ def address_options(command: Command) -> Command:
     """
     Add --url and --stage to a command, which receives *url*.
 
-    With --stage, *url* is the address of the stage. *ws_url* is its WebSocket address, if the
-    command has that option and the user does not set it. A command may also have an argument
-    *address*.
+    With --stage, *url* is the address of the stage. If the command has the option *ws_url* and the
+    user does not set it, it becomes the stage's WebSocket address. A command may also have an
+    argument *address*.
     """
 
     @functools.wraps(command)
@@ -197,7 +197,7 @@ def place_options(command: Command) -> Command:
 
 
 def place_of_argument(command: Command) -> Command:
-    """Add them without --feed: *feed* is an argument of the command, or the default feed."""
+    """Do the same as `place_options` without --feed, which may be an argument of the command."""
     return address_options(password_options(_with_place(command)))
 
 
@@ -211,7 +211,7 @@ def _with_place(command: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class NamedFeed:
-    """A feed with its location: one of *url*, *stage* and *endpoint_url* is not empty."""
+    """A feed with its location; exactly one of *url*, *stage* and *endpoint_url* is not empty."""
 
     feed: str
     url: str = ""

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from tidings.client.feed_api import Answer
 
-AGAIN_S = 0.5  # the last pages of an upstream arrive within a second
-EVERY_S = 2.0  # an election takes a few seconds; faster updates have no use
+AGAIN_S = 0.5  # between two attempts of `promote`; the last pages arrive within a second
+EVERY_S = 2.0  # often enough, because an election takes a few seconds
 _LIST = ("feed", "status", "role", "page", "lag_pages", "lag_ms", "upstream", "error")
 _MEMBERS = ("address", "role", "page", "heard_ms_ago", "gone")
 _ENDS = ("min", "max")
-_APART = ("members", "copy", *_ENDS)  # each is shown separately
+_APART = ("members", "copy", *_ENDS)  # fields that are shown separately
 _WELL = ("running", "master", "yielded")
 _NOT_WHOLE = "not_whole"
 _NAME_CHARS = 21

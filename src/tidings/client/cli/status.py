@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 EVERY_S = 2.0  # the server caches a report for a second
-PATIENCE_S = 10.0  # for a cold start and a slow store
+PATIENCE_S = 10.0  # timeout of a request, enough for a cold start and a slow store
 OK = "OK"
 _STYLES = {OK: "bold green", "LAGGING": "bold yellow"}
 _FOLLOWERS = ("name", "checkpoint", "lag_pages", "lag_ms", "leased")
@@ -26,7 +26,7 @@ _FOLLOWERS = ("name", "checkpoint", "lag_pages", "lag_ms", "leased")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An answer of the server; *problem* says why it is missing or bad."""
+    """An answer of the server; *problem* is the reason if it is missing or not a report."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     problem: str = ""

@@ -23,8 +23,8 @@ from tidings.core.model.operations import to_canonical_json
 if TYPE_CHECKING:
     from tidings.client.feed_api import NamedConsumers
 
-LOOK_EVERY_S = 0.2  # how late an idle `tail` notices a signal
-EMPTY = "-1"  # in place of an id, if the log has no message
+LOOK_EVERY_S = 0.2  # an idle `tail` notices a signal within this time
+EMPTY = "-1"  # printed in place of an id if the log has no message
 
 
 @click.command(epilog=EXIT_CODES)
