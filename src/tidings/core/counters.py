@@ -1,8 +1,8 @@
 """
-Counters: the figures of `/status` that are not in the log, without a write per operation.
+Counters for the figures of `/status` that are not in the log, without a write per operation.
 
-A process that serves streams accumulates counts and writes them periodically. Its clients are
-stored as a presence that expires, so that the number is corrected after a crash.
+A process that serves streams accumulates counts and writes them periodically. The number of its
+clients is stored with an expiry, so that the total is corrected after a crash.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidings.core.effects import has_passed
 @dataclass(frozen=True, slots=True)
 class LogCounter:
     """
-    The counter of a feed: the last page number, and the operations that numbers were taken for.
+    The last page number of a feed, and the number of operations for which numbers were taken.
 
-    The counts include requests that failed between taking a number and writing the page. If there
-    is a *successor*, no more numbers are taken: it is the address of the feed that continues the
-    log.
+    The counts include requests that failed between taking a number and writing the page.
+    *successor* is the address of the feed that continues the log. With a successor, no more numbers
+    are taken.
     """
 
     page: int
@@ -32,9 +32,9 @@ class LogCounter:
 @dataclass(frozen=True, slots=True)
 class Totals:
     """
-    Totals since the beginning: *refused* requests, stream *connections* and *sent* events.
+    Totals of *refused* requests, stream *connections* and *sent* events since the beginning.
 
-    *clients* is the current number.
+    *clients* is the current number of clients.
     """
 
     refused: int = 0
@@ -46,7 +46,7 @@ class Totals:
 @dataclass(frozen=True, slots=True)
 class CounterDelta:
     """
-    The figures that one process has to write: the increments since the last write, and its clients.
+    The increments that one process must write since its last write, and the number of its clients.
     """
 
     connections: int
@@ -66,7 +66,7 @@ class StreamCounter:
 
     @property
     def is_empty(self) -> bool:
-        """Return True if it counts no clients and has nothing to write."""
+        """Return True if there are no clients and there is nothing to write."""
         return not (self._clients or self._changed or self._sent)
 
     @property
@@ -90,7 +90,7 @@ class StreamCounter:
         """
         Return True if a write is due.
 
-        It is due soon after a client connected or disconnected, else periodically.
+        A write is due soon after a client connected or disconnected, and otherwise periodically.
         """
         wait_ms = limits.COUNT_SOON_MS if self._changed else limits.COUNT_EVERY_MS
         return not self.is_empty and has_passed(self._written_ms, now_ms, wait_ms)

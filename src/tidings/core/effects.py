@@ -1,7 +1,7 @@
 """
 The effects that the core needs in addition to its stores: time, ids, threads, counts, traces.
 
-The functions compare deadlines that must survive a restart and are stored as wall-clock times.
+The functions compare deadlines, which are stored as wall-clock times to survive a restart.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
     """
     Return True if the deadline *until_ms*, set at most *longest_ms* ahead, is in the future.
 
-    A deadline further ahead was set by a fast clock that has been corrected since. It counts as
-    over, so that nothing waits for as long as the clock was wrong.
+    A deadline further ahead was set by a clock that was fast and has been corrected. It counts as
+    passed, so that no process waits for as long as the clock was wrong.
     """
     return 0 < until_ms - now_ms <= longest_ms + CLOCK_SKEW_MS_MAX
 
@@ -43,10 +43,10 @@ def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
 
 class TraceRecord(NamedTuple):
     """
-    The fact that a page passed *step*: `tracing.INGEST`, or the name of a follower that handled it.
+    A record that a page passed *step*, which is `tracing.INGEST` or the name of a follower.
 
     *ms* is the time since the page was committed. *trace* is empty if the page is reported because
-    it is late; it is then the oldest of *pages* pages that were handled together.
+    it was late. It is then the oldest of *pages* pages that were handled together.
     """
 
     step: str
@@ -69,11 +69,11 @@ class Runtime:
     """
     The effects of a host.
 
-    `clock` may be set forward or back, so `steady` measures durations within the process: it never
-    steps, and only differences of its times have a meaning.
+    `clock` may be set forward or back. `steady` is never set, so it measures durations within the
+    process; only differences of its times have a meaning.
 
     `await_writer` waits for a page that is not yet written although its number is taken. A host
-    that writes both in one transaction raises `Unavailable` instead of waiting within one.
+    that writes both in one transaction must not wait within it, and raises `Unavailable` instead.
     """
 
     clock: Clock

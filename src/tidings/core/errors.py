@@ -39,7 +39,7 @@ class Rejected(TidingsError):
         }
 
 
-# An error body repeats the invalid value so that the client can find it; its beginning is enough.
+# An error body repeats the beginning of the invalid value, so that the client can find the value.
 _VALUE_CHARS_MAX = 120
 
 

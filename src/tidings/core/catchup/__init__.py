@@ -1,1 +1,1 @@
-"""Catch-up: the events of a reader from the log, the state and the archive, and its cursor."""
+"""Send a reader the events after its cursor, from the log, the state or the archive."""

@@ -1,9 +1,9 @@
 """
-Catch-up: read from any cursor to the frontier.
+Read from any cursor to the frontier of the log.
 
-A catch-up reads the log if it goes back to the cursor. Otherwise it reads the state, which has the
-latest operation of each object while it remembers deleted objects, and otherwise the archive.
-`start` finds the source for a cursor; `step` returns the next events and the progress after them.
+A catch-up reads the log if the log goes back to the cursor. Otherwise it reads the state if the
+state still has all objects that were deleted since the cursor, or else the archive. `start` finds
+the source for a cursor; `step` returns the next events and the progress after them.
 SSE streams and WebSocket replays use the same steps.
 """
 
@@ -51,11 +51,12 @@ class Progress:
     """
     The progress of a catch-up: in the log after (*page*, *slot*), or in a copy of the state.
 
-    During a copy, *bucket* and *after_key* are the position, *since_ms* and *tombstones* the
-    selection of rows, and the log follows after *page*. *passed* is the number of living objects of
-    the bucket before the position. *skips* is how many of these a resumed copy has still to skip.
-    *resets*: `reset` is still to be sent. *announces*: `live` is to be sent at the frontier.
-    *archived*: the next pages may be in the archive only.
+    During a copy, *bucket* and *after_key* are the position, *since_ms* and *tombstones* select the
+    rows, and the log follows after *page*. *passed* is the number of living objects of the bucket
+    before the position. *skips* is how many of these a resumed copy has still to skip.
+
+    *resets* is True if `reset` must still be sent. *announces* is True if `live` must be sent at
+    the frontier. *archived* is True if the next pages may be in the archive only.
     """
 
     page: int
@@ -74,12 +75,12 @@ class Progress:
 
     @property
     def in_step(self) -> bool:
-        """Return True if it is after a whole page of the log, with nothing else left to send."""
+        """Return True if a page of the log was sent completely, and nothing else is pending."""
         return not (self.copying or self.resets or self.announces) and self.slot >= PAGE_END
 
     @property
     def cursor(self) -> str:
-        """Return the cursor from which a client resumes that has received everything so far."""
+        """Return the cursor of a client that has received everything so far."""
         if self.copying:
             since_s, part = self.since_ms // 1000, self.passed // limits.COPY_PART_ROWS
             part = min(part, PARTS_MAX)
@@ -90,14 +91,15 @@ class Progress:
         """
         Encode the fields that differ from their default.
 
-        During an update of a stage, a release without a new field can then decode the rest.
+        While a stage is updated, the older release can then decode a progress that does not use the
+        new fields.
         """
         stored = {name: v for name, v in asdict(self).items() if v != _DEFAULTS.get(name)}
         return json.dumps(stored, separators=(",", ":"))
 
     @staticmethod
     def decode(text: str) -> Progress:
-        """Decode *text*; ignore fields of a newer release."""
+        """Decode *text*; ignore fields that only a newer release has."""
         stored = json.loads(text)
         return Progress(**{name: stored[name] for name in stored.keys() & _FIELDS})
 
@@ -111,8 +113,8 @@ class Step:
     """
     The result of a step.
 
-    *at_frontier*: there is nothing more to send for now. *size* is the size of the data that was
-    read, as `limits.KEY_READ_SIZE` counts it.
+    *at_frontier* is True if nothing more can be sent for now. *size* is the size of the data that
+    was read, as `limits.KEY_READ_SIZE` counts it.
     """
 
     parts: list[Part]
@@ -152,7 +154,7 @@ def behind(progress: Progress, after: str | None, living: int) -> Progress:
     """
     Return the progress after a read of *living* objects that ended at the key *after*.
 
-    None is the end of the bucket.
+    *after* is None at the end of the bucket.
     """
     if after is None:
         return replace(progress, bucket=progress.bucket + 1, after_key=None, passed=0)
@@ -169,7 +171,7 @@ def margin(seconds: int) -> int:
 
 
 def _asked_from(progress: Progress) -> int:
-    """Return the second that `margin` was given for a copy by time, 0 for any other copy."""
+    """Return the second from which a copy by time was requested; 0 for any other copy."""
     if not progress.tombstones:
         return 0
     return (progress.since_ms + limits.STAMP_DISORDER_MS) // 1000
@@ -177,10 +179,10 @@ def _asked_from(progress: Progress) -> int:
 
 def _reset(progress: Progress) -> Step:
     """
-    Begin a copy of everything with `reset`: its cursor must not be sent before.
+    Send `reset` before a copy of everything, and before any cursor of that copy.
 
-    If the connection broke after the cursor alone, the client would resume from it and keep objects
-    that were deleted in the meantime.
+    If the client received a cursor first and the connection broke, the client would resume from the
+    cursor without the `reset`, and would keep objects that were deleted in the meantime.
     """
     return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
 
@@ -198,9 +200,8 @@ class CatchUp:
     """
     A reader from a cursor to the frontier.
 
-    *tombstones* has the time since when deletions are remembered. *lost* returns True if a reader
-    with a cursor may have seen lost pages. *copied_until* returns the second of a page of a chained
-    feed: see `CopiedUntil`.
+    *tombstones* has the time since which the state has all deleted objects. *lost* returns True if
+    a reader with a cursor may have seen lost pages. For *copied_until* see `CopiedUntil`.
     """
 
     reader: Reader
@@ -213,7 +214,7 @@ class CatchUp:
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """
-        Return the progress for *cursor*. It never fails: the worst case is `reset` and everything.
+        Return the progress for *cursor*. In the worst case, send `reset` and everything.
         """
         if self.lost(feed, cursor):
             return self._everything(feed)
@@ -231,7 +232,7 @@ class CatchUp:
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Return the next events after *progress* that match the filter."""
-        if wanted.redacted and progress.tombstones:  # it lacks objects that left: start again
+        if wanted.redacted and progress.tombstones:  # this copy lacks leaves, so start again
             progress = self._everything(feed)
         if progress.resets:
             return _reset(progress)
@@ -243,8 +244,8 @@ class CatchUp:
         """
         Return the pages after page *after*; with *leave*, only pages with known removed parents.
 
-        The exception is page *begun*, of which the rest is returned at once: a producer may resume
-        from the id of an operation that it has just posted, and a hand-over needs whole pages.
+        Page *begun* is returned even if its removed parents are unknown. A producer may resume from
+        the id of an operation that it has just posted, and a hand-over to push needs whole pages.
         """
         if not leave:
             return self.reader.read(feed, after)
@@ -262,7 +263,8 @@ class CatchUp:
         """
         Return the place after *page*, a trimmed last page.
 
-        The time is now, because later pages are written from now on; a chained feed has its own.
+        Its time is now, because later pages are written from now on. The place of a chained feed
+        has the time of the copied page.
         """
         seconds = self.copied_until(feed, page)
         return Place(page, PAGE_END, self.reader.clock() // 1000 if seconds is None else seconds)
@@ -283,8 +285,8 @@ class CatchUp:
         """
         Return True if page *number* can only be a page that this log had by *seconds* and lost.
 
-        A chained feed may still reach it. A number too high to have been assigned since the last
-        page belongs to an id of another feed.
+        A chained feed may still reach the page. If the number is too high to have been assigned
+        since the last page, the id belongs to another feed.
         """
         head = self.reader.log.head(feed)
         if number <= head or self.copied_until(feed, number) is not None:
@@ -295,7 +297,7 @@ class CatchUp:
 
     def _archived(self, feed: str, place: Place) -> bool:
         """
-        Return True if the archive has the page of *place*, and all pages after it up to the log.
+        Return True if the archive has the page of *place*, and all later pages below the log.
         """
         page = self.archive.at(feed, place.page) if self.archive else None
         return (
@@ -315,7 +317,7 @@ class CatchUp:
 
     def _by_time(self, feed: str, seconds: int) -> Progress:
         """
-        Return a copy of the objects changed since *seconds*, or of all if deletions are forgotten.
+        Return a copy of the objects changed since *seconds*, or of all if tombstones are missing.
         """
         since_s = margin(seconds)
         if since_s == 0 or self._forgotten(feed, since_s):
@@ -360,9 +362,9 @@ class CatchUp:
         """
         Return how many objects of the bucket need not be sent again.
 
-        An object that was alive when they were counted is alive, or was deleted after the page and
-        has a tombstone. The same objects are therefore found again until such a tombstone is
-        forgotten.
+        An object that was alive when the objects were counted is still alive, or has a tombstone
+        because it was deleted after the page of the copy. The same objects are therefore found
+        again until such a tombstone is removed.
         """
         run = self.reader.read(feed, cursor.page, 1)
         seconds = run.pages[0].seconds if run.pages else self.reader.clock() // 1000
@@ -394,9 +396,9 @@ class CatchUp:
 
     def _skip(self, feed: str, progress: Progress) -> Step:
         """
-        Move towards the position of a resumed copy, by one read: a large bucket takes several.
+        Move towards the position of a resumed copy, by one read. A large bucket takes several.
 
-        If fewer objects are found than were sent, as after a repair, the bucket starts again.
+        If the bucket has fewer objects than were sent, as after a repair, send all of it again.
         """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         if not rows:
@@ -451,12 +453,12 @@ class CatchUp:
 
     def _seconds_behind(self, feed: str, progress: Progress) -> int:
         """
-        Return since when the pages after the page of *progress*, which is missing, were written.
+        Return the second since which the pages after the page of *progress* were written.
 
-        The next page has this time. If that page is still in flight, its writer took the number
-        before the page after it was written, and may be late by one request: use the time of that
-        later page less `limits.WRITE_MS_MAX`. If it is missing too, use the time from which a copy
-        by time was requested. Return 0 if the time is unknown.
+        The page of *progress* is missing, so use the time of the next page. If that page is still
+        in flight, use the time of the page after it, less `limits.WRITE_MS_MAX`, because a writer
+        may be late by one request. If the next page was trimmed, use the time from which a copy by
+        time was requested. Return 0 if the time is unknown.
         """
         number = progress.page
         run = self.reader.read_or_trimmed(feed, number, 1)
@@ -527,7 +529,7 @@ class CatchUp:
         Send the archive or the state in place of trimmed pages.
 
         Raises:
-            Unavailable: the state is not there yet, for instance while a chained feed skips to its
+            Unavailable: the state is incomplete, for instance while a chained feed skips to its
                 copied state.
         """
         step = self._archive_step(feed, progress, wanted, after, floor)
@@ -537,7 +539,7 @@ class CatchUp:
 
     def _leads_back(self, feed: str, step: Step, floor: int) -> bool:
         """
-        Return True if *step* copies a state below the *floor*, so that no progress is made.
+        Return True if *step* copies a state that ends below the *floor*, which is no progress.
         """
         return step.progress.copying and self._projected(feed) < floor - 1
 
@@ -565,7 +567,7 @@ class CatchUp:
         return parts
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
-        """Reach the frontier in the same step as the last pages: a busy feed may never be idle."""
+        """Report the frontier in the same step as the last pages, as a busy feed is never idle."""
         if not progress.announces:
             return Step(parts, progress, at_frontier=True)
         arrived = replace(progress, announces=False)

@@ -1,13 +1,12 @@
 """
-The events that a consumer's filter selects from a page or a row, and their refs.
+Select the events of a page or a row that match a consumer's filter, and add their refs.
 
 A ref is the address of an event's object, from the template of the feed. It is built when the event
-is sent, not when it is stored, so that a changed template applies to all operations.
+is sent, not when the event is stored, so that a changed template applies to all operations.
 
-Parts: the events of a catch-up, not parsed until a transport requests them.
-
-Unfiltered operations become SSE text by slicing their lines. No JSON is parsed and no event is
-built, which would be most of the cost of a replay.
+A part is a sequence of events of a catch-up, which is not parsed until a transport requests the
+events. Unfiltered operations become SSE text by slicing their lines. This avoids parsing JSON and
+building events, which would be most of the cost of a replay.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Events selected one by one: those of a filter, `reset`, `live`."""
+    """Single events, namely those that match a filter, `reset` and `live`."""
 
     picked: Sequence[Event]
 
@@ -69,7 +68,7 @@ class PageSlice:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Living objects of one bucket, by their *lines*; they share the *cursor* as their id."""
+    """The *lines* of living objects of one bucket. All their events have the id *cursor*."""
 
     cursor: str
     lines: Sequence[str]
@@ -84,7 +83,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The events of *part*, each formatted by *write*: with its trace, or in another format."""
+    """The events of *part*, formatted by *write*, which adds traces or uses another format."""
 
     part: Part
     write: Callable[[Event], str]
@@ -98,7 +97,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Lasting:
-    """A part that many streams request: its text is built once."""
+    """A part that many streams request. Its text is built once."""
 
     part: Part
 
@@ -130,8 +129,8 @@ def page_events(
     """
     Yield the operations of *page* from slot *first* on that match the filter.
 
-    If it requests leaves, also yield a leave for operations that removed a matching parent. *left*
-    has the parents that the operations of the page removed, None if they are unknown.
+    If the filter requests leaves, also yield a leave for operations that removed a matching parent.
+    *left* has the parents that the operations of the page removed, or is None if they are unknown.
     """
     if wanted.leave:
         yield from _events_and_leaves(page, wanted, first, left)
@@ -152,7 +151,7 @@ def _events_and_leaves(
     page: Page, wanted: Filter, first: int, left: Left | None
 ) -> Iterator[Event]:
     if page.compacted:
-        left = None  # incomplete: the operation that removed a parent may be gone
+        left = None  # incomplete, because the operation that removed a parent may be gone
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
@@ -166,9 +165,9 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
     """
     Return the name of the event for *row*, or "" if the filter does not select it.
 
-    The state does not record the parents that an object left. A consumer that is sent the objects
-    *changed* since its last visit gets a leave for each one that does not match, because it may
-    have left.
+    The state does not record the parents that an object left. With *changed*, the consumer gets the
+    objects changed since its last visit. It then gets a leave for each object that does not match,
+    because that object may have matched before.
     """
     operation = None if wanted.is_everything else parse_line(row.line)
     if operation is None or wanted.matches(operation):
@@ -185,7 +184,7 @@ def with_ref(event: Event, template: str) -> Event:
     if not template or not event.data:
         return event
     data = json.loads(event.data)
-    # One pass: a placeholder in a name is text. Nothing is escaped: a name may be a path.
+    # One pass, so that a placeholder in a name stays text. Do not escape names: they may be paths.
     ref = _PLACEHOLDER.sub(lambda place: str(data[place[1]]), template)
     return event._replace(data=f'{event.data[:-1]},"ref":{to_canonical_json(ref)}}}')
 
@@ -211,7 +210,7 @@ class Linked:
         return _text(self.part, self.template)
 
 
-# A sequence of events. `events` or `sse`, the same as SSE blocks, may be called once.
+# A sequence of events. Either `events`, or `sse` for the same as SSE blocks, may be called, once.
 Part = Chosen | PageSlice | Rows | Written | Lasting | Linked
 
 

@@ -1,13 +1,12 @@
 """
-Streaming: an endless catch-up as text: blocks of SSE, or lines of NDJSON.
+Stream an endless catch-up as text, either as blocks of SSE or as lines of NDJSON.
 
-A stream is a state machine without a socket: `take` and `next` return the data to send now, from
-memory or from the stores. Its host decides how long to wait if there is nothing to send.
+A stream is a state machine without a socket. `take` returns the data to send now from memory, and
+`next` from the stores. The host decides how long to wait if there is nothing to send.
 
-The tail cache: the last pages of a log in memory, read once for all waiting streams.
-
-The cache is a contiguous part of the log up to `last`. A stream inside it gets the next pages from
-memory; a stream before it reads the log. Pages never change, so the cache stays correct.
+The tail cache holds the last pages of a log in memory, read once for all waiting streams. It is a
+contiguous part of the log up to `last`. A stream inside it gets the next pages from memory; a
+stream before it reads the log. Pages never change, so the cache stays correct.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A page, unpacked, and a part with all of it. The text is built once for all streams."""
+    """An unpacked page and the part with all its events. The text is built once for all streams."""
 
     page: Page
     part: Lasting
@@ -71,7 +70,7 @@ class Tail:
 
     def extend(self, run: Run) -> bool:
         """Add the pages that were read after `last`; return True if there are new pages."""
-        if run.trimmed:  # a stream below it reads the log, and gets the error there
+        if run.trimmed:  # a stream below the floor reads the log, and gets the error there
             self.start(run.floor - 1)
             return True
         for page in run.pages:
@@ -109,8 +108,8 @@ _NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
 EMPTY_LINE = "\n"  # the heartbeat for lines, which NDJSON readers ignore
-# A field of the first block of a stream, if its host ends streams or its client asked for cursors:
-# a browser waits this long before it resumes, instead of three to five seconds.
+# The first block of a stream has this field if its host ends streams or its client asked for
+# cursors. A browser then waits this long before it resumes, instead of three to five seconds.
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
 
 
@@ -123,8 +122,8 @@ class Chunk:
     """
     The data to send next.
 
-    *at_frontier*: there is nothing more for now. *wait_ms*: read nothing for this time. *progress*
-    is the position after *parts*.
+    *at_frontier* is True if nothing more can be sent for now. The host must not read again before
+    *wait_ms* have passed. *progress* is the position after *parts*.
     """
 
     parts: Sequence[Part]
@@ -159,10 +158,10 @@ class Stream:
 
     *template* is the link template of `catchup.matching`, from *version* of the feed's profile.
     *admission*, granted at *since_ms*, may end in the meantime, as the profile shows. *still_opens*
-    checks again credentials without such an admission: passwords. *hold* is released by `close`.
-    *charge* counts the data read. *write* formats events for clients that asked for traces, for
-    another format or for *lines*; None uses the text of the parts. *cursors*: the client accepts
-    blocks that hold only an id.
+    checks a password again, which has no such admission. *hold* is released by `close`. *charge*
+    counts the data read. *write* formats events for clients that asked for traces, for another
+    format or for *lines*; if it is None, the text of the parts is sent. *cursors* is True if the
+    client accepts blocks that hold only an id.
     """
 
     catch_up: CatchUp
@@ -221,8 +220,8 @@ class Stream:
         Return an empty text if it is not needed.
 
         A client without a cursor would miss operations posted while it reconnects, so it gets one
-        if its host *ends* streams. oplog's clients accept a cursor from an event only, so they get
-        a `live`, which is true at the end of the log.
+        if its host *ends* streams. oplog's clients accept a cursor only with an event, so they get
+        a `live` event, which is correct because they start at the end of the log.
         """
         if self.lines:
             return ""
@@ -297,7 +296,8 @@ class Streamer:
     """
     A factory of streams.
 
-    *for_copy* may prepare the state for a stream that copies it. *charges* count the data read.
+    *for_copy* may prepare the state for a stream that copies the state. *charges* counts the data
+    that is read.
     """
 
     catch_up: CatchUp
@@ -319,9 +319,9 @@ class Streamer:
         """
         Open the stream of *feed* after *cursor*, filtered by *query* (`filters.from_query`).
 
-        With `trace=true` in *query* events have their traces, with `cursors=true` the client
-        accepts blocks that hold only an id; `format` is one of `envelopes.FORMATS`. *lines*: it is
-        written as NDJSON.
+        With `trace=true` in *query*, events have their traces. With `cursors=true`, the client
+        accepts blocks that hold only an id. `format` is one of `envelopes.FORMATS`. With *lines*,
+        the stream is written as NDJSON.
 
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
@@ -330,7 +330,7 @@ class Streamer:
         """
         name, guard = feeds.check_known(feed, self.feeds), self.guard
         since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
-        profile = profiles.profile(name)  # before the check: a later change is checked again
+        profile = profiles.profile(name)  # read before the check; later changes are checked again
         allowed = READ.admit(guard, name, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
         traced = filters.switch(query.get("trace"), "trace")

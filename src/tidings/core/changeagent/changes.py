@@ -1,10 +1,10 @@
 """
-Changes: the entries of the log in the format of changeagent's clients, and the changes they post.
+Convert changes that changeagent's clients post, and entries of the log for those clients.
 
-A change does not belong to an object. It is an operation of a type of its own that the state
-ignores, marked by a key that no producer of operations can write. Every entry, from any producer,
-has an integer id: its place, packed so that it ascends in log order and fits the numbers of any
-client.
+A change does not belong to an object. It is an operation of a special type that the state ignores,
+marked by a key that no producer of operations can write. Every entry of the log, from any producer,
+has an integer id. The id is the place of the entry, packed so that ids ascend in log order and fit
+the numbers of any client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPE = "change"
 _SLOTS = 1 << limits.CHANGE_SLOT_BITS
 _LAST_SLOT = _SLOTS - 1
 ID_MAX = 2**64 - 1  # the largest id in changeagent
-_OURS = ("data", "_id", "_ts")  # a body with one of them is a change, any other is its data
+_OURS = ("data", "_id", "_ts")  # a body with one of these is a change; any other body is the data
 _DATA = ',"data":'  # before the data of a line; a quote inside a JSON string is escaped
 _LINE_ENDS = str.maketrans("\r\n", "  ")  # white space of JSON, not allowed in a line of the log
 _NS_PER_MS = 1_000_000
@@ -65,7 +65,7 @@ def place_of(number: int) -> tuple[int, int]:
 
 
 def behind(place: Place) -> int:
-    """Return the value of `since` for a place of the feed."""
+    """Return the value of `since` for a reader that has everything up to *place*."""
     return end_of(place.page) if place.slot == PAGE_END else number_of(place.page, place.slot)
 
 
@@ -76,7 +76,7 @@ def change_from(body: bytes) -> Change:
     Names match in any case, and the last one of equal names counts, as in Go's encoding/json.
 
     Raises:
-        InvalidChange: not JSON, or tags that break their rule.
+        InvalidChange: the body is not JSON, or its tags break their rule.
         TooLarge: see `limits`.
     """
     check_size(body)
@@ -98,7 +98,7 @@ def line_of(change: Change, *, name: str, now_ms: int) -> str:
     Return the log's line for *change*; *name* is its unique id as an operation.
 
     Raises:
-        TooLarge: longer than an operation may be.
+        TooLarge: the line is longer than an operation may be.
     """
     time, tags = timestamps.from_ms(now_ms), to_canonical_json(list(change.tags))
     line = (
@@ -116,7 +116,7 @@ def tags_of(line: str) -> list[str]:
     """
     Return the values by which a reader can filter *line*, in order and once each.
 
-    They are the tags of a change; for an operation, its type, its parents and its own tags.
+    For a change, these are its tags; for an operation, its type, its parents and its tags.
     """
     fields: dict[str, Any] = json.loads(line)
     if is_change(line):
@@ -135,7 +135,7 @@ def entry_of(line: str, *, number: int, at_ms: int) -> str:
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
     """
-    Return False only if no line in *text* has one of *tags*, because its encoding does not occur.
+    Return False only if no line in *text* has one of *tags*, as their JSON does not occur in it.
     """
     return any(to_canonical_json(tag) in text for tag in tags)
 
@@ -155,7 +155,7 @@ def _check_storable(value: object) -> None:
     Return if a reader can represent *value*.
 
     Raises:
-        InvalidChange: it has a lone surrogate or a number that is too large.
+        InvalidChange: *value* has a lone surrogate or a number that is too large.
     """
     try:
         to_canonical_json(value).encode()

@@ -242,7 +242,7 @@ class Administrator:
         return name
 
     def is_up(self) -> bool:
-        """Return True if load balancers should send traffic, also if the store does not answer."""
+        """Return True if load balancers should send traffic, and if the store does not answer."""
         try:
             return self.operator_documents.operator_document(DEPLOYMENT, HEALTH).text != DOWN
         except Unavailable:
@@ -274,7 +274,7 @@ class Administrator:
         return decode_configuration(self._write(feed, CONFIGURATION, change))
 
     def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
-        """Apply *change* to the document, again if another process changed it concurrently."""
+        """Apply *change* to the document; retry if another process changed it concurrently."""
         for _ in range(_ATTEMPTS):
             current = self.operator_documents.operator_document(feed, name)
             text = change(current.text)

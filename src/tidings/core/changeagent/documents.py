@@ -37,7 +37,7 @@ DEPLOYMENT = "-"  # all feeds; no feed can have this name
 
 @dataclass(frozen=True, slots=True)
 class OperatorDocument:
-    """A document. *text* is empty if it was never written. *version* guards every update."""
+    """A document. *text* is empty if it was never written. *version* detects concurrent updates."""
 
     text: str = field(default="", repr=False)
     version: int = 0
@@ -45,9 +45,9 @@ class OperatorDocument:
 
 class RecentDocuments:
     """
-    Implements `OperatorDocuments`: cache another one for `limits.DOCUMENT_AGE_MS`.
+    Implements `OperatorDocuments` by caching another store for `limits.DOCUMENT_AGE_MS`.
 
-    Writes of this process take effect at once; call `forget` after a write on another path.
+    Writes through this object take effect at once. Call `forget` after any other write.
     """
 
     def __init__(self, operator_documents: OperatorDocuments, clock: Clock) -> None:
@@ -68,5 +68,5 @@ class RecentDocuments:
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
         try:
             return self._operator_documents.write(feed, name, operator_document)
-        finally:  # also after an error: the write may have been done
+        finally:  # also after an error, because the write may have been done
             self.forget(feed, name)

@@ -1,8 +1,9 @@
 """
-Listing: the changes after an id, up to the size of a reply.
+List the changes after an id, up to the size of a reply.
 
-A reply is limited by a number of entries and by bytes, never by skipped entries: its `next` is
-after everything that was read. With tags, the index shows which pages need not be read.
+A reply is limited by a number of entries and by bytes. Entries that do not match do not count, and
+`next` of the reply is after everything that was read. With tags, the index shows which pages need
+not be read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page
 
-_GROWTH = 4  # factor of each read over the previous one
+_GROWTH = 4  # each read is larger than the previous one by this factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,10 @@ class Listing:
     """
     A reply.
 
-    *entries* are JSON. *page* is the last page read, never after the frontier. *waiting*: the page
-    after it is still in flight although later ones exist. *lost*: the client may have seen pages
-    that were lost. *read* is the size of the pages that were read, as `limits.KEY_READ_SIZE` counts
-    it.
+    *entries* are JSON. *page* is the last page read, never after the frontier. *waiting* is True if
+    the page after it is still in flight although later pages exist. *lost* is True if the client
+    may have seen pages that were lost. *read* is the size of the pages that were read, as
+    `limits.KEY_READ_SIZE` counts it.
     """
 
     entries: list[str]
@@ -142,8 +143,8 @@ class Scan:
     """
     The entries of one reply, taken from pages in their order, after the id *next*.
 
-    *full*: one more entry would not fit. *page* is the last page shown, *read* the size of all
-    pages.
+    *full* is True if one more entry would not fit. *page* is the last page shown, *read* the size
+    of all pages read.
     """
 
     query: Query
@@ -214,8 +215,9 @@ class Lister:
     """
     The service that lists the changes of feeds.
 
-    *lost* returns True if a client with a cursor may have seen lost pages. *chained* feeds may
-    still reach an id after their end. The head of each feed is cached for `limits.HEAD_AGE_MS`.
+    *lost* returns True if a client with a cursor may have seen lost pages. *chained* are the feeds
+    that are copies, which may still reach an id after their end. The head of each feed is cached
+    for `limits.HEAD_AGE_MS`.
     """
 
     reader: Reader
@@ -335,15 +337,15 @@ class Lister:
         """
         Return the id of the last entry that can be read, or of one shortly before it.
 
-        It is never the id of an entry that cannot be read yet: a reader that starts there would
-        miss the entries before it.
+        Never return the id of an entry that cannot be read yet, because a reader that starts there
+        would miss the entries before it.
         """
         now = self.reader.clock()
         made_ms, known = self._heads.get(feed, (0, 0))
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
         elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
-            page = 0 if reached else scan.page  # after the end: not a page of the log
+            page = 0 if reached else scan.page  # if the scan began after the end, it has no page
             self._heads[feed] = (now, max(known, self._look(feed, page)))
         return max(gone, self._heads[feed][1])
 

@@ -1,4 +1,4 @@
-"""Submission of a change: it is checked, sent to its webhooks, and then appended."""
+"""Accept a posted change: check it, send it to the webhooks of the feed, and append it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Proposer:
     """
     The service that accepts changes.
 
-    *operator_documents* must not be cached: a new webhook gets the next request, and a removed
-    webhook does not.
+    *operator_documents* must not be cached, so that the next request is sent to a new webhook, and
+    not to a removed one.
     """
 
     appender: Appender

@@ -1,8 +1,9 @@
 """
-The tag index: which pages may hold entries with a tag, so that readers can skip the others.
+The tag index shows which pages may hold entries with a tag, so that readers can skip the others.
 
-A summary is a Bloom filter over the tags of consecutive pages. It depends on the pages alone, so
-that concurrent and repeated runs write the same summaries. Pages without a summary are read.
+A summary is a Bloom filter over the tags of consecutive pages. A summary depends on the pages
+alone, so that concurrent and repeated runs write the same ones. Readers read all pages that have no
+summary.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class TagStore(Protocol):
         """
         Return summaries that end after page *after*, ascending, at most *limit* or some 1 MB.
 
-        Eventually consistent; the expiry is left out (0).
+        The read is eventually consistent. The expiry of a summary is not read and is 0.
         """
 
     def last(self, feed: str) -> int:
@@ -74,7 +75,7 @@ def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) ->
 
 
 def summed_up(pages: Iterable[Page], *, page_ms: int, all_of_it: bool) -> Iterator[Summary]:
-    """Yield summaries of consecutive *pages*. The last, partial one needs *all_of_it*."""
+    """Yield summaries of consecutive *pages*; a partial last summary only with *all_of_it*."""
     group: list[Page] = []
     tags: set[str] = set()
     for page in pages:
@@ -131,7 +132,7 @@ class IndexMonitor:
         """
         Wake the indexer if the new pages fill a summary, and once in a while for fewer pages.
 
-        No reader waits for it: pages without a summary are read from the log.
+        No reader waits for a summary, because pages without one are read from the log.
         """
         waiting = head - self.store.last(feed)
         turn = self.clock() // limits.SWEEP_EVERY_MS % limits.INDEX_EVERY

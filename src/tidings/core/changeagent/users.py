@@ -1,5 +1,5 @@
 """
-The users of a feed: an htpasswd file with bcrypt hashes, and the check of a user's password.
+The users of a feed, stored as an htpasswd file with bcrypt hashes, and the check of a password.
 
 A feed without users is protected by its passwords alone (`auth.guard`).
 """
@@ -70,7 +70,7 @@ def _user(line: str, where: str) -> tuple[str, str]:
 
 
 def _principal(name: str) -> str:
-    """Return a digest, because a name may have any length and any character."""
+    """Return a digest of *name*, because a name may have any length and any character."""
     return hashlib.sha256(f"user\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -98,9 +98,9 @@ class UserVerifier(Verifier):
 @dataclass(frozen=True, slots=True)
 class UserAuthenticator:
     """
-    The authenticator for changes: by the feed's users if it has any, otherwise by its password.
+    The authenticator for changes. It accepts the feed's users if there are any, or its password.
 
-    In both cases a key is accepted, too. The check of an unknown user takes as long as that of a
+    In both cases it also accepts keys. The check of an unknown user takes as long as the check of a
     wrong password, and both count as failed attempts.
     """
 
@@ -111,7 +111,7 @@ class UserAuthenticator:
 
     def check(self, feed: str, need: Need, given: Credential | None) -> Allowed:
         """
-        Return the permissions that *given* has for *need*: a user may do everything.
+        Return the permissions that *given* has for *need*. A user may do everything.
 
         Raises:
             WrongUser: the feed has users, and *given* is not one of them.

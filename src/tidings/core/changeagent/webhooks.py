@@ -1,9 +1,9 @@
 """
-Webhooks: the endpoints that can veto a change before it is appended, and their answers.
+Webhooks that can veto a change before it is appended, and their answers.
 
-All hooks of a feed are called at once, and all have to accept. A hook may have any address, but not
-in the deployment's own network unless the deployment allows it: its answers would reveal hosts
-there.
+All hooks of a feed are called at once, and all have to accept. A hook may have any address, except
+in the deployment's own network, unless the deployment allows it. The answers would reveal which
+hosts exist there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 _SCHEMES = ("http", "https")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-REDACTED = "redacted"  # shown for a header that may be a credential; written, it keeps the value
+# Shown instead of the value of a header that may be a credential. If an operator writes it back,
+# the stored value is kept.
+REDACTED = "redacted"
 _SECRET_NAME = re.compile(
     "auth|cookie|credential|key|pass|secret|session|sign|token", re.IGNORECASE
 )
@@ -45,7 +47,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a hook: the *status* of its answer, or the *failure* to get one."""
+    """The result of a hook, either the *status* of its answer or the *failure* to get one."""
 
     status: int = 0
     failure: str = ""
@@ -57,7 +59,7 @@ class Verdict:
     @property
     def refuses(self) -> bool:
         """
-        Return True if the hook rejected the change. Other statuses mean that the hook is broken.
+        Return True if the hook rejected the change. Other errors mean that the hook is broken.
         """
         return 400 <= self.status < 500
 
@@ -107,7 +109,7 @@ def checked_uri(given: object, where: str) -> str:
     Return the address of a hook.
 
     Raises:
-        InvalidSetting: it may not be called; the error names the field.
+        InvalidSetting: the address may not be called; the error names the field.
     """
     if not isinstance(given, str) or not re.fullmatch(r"[!-~]+", given):
         raise InvalidSetting(f"{where} must be an address in ASCII without blanks")

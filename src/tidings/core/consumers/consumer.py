@@ -1,9 +1,9 @@
 """
-Named consumers: their position, their worker, their failures, and the store that keeps them.
+The state of a named consumer, the functions that change it, and the store that keeps it.
 
-One worker at a time reads for a consumer: the holder of its lease. A fence distinguishes holders.
-Entries that a worker had begun to write when it failed or crashed are sent again, one at a time.
-All functions are pure: they return the next state of a consumer.
+Only one worker at a time reads for a consumer, namely the holder of its lease. A fence identifies
+the holder. Entries that a worker had begun to write when it failed or crashed are sent again, one
+at a time. All functions are pure and return the next state of a consumer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of the worker. *id* is the entry that could not be written, "" if it is unknown."""
+    """A failure of the worker. *id* is the entry that was not written, or "" if it is unknown."""
 
     id: str
     error: str
@@ -41,10 +41,10 @@ class Consumer:
     The stored state of a named consumer.
 
     *filter* selects the operations to send; all others count as acknowledged. Everything up to
-    *position* is acknowledged (None: nothing ever was), and *acked* after it. The worker has begun
-    to write entries up to *sent*. Entries up to *single* were begun by a worker that did not
-    finish, and are sent one at a time. *retries* are ids of parked messages to send again.
-    *version* guards every write.
+    *position* is acknowledged, or nothing if it is None. The entries *acked* after the position are
+    acknowledged, too. The worker has begun to write entries up to *sent*. A worker that did not
+    finish had begun the entries up to *single*, which are sent one at a time. *retries* are ids of
+    parked messages to send again. A write is rejected if *version* has changed in the meantime.
     """
 
     feed: str
@@ -68,7 +68,7 @@ class Consumer:
 
     @property
     def copying(self) -> bool:
-        """Return True until every object has been sent; the log follows."""
+        """Return True while the state is copied; the log follows after that."""
         return isinstance(self.position, Since | Replication)
 
     def state(self, now_ms: int) -> str:
@@ -104,7 +104,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An atomic write; without *consumer*, remove the consumer."""
+    """An atomic write of *consumer* and the rest, or the removal of the consumer if it is None."""
 
     consumer: Consumer | None
     note: Note | None = None
@@ -123,9 +123,10 @@ class ConsumerStore(Protocol):
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         """
-        Write all of *change* if the stored version is *version* (0: missing); return False if not.
+        Write all of *change* if the stored version is *version*; return False otherwise.
 
-        The stored consumer has `version + 1`, also if *change* contains another version.
+        A consumer that does not exist has version 0. The stored consumer gets `version + 1`, even
+        if *change* contains another version.
         """
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
@@ -202,7 +203,7 @@ def sending(consumer: Consumer, through: Position) -> Consumer:
 
 
 def fail(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
-    """Release after a failure; send unacknowledged entries again, one at a time."""
+    """Release the lease after a failure; send unacknowledged entries again, one at a time."""
     before = consumer.failure
     again = before is not None and before.id == entry and entry != ""
     times = before.times + 1 if before and again else 1
@@ -211,7 +212,7 @@ def fail(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
 
 
 def release(consumer: Consumer) -> Consumer:
-    """Release after a worker has finished: nothing is in doubt."""
+    """Release the lease after a worker has finished, so that no entry is sent again."""
     return _settled(replace(consumer, sent=None, owner="", until_ms=0))
 
 
@@ -222,7 +223,7 @@ def move(consumer: Consumer, position: Position | None) -> Consumer:
     Moving forward acknowledges everything before it; moving back sends everything after it again.
 
     Raises:
-        NothingDone: the consumer is there already.
+        NothingDone: the consumer is already at *position*.
     """
     if rank(position) == rank(consumer.position):
         raise NothingDone("is there already", field="position")

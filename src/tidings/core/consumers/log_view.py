@@ -1,4 +1,4 @@
-"""The log as named consumers see it: its ends, its entries, and the next entry to send."""
+"""Read the log for named consumers: its ends, its entries, and the next entry to send."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ class LogView:
         """
         Return the next entries to send to *consumer*, in order, *count* at most.
 
-        The list is empty if they are farther away than a request reads: see `advanced`.
+        The list is empty if they are farther away than one request reads, see `advanced`.
         """
         pages = self._pages(consumer, limits.ADVANCE_READS_MAX)
         return list(islice((each for page in pages for each in _open(consumer, page)), count))
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
-        """Return the next entry to send to *consumer*, if it failed or is not too far away."""
+        """Return the entry that failed, or the next entry to send if it is not too far away."""
         pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
         entries = (_first_open(consumer, page) for page in pages)
         return next((entry for entry in entries if entry), None) or self._failed(consumer)
@@ -133,7 +133,7 @@ class LogView:
         """
         Return the entry that the worker could not write.
 
-        An entry of a rare type may be farther away than this reads, but the worker found it.
+        An entry of a rare type may be too far away for a search, but its id is in the failure.
         """
         place, behind = (
             positions.read(consumer.failure.id if consumer.failure else None),
@@ -180,7 +180,7 @@ class LogView:
         while True:
             try:
                 run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)
-            except PagesLost as lost:  # as below the floor: continue with the existing pages
+            except PagesLost as lost:  # continue with the existing pages, as after trimmed pages
                 after = lost.beyond - 1
                 continue
             for page in run.pages:
@@ -203,7 +203,7 @@ class LogView:
                 run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
             except PagesLost as lost:
                 if after > max(handled, floor - 1):
-                    return  # the pages read so far count; the next request finds the loss
+                    return  # use the pages read so far; the next request finds the loss
                 raise _needs(consumer, lost) from lost
             yield from run.pages
             if not run.more:

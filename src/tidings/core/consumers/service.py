@@ -1,10 +1,10 @@
 """
-The operations on named consumers: of their workers, of operators, of readers, and of retention.
+The operations that workers, operators, readers and retention perform on named consumers.
 
 Each call of a worker costs a read and a write of the consumer. Actions of operators are safe while
-workers run: each is one conditional write, and a worker that lost its lease is notified at its next
-acknowledgement. Each action of an operator keeps a note with its author, time and reason; an action
-that would change nothing is refused.
+workers run, because each is one conditional write, and a worker that lost its lease is notified at
+its next acknowledgement. Each action of an operator stores a note with its author, time and reason.
+An action that would change nothing is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The author of an operator's action, and the reason; both are kept."""
+    """The author of an operator's action, and the reason. Both are stored in a note."""
 
     who: str
     why: str
@@ -83,9 +83,9 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Lag:
     """
-    The distance to the head of the log: *pages*, the oldest of them committed *ms* ago.
+    The distance to the head of the log, in *pages*. The oldest of them was committed *ms* ago.
 
-    *fell_off*: pages that the consumer needs are gone.
+    *fell_off* is True if pages that the consumer needs are gone.
     """
 
     pages: int
@@ -98,8 +98,8 @@ class Acknowledgement:
     """
     The entries that a worker has written, and those that it is about to write.
 
-    Acknowledge everything up to *through*, the entries *ids*, and the parked messages *retried*. A
-    worker skips a message by acknowledging it.
+    It acknowledges everything up to *through*, the entries *ids*, and the parked messages
+    *retried*. A worker skips a message by acknowledging it.
     """
 
     through: Position | None = None
@@ -128,9 +128,9 @@ class ConsumerRepository:
 
     def change(self, feed: str, name: str, change: Callable[[Consumer], Change]) -> Consumer:
         """
-        Apply *change*, again if another write came first, and return the result.
+        Apply *change* and return the result; retry if another process wrote in the meantime.
 
-        Return the previous consumer if *change* removes it.
+        If *change* removes the consumer, return its previous state.
 
         Raises:
             InvalidConsumer, UnknownConsumer: see `consumer`.
@@ -203,7 +203,9 @@ class Consumers:
 
     def fail(self, feed: str, name: str, fence: int, entry: str, error: str) -> Session:
         """
-        Record that the worker could not write *entry* (empty: unknown which), and release.
+        Record that the worker could not write *entry*, and release the lease.
+
+        *entry* is empty if the worker does not know which entry failed.
 
         A parked message that failed again stays parked, with the new error.
 
@@ -224,7 +226,7 @@ class Consumers:
 
     def release(self, feed: str, name: str, fence: int) -> Session:
         """
-        Release the consumer after its worker has finished; nothing that was sent is in doubt.
+        Release the consumer after its worker has finished everything that was sent.
 
         Raises:
             UnknownConsumer, FenceLost: nothing was released.
@@ -239,9 +241,9 @@ class Consumers:
     def _after(self, stored: Consumer, ack: Acknowledgement) -> Consumer:
         done = stored if ack.through is None else consumers.ack_through(stored, ack.through)
         done = consumers.ack_entries(done, ack.ids)
-        idle = ack.through or not done.sent  # nothing is being written now
+        idle = ack.through or not done.sent  # the worker is not writing any entry now
         if ack.ids or done.acked or (idle and not ack.sending):
-            done = self.view.advanced(done)  # entries that are filtered out may be all that is left
+            done = self.view.advanced(done)  # perhaps all remaining entries are filtered out
         return done if ack.sending is None else consumers.sending(done, ack.sending)
 
     def _session(self, consumer: Consumer, floor: int = 0) -> Session:
@@ -296,11 +298,11 @@ class Consumers:
         self, feed: str, name: str, wanted: Consumer, start: str | None
     ) -> tuple[Consumer, bool]:
         """
-        Create the consumer or change its filter; return it, and True if it is new.
+        Create the consumer or change its filter; return the consumer, and True if it is new.
 
         *wanted* has the filter. A new consumer begins at *start*, see `place`; an existing one
-        keeps its position. A worker that reads with another filter is refused from then on: its
-        acknowledgements would cover messages that it was not sent.
+        keeps its position. A worker that reads with another filter is refused from then on, because
+        it would acknowledge messages that it did not receive.
 
         Raises:
             InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
@@ -349,14 +351,14 @@ class Consumers:
 
     def mark(self, feed: str, name: str, target: str, why: Reason) -> Consumer:
         """
-        Move the consumer to *target*, see `place`: acknowledge forward, or send again from there.
+        Move the consumer forward or back to *target*, see `place`.
 
-        Moving back also drops messages parked after *target*: they are sent again in their turn,
-        or a copy has the current state of their objects. Sent later, one could restore an object
-        that was deleted since.
+        Moving forward acknowledges everything before *target*. Moving back sends everything after
+        it again, so messages parked after it are dropped. A parked message that is sent later could
+        restore an object that was deleted in the meantime.
 
         Raises:
-            NothingDone: the consumer is there already.
+            NothingDone: the consumer is already at *target*.
         """
         position = self.place(feed, target, "position")
 
@@ -399,8 +401,8 @@ class Consumers:
         Send a parked message again, or `all`.
 
         Raises:
-            UnknownParked: it is not parked.
-            NothingDone: it is to be sent again already, or nothing is parked.
+            UnknownParked: the message is not parked.
+            NothingDone: the message will be sent again already, or no message is parked.
         """
 
         def change(consumer: Consumer) -> Change:
@@ -415,11 +417,11 @@ class Consumers:
 
     def drop(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
         """
-        Delete a parked message, or `all`; the note stays.
+        Delete a parked message, or `all`; its note stays.
 
         Raises:
-            UnknownParked: it is not parked.
-            NothingDone: nothing is parked.
+            UnknownParked: the message is not parked.
+            NothingDone: no message is parked.
         """
 
         def change(consumer: Consumer) -> Change:
@@ -452,7 +454,7 @@ class Consumers:
 
     def check_room(self, feed: str) -> None:
         """
-        Raise if the feed cannot have another consumer.
+        Check that the feed can have another consumer.
 
         Raises:
             InvalidConsumer: the feed has the maximum number.
@@ -489,7 +491,7 @@ class Consumers:
         return met[0]
 
     def _parked_ids(self, consumer: Consumer) -> list[str]:
-        """Return the parked ids; read after *consumer*, they are valid if its version still is."""
+        """Return the parked ids, which are valid if the version of *consumer* has not changed."""
         return [each.id for each in self.store.parked(consumer.feed, consumer.name)]
 
     def _to_park(self, stored: Consumer, entry: Entry, why: Reason) -> Parked:
@@ -505,7 +507,7 @@ class Consumers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRetention:
-    """Pages that consumers need, so that trimming does not pass them, up to *cap*."""
+    """The pages that consumers need, which are not trimmed before the maximum age *cap*."""
 
     store: ConsumerStore
     cap: Retention
@@ -520,7 +522,7 @@ class ConsumerRetention:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMonitor:
-    """The metrics of consumers. A lag older than *retention* means that one holds the log."""
+    """The metrics of consumers. If a lag exceeds *retention*, a consumer keeps pages in the log."""
 
     consumers: Consumers
     retention: Retention

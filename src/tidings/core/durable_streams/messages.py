@@ -1,12 +1,11 @@
 """
-Messages and offsets of a stream: how a body is stored in the log, and how readers get it back.
+Store the body of a request as messages in the log, and return messages and offsets to readers.
 
-Each message is an operation on one object of the stream, which holds it in `data`: JSON as its
-value, text as `{"text":...}`, other content as `{"base64":...}`. A body that is not JSON is split
-if it is large.
+Each message is an operation with the message in `data`. JSON is stored as its value, text as
+`{"text":...}`, and other content as `{"base64":...}`. A large body that is not JSON is split.
 
-An offset is a position in the feed: the digits of an event id (`model.cursors`) with the digits of
-the seconds at the end, so that offsets sort as text: 10 of page, 6 of slot, 8 of commit time.
+An offset is a position in the feed. It has the digits of an event id (`model.cursors`) in another
+order, so that offsets sort as text: 10 of page, 6 of slot, 8 of commit time.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ def live_cursor(given: str, now_ms: int) -> int:
     """
     Return the cursor for a live reader that sent the cursor *given*, or "".
 
-    It ascends with time, and is above the cursor of the reader, so that no cache returns the
-    previous answer again.
+    It ascends with time and is higher than *given*, so that no cache returns the previous answer.
     """
     current = (now_ms - _EPOCH_MS) // (limits.STREAM_CURSOR_S * 1000)
     is_one = given.isascii() and given.isdigit() and len(given) <= limits.STREAM_CURSOR_DIGITS_MAX
@@ -65,7 +63,7 @@ def live_cursor(given: str, now_ms: int) -> int:
 
 TYPE = "durable-stream"  # of the objects in the log
 _BREAK = re.compile("\r\n|\r|\n")
-# In addition to the data, an operation has the stream's name, each byte at most six times as long.
+# An operation has the data and the stream's name, in which escaping makes a byte up to six bytes.
 _ROOM = limits.OPERATION_BYTES_MAX - 6 * limits.ID_BYTES_MAX - 512
 _BASE64_BYTES = _ROOM // 4 * 3
 
@@ -125,7 +123,7 @@ def is_text(media_type: str) -> bool:
 
 
 def is_told_as_text(media_type: str) -> bool:
-    """Return True if event streams send it as text, and not in base64."""
+    """Return True if event streams send content of *media_type* as text, not as base64."""
     return is_text(media_type) or media_type == JSON_TYPE
 
 

@@ -1,6 +1,8 @@
-"""Reading of streams: the messages after an offset, up to the size of one answer.
+"""
+Read the messages of a stream after an offset, and write messages to a stream.
 
-Writing of streams: each request appends a page to the feed's log and updates its stream.
+A read returns up to the size of one response. Each write appends a page to the feed's log and
+updates the document of the stream.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class StreamPart:
 
     @property
     def is_last(self) -> bool:
-        """Return True if nothing will ever follow."""
+        """Return True if no message will ever follow."""
         return self.at_tail and self.stream.closed
 
     @property
@@ -101,8 +103,8 @@ class StreamReader:
 
         Raises:
             UnknownStream, InvalidStream: the stream or the offset does not exist.
-            OffsetGone: a message after *offset* is below the floor of the log, or *offset* is of a
-                page that was lost.
+            OffsetGone: a message after *offset* is below the floor of the log, or the page of
+                *offset* was lost.
         """
         stream = self.stream(feed, name)
         if offset == messages.NOW:
@@ -129,7 +131,7 @@ class StreamReader:
 
     def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
         """
-        Return the extents up to the tail of *stream*: a deleted stream may have a newer namesake.
+        Return the extents up to the tail of *stream*, without those of a newer stream of this name.
         """
         found = self.store.extents(feed, stream.name, start, limits.STREAM_PAGES_MAX)
         return [each for each in found if _order(each.last) <= _order(stream.tail)]
@@ -160,7 +162,7 @@ class StreamWriter:
     *trace* is a parsed trace header (`tracing.parse_trace_headers`).
 
     A page and the document of its stream are written *together*. A producer that does not know
-    whether its request was accepted can therefore repeat it, and gets the answer.
+    whether its request was accepted can therefore repeat the request, and gets the same response.
     """
 
     appender: Appender
@@ -258,7 +260,7 @@ def check_complete(asked: Appending) -> None:
     Return if *asked* has content with its type, or closes the stream.
 
     Raises:
-        InvalidStream: it does not.
+        InvalidStream: *asked* has neither, or the content has no type.
     """
     if not asked.body and not asked.closes:
         raise InvalidStream("must not be empty, unless Stream-Closed is true", field="body")

@@ -1,4 +1,4 @@
-"""A stream: its stored document, the requests of producers, and whether they are allowed."""
+"""The stored document of a stream, the requests of producers, and the rules for them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Reads and writes inside it are one transaction, without other writers.
+# Returns a context in which all reads and writes are one transaction, without other writers.
 Together = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A page of a stream: its messages are after *before*, the last one is at *last*."""
+    """A page of a stream. Its messages are after *before*, and the last one is at *last*."""
 
     before: Place
     last: Place
@@ -43,13 +43,13 @@ class StreamStore(Protocol):
 
     def extents(self, feed: str, name: str, after: Place, limit: int) -> Sequence[Extent]:
         """
-        Return its pages that have messages after *after*, at most *limit*, in order.
+        Return the pages of the stream with messages after *after*, at most *limit*, in order.
 
         Pages below the floor of the log MAY be left out.
         """
 
 
-NUMBER_MAX = 2**53 - 1  # of epochs and sequences, the largest safe integer of JavaScript
+NUMBER_MAX = 2**53 - 1  # for epochs and sequences; the largest safe integer of JavaScript
 
 
 class InvalidStream(Rejected, code="invalid_stream"):
@@ -194,8 +194,8 @@ def is_repeated(stream: Stream, asked: Appending) -> bool:
     a producer that repeats an accepted request gets a success, even if the stream was closed since.
 
     Raises:
-        InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: it cannot be appended
-            either.
+        InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: the request is neither
+            repeated nor valid.
     """
     if asked.producer is not None and _is_taken(stream, asked.producer):
         return True
@@ -229,8 +229,8 @@ def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
     """
     Return *producers*, without one of them if there are too many.
 
-    Remove the one that has not appended for the longest time, of the credential with the most
-    producers: no credential can make the stream forget the producers of one that has fewer.
+    Of the credential with the most producers, remove the producer that has not appended for the
+    longest time. A credential thus cannot displace the producers of another one that has fewer.
     """
     if len(producers) <= limits.STREAM_PRODUCERS_MAX:
         return producers

@@ -1,9 +1,9 @@
 """
-Followers: the one mechanism for everything that reads the log.
+Run followers, which are all processes that read the log and store a checkpoint.
 
-A wake-up has no content: it only requests a run of a follower. A run takes the lease, reads the
-pages after the checkpoint, handles them in order, and moves the checkpoint. A run that finds the
-lease held leaves a mark, and the holder checks for marks before it releases the lease. Extra,
+A wake-up only requests a run of a follower and has no other content. A run takes the lease, reads
+the pages after the checkpoint, handles them in order, and moves the checkpoint. A run that finds
+the lease held leaves a mark, and the holder checks for marks before it releases the lease. Extra,
 repeated, reordered and lost wake-ups are therefore harmless.
 
 A run that fails releases the lease. A holder that is killed keeps it until another process has seen
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
 
-_TAKE_ATTEMPTS = 3  # the lease may be released between a failed take and the mark, rarely twice
+_TAKE_ATTEMPTS = 3  # the lease may be released between a failed attempt and the mark
 
 
 class Handler(Protocol):
@@ -53,11 +53,11 @@ class Handler(Protocol):
         """
         Return the page after which to resume; called once per run with the stored *lease*.
 
-        It is the checkpoint of the lease, or a later page if the pages between them can be skipped.
+        Return the checkpoint of the lease, or a later page if the pages before it can be skipped.
         """
 
     def note(self, feed: str) -> bytes:
-        """Return the note to store with the checkpoint: `Lease.note` of the next holder."""
+        """Return the note to store with the checkpoint; the next holder gets it in its lease."""
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Prepare a read after page *checkpoint*; return True if there is more to prepare."""
@@ -71,13 +71,13 @@ class Handler(Protocol):
         """
 
     def moved(self, feed: str) -> None:
-        """Handle a higher checkpoint; called after each turn that stored one."""
+        """React to a higher checkpoint. It is called after each turn that stored one."""
 
     def lost(self, feed: str) -> bool:
         """
         Return True to resume after pages that are missing in the log, False to stop before them.
 
-        Called again if the new checkpoint was not stored.
+        It is called again if the new checkpoint was not stored.
         """
 
 
@@ -86,9 +86,9 @@ class TracingHandler:
     """
     A `Handler` that runs *handler* and reports each traced page to `tell` after it was handled.
 
-    It also reports the oldest page of a batch, traced or not, if that was committed more than
-    *late_ms* ago (0: never), because operators seldom know in advance which operation will be late
-    and should be traced.
+    It also reports the oldest page of a batch, traced or not, if the page was committed more than
+    *late_ms* ago. With 0 it reports no late pages. Operators seldom know in advance which operation
+    will be late and should be traced.
     """
 
     handler: Handler
@@ -140,7 +140,7 @@ class TracingHandler:
 def take_batch(
     pages: Sequence[Page], operations_max: int = limits.FOLLOW_OPERATIONS_MAX
 ) -> Sequence[Page]:
-    """Return the pages that one turn can handle within the time of the function, at least one."""
+    """Return the pages, at least one, that a turn can handle within the time of the function."""
     count = 0
     for at, page in enumerate(pages):
         count += len(page.lines)
@@ -155,9 +155,8 @@ def effective_checkpoints(
     """
     Return the effective *checkpoints*: 0 for a built-in follower that has not run yet.
 
-    A lane that has not run yet has no subscriptions, and starts at the checkpoint of the first
-    lane. The checkpoints of an archive that was turned off, and of lanes above *lanes*, are left
-    out.
+    A lane that has not run yet has no subscriptions, so it starts at the checkpoint of the first
+    lane. Leave out the checkpoints of an archive that was turned off, and of lanes above *lanes*.
     """
     counting = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
     counting |= {name: counting[PUSH] for name in pushers(lanes) if name not in counting}
@@ -170,7 +169,7 @@ def effective_checkpoints(
 
 def advance_lease(lease: Lease, pages: Sequence[Page]) -> Lease:
     """
-    Return *lease* after *pages*. Operations are counted once, because the checkpoint moves once.
+    Return *lease* with the checkpoint and the operation count after *pages*.
     """
     operations = lease.operations + sum(len(page.lines) for page in pages)
     return replace(lease, checkpoint=pages[-1].number, operations=operations)
@@ -182,8 +181,8 @@ class FollowerConfig:
     The configuration of a follower.
 
     *operations_max* is the maximum number of operations of a turn, *operations_first* that of the
-    first turn. If *waits* is True, the follower waits at a hole; otherwise the next wake-up brings
-    the pages after it.
+    first turn. If *waits* is True, the follower waits at a hole. Otherwise the run ends there, and
+    the run of the next wake-up reads the pages after the hole.
     """
 
     operations_max: int = limits.FOLLOW_OPERATIONS_MAX
@@ -199,11 +198,10 @@ class _Work:
     """
     The state of a run.
 
-    It is the maximum of *operations* of its next turn, and the pages read *ahead* for it.
-
+    *operations* is the maximum of the next turn, and *ahead* has the pages that were read for it.
     *stored* is the lease in the store, or None while that is uncertain.
 
-    A turn handles about as much as takes a second or two, so that each run stores some progress,
+    *operations* is adapted so that a turn takes a second or two. Each run then stores some progress
     even if its stores are slow.
     """
 
@@ -222,7 +220,7 @@ class _Work:
         """
         Keep the pages of *run* after the first *count* for the next turn.
 
-        They are kept only if they are more than it can handle.
+        They are kept only if they are more than one turn can handle.
         """
         rest = run.pages[count:]
         full = count > 0 and len(take_batch(rest, self.operations)) < len(rest)
@@ -241,7 +239,7 @@ class Follower:
     def run_each(
         self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
     ) -> Served:
-        """Run for each of *feeds* in one invocation; wake the follower of feeds that are left."""
+        """Run for *feeds* in one invocation; wake the follower of feeds that were not served."""
 
         def run(feed: str, until_ms: int) -> None:
             self.run(feed, handler, observation, until_ms)
@@ -259,7 +257,7 @@ class Follower:
         until_ms: int | None = None,
     ) -> int:
         """
-        Handle the available pages until *until_ms* (`Runtime.steady`); return their number.
+        Handle the available pages until *until_ms* (`Runtime.steady`); return how many they are.
 
         With an *observation* of a late lease, continue to observe it, or take it over.
 
@@ -300,17 +298,17 @@ class Follower:
 
     def _abandon(self, work: _Work) -> None:
         """
-        Release the lease after an error, so that the next holder need not wait until it is late.
+        Release the lease after an error, so that the next holder need not wait for its expiry.
 
-        A late write of this run is harmless. If a checkpoint may have been stored that is not known
-        here, keep the lease: releasing it would move the checkpoint back.
+        A late write of this run is harmless. Keep the lease if it is uncertain which checkpoint is
+        stored, because a release writes the checkpoint and might move it back.
         """
         if work.stored is not None:
-            with suppress(Exception):  # report the error that ended the run
+            with suppress(Exception):  # report the error that ended the run, not this one
                 self.store.release(work.stored, force=True)
 
     def _work(self, seen: Observation | None, lease: Lease) -> _Work:
-        """After a crash, start with a smaller turn: the last one may have caused it."""
+        """Return the state of a new run, with a smaller turn if the last holder crashed."""
         died = seen is not None and seen.is_long_enough
         first = self.follower_config.operations_first // (limits.FOLLOW_CAUTION if died else 1)
         return _Work(first, self.follower_config.operations_max, lease)
@@ -351,14 +349,14 @@ class Follower:
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """
-        Read pages, unless there are enough from the last read, handle them and store the result.
+        Handle pages and store the result. Read no pages if the last read has left enough of them.
         """
         lease, more = self._prepared(lease, handler)
         run = work.ahead or self.reader.read_or_trimmed(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler, work), False
         if lease.is_late(self.reader.clock()):
-            lease = self._save(lease, work)  # renew it before anything is sent or written
+            lease = self._save(lease, work)  # renew the lease before anything is sent or written
         pages = take_batch(run.pages, work.operations)
         count = handler.handle(lease.feed, pages) if pages else 0
         work.keep(run, count)
@@ -388,7 +386,7 @@ class Follower:
         return work.stored
 
     def _wait(self, lease: Lease, work: _Work) -> Lease:
-        """Wait at a hole: close it if it is overdue, otherwise give its writer a moment."""
+        """Close a hole if it is overdue; otherwise wait a moment for its writer."""
         lease = self._save(lease, work)
         if not self.filler.close_hole(lease.feed, lease.checkpoint):
             self.runtime.sleep(limits.HOLE_POLL_MS)
@@ -398,7 +396,7 @@ class Follower:
         """
         Skip missing pages if the handler allows it, otherwise raise `FellOff`.
 
-        The event is counted if the follower had handled pages before them, or cannot skip them.
+        The loss is counted if the follower had handled earlier pages, or cannot skip the loss.
         """
         goes_on = handler.lost(lease.feed)
         if lease.checkpoint or not goes_on:

@@ -1,4 +1,4 @@
-"""One invocation that serves several feeds: they share its time, and each fails independently."""
+"""Serve several feeds in one invocation. They share its time, and each fails independently."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Served:
     """
     The result of an invocation.
 
-    *failed* has the error of each feed that could not be served. *left* are the feeds for which
-    there was no time.
+    *failed* has the error of each feed that could not be served. *left* are the feeds that were not
+    started before the deadline.
     """
 
     failed: dict[str, Exception] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Served:
 
     def raise_mistakes(self) -> None:
         """
-        Raise errors that are not a `TidingsError`: they are bugs, which the operator should see.
+        Raise the errors that are not a `TidingsError`, because these are bugs.
 
         Raises:
             Exception: the error, or a group of them; a note of each error names its feed.
@@ -50,7 +50,7 @@ def serve(
     """
     Call *run* for each feed, all with the same deadline, *run_ms* from now.
 
-    A feed that would start after the deadline is left. The first feed is always started.
+    A feed is not started after the deadline, except for the first feed.
     """
     until_ms, served = clock() + run_ms, Served()
     for at, feed in enumerate(feeds):

@@ -1,8 +1,8 @@
 """
-The lease of a follower: which process may handle the pages after a checkpoint.
+The lease of a follower. Only its holder may handle the pages after the checkpoint.
 
-Clocks of different processes are never compared. A process that finds the lease held observes it:
-each renewal increments a counter, so two observations of the same counter mean that there was no
+Clocks of different processes are never compared. A process that finds the lease held observes it
+instead. Each renewal increments a counter, so two reads of the same counter mean that there was no
 renewal between them. A holder that has not renewed for `limits.LEASE_MS` has ended, because the
 time limit of its function is shorter.
 """
@@ -26,8 +26,8 @@ class Lease:
 
     *fence* increases with each holder, *beat* with each renewal. *marks* is the number of marks by
     other processes that this holder has seen. *checkpoint* is the last page handled, 0 before the
-    first, and *operations* the number of operations handled up to it. Both are stored in one write,
-    with the *note* of the handler for the next holder, at most `limits.NOTE_BYTES_MAX` long.
+    first, and *operations* the number of operations handled up to it. Both are stored in one write
+    with the *note* of the handler for the next holder, which has at most `limits.NOTE_BYTES_MAX`.
     *expires_ms* is a time on the clock of the holder. It is a hint for reports and for the decision
     to observe the lease; it never permits a takeover. *look* names the last observation that began,
     see `next_look`.
@@ -46,14 +46,14 @@ class Lease:
     note: bytes = b""
 
     def held(self, now_ms: int) -> bool:
-        """Return True if a process seems to be working under the lease."""
+        """Return True if a process seems to hold the lease and to work."""
         return self.owner != "" and self.expires_ms > now_ms
 
     def is_late(self, now_ms: int) -> bool:
         """
         Return True if a renewal seems late, so that another process should observe the lease.
 
-        A renewal in the future was written by a wrong clock, so the lease counts as late.
+        If the last renewal is in the future, a clock is wrong, so the lease counts as late.
         """
         age_ms = now_ms - (self.expires_ms - limits.LEASE_MS)
         recent = -limits.CLOCK_SKEW_MS_MAX <= age_ms < limits.LEASE_LATE_MS
@@ -64,8 +64,8 @@ class Lease:
         Return the name of an observation that may begin now: the fence, the beat and the minute.
 
         Return "" if the holder is not late, or if an observation of this minute or a later one has
-        begun. A later minute is from a clock that is ahead: two clocks must not wake each other in
-        turn.
+        begun. A later minute is from a clock that is ahead. It counts, so that two processes with
+        different clocks do not start observations in turn.
         """
         if not self.is_late(now_ms):
             return ""
@@ -77,7 +77,7 @@ class Lease:
 @dataclass(frozen=True, slots=True)
 class Observation:
     """
-    An observation: the lease with this *fence* and *beat* has been unchanged for *ms*.
+    The observation that the lease with this *fence* and *beat* has been unchanged for *ms*.
 
     Each observing process adds the time that it slept between two reads, and passes the observation
     to the next process with a wake-up. The delivery time of the wake-up does not count.
@@ -94,7 +94,7 @@ class Observation:
     @property
     def is_long_enough(self) -> bool:
         """
-        Return True if the holder is dead, provided that the lease is unchanged at the takeover.
+        Return True if the holder has ended, provided that the lease is unchanged at the takeover.
         """
         return self.ms >= limits.LEASE_MS
 
@@ -108,17 +108,16 @@ class FollowerStore(Checkpoints, Protocol):
         """
         Take the lease if it is free, or if it is unchanged since the observation *over*.
 
-        The fence increases by one. Return the lease that is stored afterwards; it was taken if its
-        owner is *owner*.
+        The fence increases by one. Return the lease that is stored afterwards. It was taken if
+        *owner* is its owner.
         """
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         """
         Leave a mark for the holder of the lease.
 
-        *look*, if any, is left for other processes that find the lease held.
-
-        Return the previous look. Return None, without a mark, if the lease is free.
+        Store *look*, if it is not empty, for other processes that find the lease held. Return the
+        previous look. If the lease is free, return None and leave no mark.
         """
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
@@ -131,13 +130,11 @@ class FollowerStore(Checkpoints, Protocol):
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         """
-        Store checkpoint, operations and note and release the lease.
+        Store checkpoint, operations and note, and release the lease unless it has a new mark.
 
-        Nothing is done if the lease was marked since `lease.marks`.
-
-        Return True if the lease was released, or lost before. Return False if there is a new mark:
-        nothing was written and the lease is still held. *force* releases the lease in spite of a
-        mark.
+        Return True if the lease was released or had been lost. If there are more marks than
+        `lease.marks`, write nothing, keep the lease and return False. *force* releases the lease in
+        spite of a mark.
         """
 
     def leases(self, feed: str) -> Sequence[Lease]:

@@ -1,5 +1,5 @@
 """
-Webhooks that receive the events of a feed: external endpoints, each with a named consumer.
+Webhooks, which are external endpoints that receive the events of a feed by a named consumer.
 
 The package decides which events are sent to them, how a request is signed, when it is sent again,
 and when it is parked. (The webhooks of `changeagent.webhooks` are different: they are called before

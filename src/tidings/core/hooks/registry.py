@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
 
 _DOCUMENT = "webhooks"
-_ATTEMPTS = 3  # each failed write means that another process wrote within the same 100 ms
+_ATTEMPTS = 3  # an attempt fails if another process writes in the same 100 ms
 Named = Mapping[str, Webhook]
 
 
@@ -53,7 +53,7 @@ class Registry:
 
     def change(self, feed: str, change: Callable[[Named], Named]) -> Named:
         """
-        Apply *change* to the stored webhooks, again if another write came first; return the result.
+        Apply *change* to the stored webhooks and return the result; retry after concurrent writes.
 
         Raises:
             Unavailable: other processes kept writing.
@@ -83,7 +83,7 @@ class WebhookAdmin:
         self, feed: str, name: str, given: Mapping[str, Any], wanted: Filter
     ) -> tuple[Webhook, str]:
         """
-        Create or change a webhook; return it, and its secret if that is new, else "".
+        Create or change a webhook; return the webhook and its secret, or "" for a kept secret.
 
         An existing webhook gets the fields of *given* and the filter, and keeps its position and
         its secret. A new one begins at `from`: `now`, `oldest` or the id of an event.
@@ -129,7 +129,7 @@ class WebhookAdmin:
 
     def rotate(self, feed: str, name: str, given: Mapping[str, Any]) -> str:
         """
-        Return a new secret; the current one also signs for `limits.WEBHOOK_ROTATION_MS` more.
+        Return a new secret. The current one still signs for `limits.WEBHOOK_ROTATION_MS`.
 
         Raises:
             UnknownWebhook, InvalidWebhook: nothing was changed.

@@ -1,10 +1,9 @@
-"""A webhook: its endpoint, and the signature of its messages (Standard Webhooks).
-
-Webhook delivery: the worker of the webhooks' named consumers.
+"""
+Webhooks and their delivery by a worker, with the signatures of Standard Webhooks.
 
 Messages of different objects are sent in parallel, messages of one object one after the other. The
-first message that its endpoint does not accept stops the webhook. It is sent again alone, with
-growing delays, and parked in the end.
+first message that the endpoint does not accept stops the webhook. This message is sent again alone,
+with growing delays, and parked after the last attempt.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Secret:
     """
     A secret in the form *text* that its owner stores.
 
-    It signs until *until_ms*; 0: it is the current secret.
+    It signs until *until_ms*, which is 0 for the current secret.
     """
 
     text: str = field(repr=False)
@@ -106,7 +105,7 @@ class Webhook:
 
     def rotated(self, secret: str, now_ms: int) -> Webhook:
         """
-        Return the webhook with *secret*; of the older ones only the last one signs, for a while.
+        Return the webhook with the new *secret*. Only the previous secret still signs, for a while.
         """
         current = self.secrets[0]
         before = replace(current, until_ms=now_ms + limits.WEBHOOK_ROTATION_MS)
@@ -192,8 +191,8 @@ class WebhookDelivery:
         """
         Send due messages to *hook* for at most `limits.WEBHOOK_TURN_MS`.
 
-        Return the time of the next run in ms since 1970, or None: after the next page. With *look*,
-        also move the consumer's position past entries that its filter excludes.
+        Return the time of the next run in ms since 1970, or None if the next page starts it. With
+        *look*, also move the consumer's position past entries that its filter excludes.
 
         Raises:
             Unavailable: the stores do not answer.
@@ -217,7 +216,7 @@ class WebhookDelivery:
         except ConsumerFellOff:
             return None  # its state shows that, until an operator moves it
         except FenceLost:
-            return self.clock()  # an operator changed it
+            return self.clock()  # an operator changed the consumer
 
     def _waits(self, consumer: Consumer) -> bool:
         """Return True if the failed message of *consumer* must not be sent again yet."""
@@ -239,7 +238,7 @@ class WebhookDelivery:
         for name in held.retries:
             kept = parked.get(name)
             if kept is None:
-                continue  # it was dropped in the meantime
+                continue  # an operator dropped the message in the meantime
             (verdict,) = self.post([self._request(hook, held.feed, name, kept.line)])
             if verdict.accepts:
                 held = self._acknowledge(held, Acknowledgement(retried=(name,)))
@@ -316,7 +315,7 @@ class WebhookDelivery:
             try:
                 self.consumers.park(feed, name, Reason(self.worker, f"not taken {times} times"))
             except (InvalidConsumer, NothingDone):
-                return again_ms(told)  # an operator changed it in the meantime
+                return again_ms(told)  # an operator changed the consumer in the meantime
             return self.clock()
         return again_ms(told)
 

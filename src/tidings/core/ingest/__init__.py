@@ -1,1 +1,1 @@
-"""Writes of producers on their way to the log: posts, the outbox, streams of other tables."""
+"""Append the writes of producers to the log: posts, the outbox and streams of other tables."""

@@ -1,4 +1,4 @@
-"""Ingest: a producer's request becomes one page, or an error that gives the reason."""
+"""Append a producer's request as one page, or reject it with an error that gives the reason."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Request:
     """
     A producer's request.
 
-    *key* is the Idempotency-Key and *credential* the producer's, None if missing. *trace* is the
-    result of `tracing.parse_trace_headers`. *late* returns the body if it was not read yet: the
-    producer is authorized before the body is read. Without *ids* the ids of its operations are not
+    *key* is the Idempotency-Key and *credential* the producer's credential, or None if missing.
+    *trace* is the result of `tracing.parse_trace_headers`. *late* reads the body, because the
+    producer is authorized before the body is read. Without *ids* the ids of the operations are not
     computed.
     """
 
@@ -66,7 +66,7 @@ class Request:
 
 
 def _operations(feed: str, body: bytes, content_type: str, now_ms: int) -> list[str]:
-    """Implement `BodyParser`, equally for every feed."""
+    """Implement `BodyParser` in the same way for every feed."""
     return lines_from(body, content_type, now_ms=now_ms)
 
 
@@ -89,7 +89,7 @@ class Ingester:
 
     def accept(self, request: Request) -> list[str]:
         """
-        Append the operations of *request*; return their event ids, in order, if it asks for them.
+        Append the operations of *request*; return their event ids, in order, if they are requested.
 
         Raises:
             Rejected: one of its subclasses; nothing was written.
@@ -114,7 +114,7 @@ class Ingester:
             self.counters.refuse(feed)
 
     def _append(self, request: Request) -> tuple[Page, int]:
-        """Return the page and the number of its operations."""
+        """Append the operations; return the page and their number."""
         feed = feeds.check_known(request.feed, self.feeds)
         allowed = INGEST.admit(self.guard, feed, request.credential)
         self.appender.check_writable(feed)  # before the request is validated
@@ -161,7 +161,7 @@ def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
     Return if each of *lines* is within the bound of *allowed*.
 
     Raises:
-        OutsideKey: a line is not; the error names the first one.
+        OutsideKey: a line is outside of the bound; the error names the first one.
     """
     if not allowed.is_bounded:
         return

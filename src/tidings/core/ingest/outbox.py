@@ -50,7 +50,7 @@ class OutboxMessage:
 
 
 class Outbox(Protocol):
-    """The messages for each feed that owners of other tables wrote."""
+    """The messages for each feed that other applications wrote."""
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
         """Return the oldest messages, at most about 1 MB. Strongly consistent."""

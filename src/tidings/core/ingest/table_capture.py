@@ -1,8 +1,9 @@
 """
-Table captures: writes in an owner's table as operations, by the owner's description.
+Table captures, which convert writes to the table of another application to operations.
 
-A write is reported with the attributes before and after it, and those of its key. The owner gives
-templates for the type, id and parents: `user/{{owner}}`.
+A write is reported with the attributes of the item before and after it, and with those of its key.
+The owner of the table describes it with templates for type, id and parents, such as
+`user/{{owner}}`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from tidings.core.ingest.outbox import Outbox
     from tidings.core.log.append import Appender
 
-# Strings, and numbers as strings; a list or set has all its values of these types. Attributes of
-# other types are left out.
+# The attributes that are strings or numbers, as strings, and lists or sets with their values of
+# these types. Attributes of other types are left out.
 Attributes = dict[str, str | tuple[str, ...]]
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
@@ -39,9 +40,9 @@ _REQUIRED = ("type", "id")
 @dataclass(frozen=True, slots=True)
 class Write:
     """
-    One write of one item: *event* as of an operation, *at_ms* its time.
+    A write of one item at *at_ms*, with the *event* name of an operation.
 
-    *before* is empty for an insert, *after* for a delete; both may be empty if the table's stream
+    *before* is empty for an insert, *after* for a delete. Both may be empty if the table's stream
     does not contain them. *id* is the same each time the write is reported.
     """
 
@@ -70,7 +71,7 @@ class Capture:
 
     def lines_of(self, write: Write) -> list[str]:
         """
-        Return the lines of the log for *write*: one, or two if the type of the object changed.
+        Return the line of the log for *write*, or two lines if the type of the object changed.
 
         Raises:
             InvalidOperation, TooLarge: the write cannot become an operation; a retry does not help.
@@ -169,10 +170,9 @@ def _one(template: str, attributes: Attributes, field: str) -> str:
 
 def _can_be_split(template: str, attributes: Attributes) -> bool:
     """
-    Return True if no other values give the same text: two items must not become one object.
+    Return True if no other values give the same text, so that two items never become one object.
 
-    To ensure this, each value must end before the first occurrence of the text that follows it in
-    *template*.
+    For this, no value may contain the text that follows its placeholder in *template*.
     """
     parts = _PLACEHOLDER.split(template)
     pairs = zip(parts[1:-2:2], parts[2:-1:2], strict=True)
@@ -183,7 +183,7 @@ def _can_be_split(template: str, attributes: Attributes) -> bool:
 
 
 WRITE = "write"  # the kind of a message for a write that cannot become an operation
-_FINGERPRINT = "table"  # the same for all batches of writes that begin with the same one
+_FINGERPRINT = "table"  # the same for all batches, because a batch is identified by its first write
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Capturer:
 
 
 def _fitting(left: Sequence[_Captured]) -> int:
-    """Return how many of the first writes fit one page, at least one, which always fits."""
+    """Return how many of the first writes fit one page; one always fits."""
     lines = accumulate(len(captured.lines) for captured in left)
     sizes = accumulate(captured.size for captured in left)
     fits = [

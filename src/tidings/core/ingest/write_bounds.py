@@ -1,14 +1,13 @@
 """
-Bounds of restricted producers: an operation and the object that it changes must be within them.
+Check that operations of a restricted producer, and the objects they change, are within its bound.
 
-A producer with a key restricted by parents may name its own parent in an operation on any object.
-Therefore the latest operation of the object is checked: in the state, and in the log after the
-state's checkpoint. Concurrent appends are checked too, as for a correction (`sync.apply`): once a
-page number is taken, all pages before it can be read. A deleted object belongs to no producer, so
-every producer may create it again.
+A producer with a key restricted by parents could name its own parent in an operation on any object.
+Therefore the latest operation of the object is checked, too, in the state and in the log after the
+state's checkpoint. Concurrent appends are checked as for a correction (`sync.apply`): after a page
+number is taken, all pages before it can be read. A deleted object belongs to no producer, so every
+producer may create it again.
 
-The cost is one strongly consistent read of each object's row, and of the pages after the state's
-checkpoint.
+The check reads each object's row and the pages after the state's checkpoint, strongly consistent.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class ParentBoundCheck:
 
 
 class StoredObjectsInBound:
-    """Implements `Precondition`: the stored objects *keys* of *feed* are within *bound*."""
+    """Implements `Precondition`: check that the objects *keys* of *feed* are within *bound*."""
 
     def __init__(
         self, stores: ParentBoundCheck, feed: str, bound: Filter, keys: Sequence[str]
@@ -105,7 +104,8 @@ class StoredObjectsInBound:
         """
         Record the object's latest operation.
 
-        Pages that a row already contains are read again; they end with the operation of the row.
+        Pages that a row already contains may be read again. Their last operation of the object is
+        the one of the row.
         """
         if key in self._outside:
             operation = parse_line(line)

@@ -1,1 +1,1 @@
-"""The log of a feed: the assignment of page numbers, stored pages, and the end for readers."""
+"""The log of a feed: assign page numbers, write pages, and read them up to the first hole."""

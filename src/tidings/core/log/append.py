@@ -1,11 +1,11 @@
 """
 Append pages: take a number, write the page with that number, and only then acknowledge.
 
-A store with transactions does both in one transaction (`LogStore.together`). In any other store a
-writer may crash between the two; readers close the hole with a filler (`reader`). A writer that
-finds a filler at its number takes a new number. Nothing depends on time: the conditional write
-decides which process is first. A claim records the page of a request with an Idempotency-Key, and
-a precondition must hold when the page is written.
+A store with transactions takes the number and writes the page in one transaction
+(`LogStore.together`). With any other store a writer may crash between the two, and readers close
+the hole with a filler (`reader`). A writer that finds a filler at its number takes a new number.
+Nothing depends on time, because a conditional write decides which process is first. A claim records
+the page of a request with an Idempotency-Key. A precondition must hold when the page is written.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Appender:
 
         Raises:
             KeyReused: the key belongs to a request with another fingerprint.
-            Rejected, Chained, TooLarge, Unavailable: as `append`.
+            Rejected, Chained, TooLarge, Unavailable: see `append`.
         """
         self.check_writable(feed)
         body = encode(lines)
@@ -186,7 +186,7 @@ class Appender:
                 self._check_before(feed, claim.page, required)
             page = self._page(claim.page, body, claim.append_id, trace)
             if self.log.put(feed, page) == claim.append_id:
-                return self.log.read(feed, claim.page - 1, 1)[0]  # a retry's time differs
+                return self.log.read(feed, claim.page - 1, 1)[0]  # its time differs from a retry's
             claim = self._moved(feed, claim)
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
@@ -206,8 +206,8 @@ class Appender:
         """
         Return True if page *number* exists.
 
-        It is then either the page of this request, and its precondition has held; or it is a
-        filler, and the write fails.
+        The page is then either that of this request, for which the precondition has held, or a
+        filler, so that the write fails.
         """
         pages = self.log.read(feed, number - 1, 1)
         return bool(pages) and pages[0].number == number
@@ -226,9 +226,7 @@ class Appender:
 
     def _give_back(self, feed: str, number: int, claim: Claim) -> None:
         """
-        Fill *number* if *claim* points to another page.
-
-        Another request with the same key was first.
+        Fill *number* if *claim* points to another page, as another request with the key was first.
         """
         if claim.page != number:
             self._close(feed, number)

@@ -1,17 +1,17 @@
 """
-Reading: the contiguous prefix of the log, and the meaning of a missing number.
+Read the log up to its first hole, and decide what a missing page number means.
 
-A missing number at or above the floor is a writer in flight: readers stop before it. Once a later
-page is older than a short grace period, a reader that may write closes the hole with a filler. The
-late writer then finds its number taken. A missing number below the floor is history, reported as
-`trimmed`. If a follower has handled the number, or if it has been missing for longer than the
-minimum lifetime of a page, the page existed and is lost. Every reader then gets an error, and the
-number is never filled.
+A missing number at or above the floor usually belongs to a writer in flight, so readers stop before
+it. If a later page is older than a short grace period, a reader that may write closes the hole with
+a filler. The late writer then finds its number taken. A missing number below the floor was trimmed,
+which is reported as `trimmed`. If a follower has handled the number, or if the number has been
+missing for longer than the minimum lifetime of a page, the page existed and is lost. Every reader
+then gets an error, and the number is never filled.
 
 Far from the end of the log, reads are eventually consistent. They cost half as much and put no load
-on the leader replica that followers and writers need. Pages never change, so a page that such a
-read returns is correct. A page that it does not return may exist: its absence shows neither the end
-of the log nor a hole.
+on the leader replica that followers and writers need. A page that such a read returns is correct,
+because pages never change. A page that it does not return may exist, so a missing page shows
+neither the end of the log nor a hole.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Gap(Enum):
 
 
 class PagesLost(TidingsError):
-    """Pages from *first* on are missing at or above the floor; *beyond* exists. Never skipped."""
+    """Pages from *first* on, up to the existing page *beyond*, are lost above the floor."""
 
     def __init__(self, *, feed: str, first: int, beyond: int) -> None:
         self.first, self.beyond = first, beyond
@@ -54,8 +54,8 @@ class Run:
     """
     Pages that follow each other without a hole.
 
-    *waiting*: a hole follows the pages. *trimmed*: the next page is below *floor* and was deleted.
-    *more*: the read was cut short, so more pages may follow.
+    *waiting* is True if a hole follows the pages. *trimmed* is True if the next page is below
+    *floor* and was deleted. *more* is True if the read stopped early, so more pages may follow.
     """
 
     pages: list[Page]
@@ -75,7 +75,7 @@ def contiguous(pages: Sequence[Page], after: int) -> int:
 
 
 def classify_gap(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
-    """Classify the *missing* number by the next page *beyond* it and the last page *handled*."""
+    """Return why *missing* has no page, from the next page *beyond* it and the last one handled."""
     if missing < floor:
         return Gap.TRIMMED
     if missing <= handled or now_ms - beyond.at_ms >= limits.HOLE_LOST_MS:
@@ -88,8 +88,8 @@ class Reader:
     """
     A reader of the log, without write access.
 
-    *checkpoints* are evidence of pages that existed. *ends* caches by feed the end of the log that
-    this process found last.
+    *checkpoints* show which pages existed, because followers handled them. *ends* caches the last
+    known end of the log of each feed.
     """
 
     log: LogStore
@@ -112,7 +112,7 @@ class Reader:
         if pages and batch.more and len(pages) == len(batch):
             return Run(pages, more=True)
         if batch and not pages and after + 1 < (floor := self.log.floor(feed)):
-            return Run([], trimmed=True, floor=floor)  # avoid reading all later pages in vain
+            return Run([], trimmed=True, floor=floor)  # do not read later pages, which are not used
         return self._read(feed, after, limit, pages)
 
     def _is_near(self, feed: str, after: int, limit: int | None) -> bool:
@@ -141,7 +141,7 @@ class Reader:
         return Run([], waiting=waiting, floor=floor)
 
     def _remember(self, feed: str, end: int | None) -> None:
-        """Cache the *end* of the log; None drops it, because the end of the log is far away."""
+        """Cache the *end* of the log; drop the cached end if it is None, as the end is far away."""
         if end is None:
             self.ends.pop(feed, None)
         else:
@@ -170,8 +170,8 @@ class Reader:
         """
         Classify the *missing* number, given the next page *beyond* it.
 
-        Read the floor last, so that pages trimmed in the meantime count as history. Read a page
-        that seems lost once more: it may have been written and handled since it was found missing.
+        Read the floor last, so that pages trimmed in the meantime count as trimmed. If a page seems
+        lost, read it once more, because it may have been written and handled in the meantime.
         """
         handled = max(self.checkpoints.checkpoints(feed).values(), default=0)
         now_ms, floor = self.clock(), self.log.floor(feed)
@@ -192,7 +192,7 @@ class Reader:
         """
         Return the end of the contiguous prefix. *hint* is a page known to be in it, or 0.
 
-        The seconds of the place are 0 if all pages were trimmed, because no page has the time.
+        The seconds of the place are 0 if all pages were trimmed, because its time is unknown.
         """
         *_, (place, _) = self.walk(feed, hint)
         return place
@@ -201,7 +201,7 @@ class Reader:
         """
         Yield one place per read from *hint* to the frontier, each with True if it is the last one.
 
-        Lost pages end the prefix, as a writer in flight does.
+        Stop before lost pages in the same way as before a writer in flight.
         """
         place, after, reached = START, max(0, hint - 1), False
         while not reached:
@@ -225,7 +225,7 @@ class Filler:
 
     Only followers have a `Filler`, because no other reader may write to the log.
 
-    Holes of a *chained* feed are never filled: its log has no writer of its own that could have
+    Holes of a *chained* feed are never filled, because its log has no producers that could have
     crashed.
     """
 
@@ -247,8 +247,8 @@ class Filler:
             return False
         expires_ms = self.reader.clock() + self.page_ms
         for number in range(after + 1, beyond.first):
-            # Use the time of the next page: a cursor on the filler falls back to the time of the
-            # crash.
+            # Use the time of the next page, so that a reader that resumes from the filler by time
+            # resumes at the time of the crash.
             page = filler(number, at_ms=beyond.at_ms, expires_ms=expires_ms)
             if self.reader.log.put(feed, page) == page.append_id:
                 self.reader.count("HolesFilled", 1)

@@ -23,19 +23,17 @@ class LogStore(Protocol):
         """
         Return a context in which all writes succeed or fail together.
 
-        A store without transactions returns one that does nothing.
-
-        A crash then never leaves a number without its page. Nothing inside the context waits for
-        another writer, because transactions run one after the other. Without transactions, readers
-        close the holes.
+        With transactions, a crash never leaves a number without its page. Code in the context must
+        not wait for another writer, because transactions run one after the other. A store without
+        transactions returns a context that does nothing, and readers close the holes.
         """
 
     def take(self, feed: str, operations: int = 0) -> int:
         """
         Return the next page number. Each caller gets a number of its own, starting with 1.
 
-        *operations* is the number of operations of the request, counted in the same write: see
-        `taken`.
+        *operations* is the number of operations of the request. It is added to the counter in the
+        same write, see `log_counter`.
 
         Raises:
             Yielded: another feed continues the log.
@@ -47,7 +45,7 @@ class LogStore(Protocol):
 
         Return the append id that is stored there afterwards.
 
-        If it is the append id of *page*, the page was written, by this call or an earlier one.
+        If this is the append id of *page*, the page was written, by this call or an earlier one.
         """
 
     def read(
@@ -65,8 +63,7 @@ class LogStore(Protocol):
         reader.
 
         *eventual* makes the read eventually consistent, for half the price. The returned pages are
-        correct, because pages never change. A page that is missing, in between or at the end, may
-        have been written.
+        correct, because pages never change. A page that is missing from the result may exist.
         """
 
     def head(self, feed: str) -> int:

@@ -1,8 +1,8 @@
 """
-Continue a feed after its tables were restored from a backup; no reader skips pages.
+Continue a feed after its tables were restored from a backup, so that no reader skips pages.
 
-Each table is restored to its own time. The log decides: it is kept up to its first hole, and every
-follower and consumer after that place is moved back to it. Page numbers that were sent after it are
+Each table is restored to a different time. The log is kept up to its first hole, and every follower
+and consumer that is after this place is moved back to it. Page numbers that were sent after it are
 never reused. An empty page replaces all of them (`Page.skipped`), the counter continues after them,
 and the profile records the range (`settings.profiles`). This record is written first and the empty
 page last, so that the next run detects a killed run and completes it.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Lost, ProfileStore
 
 
-RESTORE = "restore"  # in notes of named consumers: the action and its author
+RESTORE = "restore"  # the action and its author in notes of named consumers
 _PUT_BACK = (
     "the log was restored to this place; mark it `copy` if its store must not keep lost operations"
 )
@@ -48,18 +48,18 @@ class Numbers(Protocol):
     """The page numbers of a feed that has no other writer in the meantime."""
 
     def raise_head(self, feed: str, page: int) -> None:
-        """Raise the counter so that the next number is above *page*, unless it is already."""
+        """Raise the counter if the next number would not be above *page*."""
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
-        """Write *pages*, a small number with free page numbers, in any order."""
+        """Write *pages*, which are few and have free page numbers, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    A plan: the log is kept up to *kept*. Pages sent after it, up to page *last*, are lost.
+    A plan to keep the log up to *kept*. Pages sent after *kept*, up to page *last*, are lost.
 
-    The exceptions are *strays*: pages after the first hole that exist, and keep their numbers.
+    *strays* are existing pages after the first hole. They keep their numbers.
     """
 
     kept: Place
@@ -73,7 +73,7 @@ class Plan:
     @property
     def end(self) -> int:
         """
-        Return the last empty page. It was never sent, so places after it belong to the new log.
+        Return the last empty page. It was never sent, so places on or after it are of the new log.
         """
         return self.last + 1
 
@@ -188,7 +188,7 @@ class Restorer:
             yield name
 
     def _take(self, feed: str, name: str) -> Lease:
-        """Take the lease. A holder from before the backup does not renew it, a running one does."""
+        """Take the lease from a holder of before the backup, which does not renew it any more."""
         owner = self.new_id()
         lease = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
         if lease.owner != owner:
@@ -205,8 +205,8 @@ class Restorer:
         """
         Move named consumers after the kept log back to its end; yield their names.
 
-        The lease of each worker is released, and each consumer gets a note of the move, because its
-        own store keeps the data it wrote.
+        Release the lease of each worker. Each consumer gets a note of the move, because its target
+        still has the data that was written there.
         """
         note = Note(self.reader.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
         for consumer in self.consumers.consumers(feed):
@@ -222,7 +222,7 @@ class Restorer:
 
 def taken_back(consumer: Consumer, kept: Place) -> Consumer:
     """
-    Return *consumer* as if it had received nothing after *kept*, unchanged if it has not.
+    Return *consumer* as if it had received nothing after *kept*.
 
     A copy in progress starts again.
     """

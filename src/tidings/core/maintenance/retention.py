@@ -1,20 +1,16 @@
 """
-Retention: how far the floor may rise.
+Raise the floor of the log by the rules of retention, and renew pages that are needed for longer.
 
 Pages are trimmed by age, except the last *records_min* pages and pages that a built-in follower has
-not handled. Pages that a named consumer needs are kept too, but not forever: they are trimmed at
-the maximum age of a cap. The page at the position of a consumer stays as long as the page after it,
-because it proves that the position belongs to this log. DynamoDB deletes a page one day later, by
-the expiry time it was written with (`page_ms` of the settings), because deletion by TTL is free and
-explicit deletion is not. Pages that are needed for longer are renewed (`Renewer`).
+not handled. Pages that a named consumer needs are kept up to the maximum age of a cap. The page at
+the position of a consumer stays as long as the page after it, because it proves that the position
+belongs to this log. DynamoDB deletes a page one day later, at the expiry time with which the page
+was written (`page_ms` of the settings). Deletion by TTL is free, and explicit deletion is not.
 
-Renewal: extend the lifetime of pages that are needed longer than planned.
-
-A page is written with a lifetime (`page_ms` of the settings) after which no reader may need it, so
-usually no page is renewed. The exceptions are the last pages of a feed with little traffic, pages
-that a stopped built-in follower has not handled, and pages written with a shorter lifetime than the
-current setting. The pages are checked in rounds, a part each minute, and renewed before they
-expire.
+Few pages are needed after their expiry time. These are the last pages of a feed with little
+traffic, pages that a stopped built-in follower has not handled, and pages written with a shorter
+lifetime than the current setting. The `Renewer` checks all pages in rounds, a part each minute, and
+extends the lifetime of such pages before they expire.
 """
 
 from __future__ import annotations
@@ -113,7 +109,7 @@ class Look:
     """
     A recent observation of a log: its *head*, and the last page that each follower has *handled*.
 
-    Both only increase, so a floor that an older observation allows is still allowed.
+    Both numbers only increase, so a floor that an older observation allows is still allowed.
     """
 
     head: int
@@ -129,9 +125,10 @@ class RetentionService:
     """
     The retention service.
 
-    *purge* is the retention that the operator of a feed allows in addition to *retention*, *aged*
-    that of its `maxAge`. *holds* has its named consumers. *archives*: only archived pages are
-    trimmed. *lanes* returns its number of push lanes. *clock* decides how old a page is.
+    In addition to *retention*, a feed may have a *purge* rule of its operator, and *aged* by its
+    `maxAge`. *holds* returns the pages that its named consumers need. With *archives*, only
+    archived pages are trimmed. *lanes* returns its number of push lanes. *clock* decides how old a
+    page is.
     """
 
     reader: Reader
@@ -179,9 +176,7 @@ class RetentionService:
 
     def _behind_what_is_lost(self, feed: str, floor: int, handled: int) -> int:
         """
-        Return *floor*, or the page after all handled pages.
-
-        The latter if the log has no page at or after *floor*.
+        Return *floor*, or the page after all handled pages if the log has no page from *floor* on.
 
         Pages that are missing before the floor has passed them are counted, for an alarm.
         """
@@ -211,8 +206,8 @@ class RetentionService:
         Return the first page from *floor* to *bound* committed after *since_ms*, by binary search.
 
         Commit times ascend except for the clock skew of the writers, which is far below any
-        retention. A missing page is as old as the next existing page. Without a next page it is not
-        old, because its absence is not evidence of age.
+        retention. A missing page counts as old as the next existing page. Without a next page it
+        does not count as old.
         """
         low, high = floor, max(floor, bound)
         while low < high:

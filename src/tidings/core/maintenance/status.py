@@ -1,8 +1,8 @@
 """
-Status: reports on a feed for operators and their monitors.
+Report the status of a feed to operators and their monitors.
 
-The ten fields of oplog come first, in its order and with its meanings. The other fields of oplog
-(command line, environment, memory) are private and not reported.
+The ten fields of oplog come first, in the same order and with the same meanings. The other fields
+of oplog (command line, environment, memory) are private and not reported.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FollowerStatus:
         return report
 
     def problem(self, feed: str, head: int) -> str:
-        """Return in a sentence why the follower does not keep up; "" if it does."""
+        """Return a sentence that says why the follower is late, or "" if it is not."""
         if self.missing:
             return f"{feed}: page {self.missing} is missing (head {head}); run `tidings verify`"
         if self.is_late:
@@ -99,8 +99,8 @@ class Reporter:
     """
     The status service. Reports are cached for `limits.STATUS_AGE_MS`.
 
-    *sources* are those of chained feeds. *lanes* returns the number of push lanes of a feed, *lost*
-    its lost pages, and *condition* the status of the relay of a chained feed.
+    *sources* are the upstreams of chained feeds. *lanes* returns the number of push lanes of a
+    feed, *lost* its lost pages, and *condition* the status of the relay of a chained feed.
     """
 
     log: LogStore
@@ -186,10 +186,10 @@ class Reporter:
 
     def _missing(self, feed: str, name: str, number: int, waiting: Sequence[Page]) -> int:
         """
-        Return *number*, the next page of the follower *name*, if it is lost; else 0.
+        Return *number*, the next page of the follower *name*, if the page is lost; else 0.
 
-        The archive passes a hole, and so does push in a chained feed. The state of a chained feed
-        may be below the floor while it is copied.
+        The archive skips lost pages, and so does push in a chained feed. The state of a chained
+        feed may be below the floor while it is copied.
         """
         passes = name == ARCHIVE or (feed in self.sources and name != STATE)
         if passes or not waiting or waiting[0].first <= number:

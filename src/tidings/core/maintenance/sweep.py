@@ -1,5 +1,5 @@
 """
-Sweep: a periodic safety net for everything that is woken by events.
+Run the sweep, a periodic safety net for everything that is woken by events.
 
 It wakes followers and other functions that have work, trims the log, and completes changes of
 connections that a crashed function left unfinished. Connections are checked in rounds, see
@@ -52,7 +52,7 @@ SOCKETS = "sockets"  # the place of WebSocket clients
 
 @dataclass(slots=True)
 class Failures:
-    """The errors of independent steps: all are counted, some are kept."""
+    """The errors of independent steps. All errors are counted, and some are kept."""
 
     errors: list[Exception] = field(default_factory=list)
     count: int = 0
@@ -80,9 +80,9 @@ class Sweeper:
     """
     The periodic sweep over all feeds and connections.
 
-    *archives*: there is an archive. A page waits *archive_wait_ms* for it, or until there are
-    enough pages for a part. *index* and *outbox* check whether their functions have work. *about*
-    is called with each feed before its sweep, and with "" after the last one.
+    *archives* is True if the deployment has an archive. A page is archived after *archive_wait_ms*,
+    or as soon as there are enough pages for a part. *index* and *outbox* check whether their
+    functions have work. *about* is called with each feed before its sweep, and with "" at the end.
     """
 
     reader: Reader
@@ -162,7 +162,7 @@ class Sweeper:
         self._tell(round_.clients())
 
     def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:
-        """Run the due actions concurrently: after a failure, every connection may have one."""
+        """Run the due actions concurrently, because many connections may have one at once."""
         due: dict[str, Callable[[], None]] = {}
         for connection in connections:
             with failures.kept(f"the connection {connection.id}"):
@@ -178,7 +178,7 @@ class Sweeper:
 
     def _wake_late(self, feed: str) -> Look:
         """
-        Wake followers that lag or have a dead holder, because the next wake-up may be far away.
+        Wake followers that lag or have a dead holder; their next wake-up may be far away.
         """
         leases = {lease.name: lease for lease in self.checkpoints.leases(feed)}
         look = Look(
@@ -260,7 +260,7 @@ class Sweeper:
         if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
             return partial(self.delivery.cut, connection.id)
         if self._has_ended(connection, now):
-            return partial(self.delivery.end, connection.id)  # idle: push has not checked it
+            return partial(self.delivery.end, connection.id)  # push does not check idle connections
         if leaves_push(connection):
             return partial(self._hand_over, connection)
         if is_ahead(connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS):
@@ -271,7 +271,7 @@ class Sweeper:
 
     def _hand_over(self, connection: Connection) -> None:
         """
-        Post the change again: the function that stored it may have crashed before it woke push.
+        Post the change again, as the function that stored it may have crashed before it woke push.
         """
         joins = connection.state is State.JOINING
         (self.lanes.hand_over if joins else self.lanes.take_back)(connection)

@@ -1,21 +1,20 @@
 """
-Verification: compare the state with the fold of the log.
+Compare the state with the log, and repair rows of the state that differ.
 
-The log is read once and sorted by bucket. Each bucket is then compared with its fold by a checksum,
-and row by row if the checksums differ. The feed stays in use. A row is correct if it is the
-object's latest operation up to the checkpoint of the follower `state`, or any later operation of
-the object, because rows are written before the checkpoint moves. The checkpoint is read before the
-rows, and the end of the log after them. There are therefore no false alarms, and no writer has to
-stop.
+The fold of the log is the latest operation of each object. The log is read once and sorted by
+bucket. Each bucket is then compared with its fold by a checksum, and row by row if the checksums
+differ. A row is correct if it is the object's latest operation up to the checkpoint of the follower
+`state`, or any later operation of the object, because rows are written before the checkpoint moves.
+The checkpoint is read before the rows, and the end of the log after them. There are therefore no
+false alarms, and the feed stays in use.
 
-The log has no operation of objects that changed last below the floor. Their rows are counted, but
-not verified. With the archive, the log starts at the beginning of the archive: compacted or not,
-that has the latest operation of each object.
+If the last operation of an object is below the floor, the log does not have it. Such rows are
+counted, but not verified. With the archive, the log starts at the beginning of the archive. Even a
+compacted archive has the latest operation of each object.
 
-A repair replaces rows of the state that differ from the log, each by compare-and-set: a row is
-replaced only if it still equals the row that the verification found, so no concurrent write of the
-follower `state` is overwritten. A rebuild that is killed and run again has the same result. A row
-that is older than the log is never changed.
+A repair replaces a row only if the row is still the one that the verification found, so no
+concurrent write of the follower `state` is overwritten. A rebuild that is killed and run again has
+the same result. A row that is older than the log is never changed.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import Row, StateStore
 
 
-_DIGEST_BYTES = 16  # equal by chance once in 10^38
+_DIGEST_BYTES = 16  # two digests are equal by chance once in 10^38
 _SUMS = 1 << 8 * _DIGEST_BYTES
 
 
@@ -121,7 +120,7 @@ class Verifier:
         Compare *bucket* with the log.
 
         Raises:
-            LogIncomplete: a page is lost that the state, or another follower, has handled.
+            LogIncomplete: a page that a follower has handled is lost.
             Unavailable: a store does not answer.
         """
         if has_passed(self._looked_ms, self.clock(), limits.VERIFY_LOOK_MS):
@@ -165,7 +164,7 @@ class Verifier:
         """
         Return the differences among *doubtful* rows that are not operations after the checkpoint.
         """
-        self._read_on()  # a row may be from a page that was appended since
+        self._read_on()  # a row may be from a page that was appended in the meantime
         right = {
             row.key
             for row in self.spill.rows(bucket)
@@ -242,7 +241,7 @@ class Verifier:
 
     def _forgotten(self, row: Row) -> bool:
         """
-        Return True if the row may be deleted: tombstones are deleted some time after they expire.
+        Return True if the row may be deleted, as tombstones are some time after they expire.
         """
         return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
 
@@ -261,7 +260,7 @@ def _same(stored: Row, wanted: Row) -> bool:
 
 def _expires_rightly(row: Row) -> bool:
     """
-    Return True if the expiry is valid: 0 for a living object; for a deleted one, late enough.
+    Return True if the expiry is 0 for a living object, or late enough for a deleted one.
 
     The exact time depends on the retention when the row was written.
     """
@@ -290,9 +289,10 @@ def _kind(stored: Row, wanted: Row | None) -> Kind:
 @dataclass(frozen=True, slots=True)
 class Repaired:
     """
-    The result of a repair: *repaired* rows now match the log.
+    The result of a repair.
 
-    Another process changed the *moved* rows since the verification.
+    *repaired* rows now match the log. *moved* rows were changed by another process since the
+    verification.
     """
 
     repaired: int
