@@ -28,7 +28,7 @@ def sleep_ms(ms: int) -> None:
 
 
 def new_id() -> str:
-    """Implement `NewId` without the module uuid, whose import takes 15 ms."""
+    """Implement `NewId` without the module uuid, because its import takes 15 ms."""
     return os.urandom(16).hex()
 
 

@@ -3,8 +3,8 @@ Follow a feed and post to it.
 
 A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` is the
 loop on which it is based. `Poster` posts. `Fold` is a copy that verifies itself. `Worker` serves a
-named consumer, whose position the feed stores. Each is imported when it is first used, so that the
-command line starts fast.
+named consumer, which has its position in the feed. Each is imported when it is first used, so that
+the command line starts fast.
 """
 
 from __future__ import annotations

@@ -64,8 +64,7 @@ class InFlight:
 
     def add(self, event_id: str) -> Group:
         """
-        Add an event and return its group, to be acknowledged; an event without an id joins the
-        last.
+        Add an event and return its group, to be acknowledged; without an id it joins the last.
         """
         last = self._groups[-1] if self._groups else None
         if last is None or event_id not in ("", last.id):

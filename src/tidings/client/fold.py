@@ -182,7 +182,7 @@ class Fold(Closing):
     def _compare(self, late: list[Event]) -> None:
         place = parse_cursor(self._consumer.cursor)
         if not isinstance(place, Place):
-            return  # during a copy, whose rows have no places
+            return  # during a copy, because its rows have no places
         sums = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
         differing = self._differing(sums)
         if differing and self._position[0] <= sums.page:
@@ -216,7 +216,7 @@ class Fold(Closing):
 
     def _differing(self, sums: ToldSums) -> list[int]:
         """
-        Return the buckets whose checksum, without operations after the page of *sums*, differs.
+        Return the buckets with a wrong checksum, without operations after the page of *sums*.
         """
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
@@ -279,7 +279,7 @@ def _digest(key: str, held: Held) -> int:
 
 def _held(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
     """
-    Return the same value for a row and for an event, whose data also contains the event's name.
+    Return the same value for a row and for an event; drop the event's name, which rows lack.
     """
     kept = None if data is None else {name: data[name] for name in data if name != "event"}
     return Held(page, slot, kept)

@@ -359,7 +359,7 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self.cycle.keep_alive = False
 
-    # Deadlines. They do not apply while an answer is sent, whose time the app limits.
+    # Deadlines. They do not apply while an answer is sent, because the app limits that time.
 
     def _wait(self, seconds: float) -> None:
         self._connection.wait(seconds, self._on_deadline)

@@ -171,7 +171,7 @@ class StateProjection:
         self._followers, self._handler, self._told = followers, handler, told
         follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, follower_config=follower_config)
-        self._begun: set[str] = set()  # feeds whose handler has seen every page so far
+        self._begun: set[str] = set()  # feeds of which the handler has seen every page
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()
         self._stopped = False

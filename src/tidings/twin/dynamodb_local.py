@@ -172,9 +172,9 @@ def _key_of(data: Path) -> str:
     """
     Return the access key of the database in *data*.
 
-    The key is created for a new database, or for the database of an earlier release, whose files
-    are renamed. If the process dies in between, the next start completes this before the engine
-    starts.
+    The key is created for a new database, or for the database of an earlier release. The files of
+    the latter are renamed. If the process dies in between, the next start completes this before the
+    engine starts.
     """
     file = data / KEY_FILE
     if not file.exists():

@@ -317,7 +317,7 @@ class DynamoDBSums(TableStore):
         }
         try:
             self._table.update(sums_key(feed, sums.version), _SET_SUMS, values, _OLDER_SUMS)
-        except ConditionFailed as failed:  # possibly after our own write, whose answer was lost
+        except ConditionFailed as failed:  # possibly by our own write, if its answer was lost
             there = failed.item or {}
             return all(there.get(name[1:]) == value for name, value in values.items())
         return True

@@ -49,7 +49,7 @@ def expressions(values: Item | None = None, **given: str) -> dict[str, Any]:
 
 
 def conditional(condition: str, values: Item | None = None, update: str = "") -> dict[str, Any]:
-    """Return the parameters of a conditional write whose refusal contains the existing item."""
+    """Return the parameters of a conditional write; its refusal contains the existing item."""
     params = expressions(values, ConditionExpression=condition, UpdateExpression=update)
     return params | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if condition else {})
 
