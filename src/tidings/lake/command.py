@@ -72,7 +72,7 @@ class Work:
 
 @contextmanager
 def working(*, silent: bool) -> Iterator[Work]:
-    """Convert errors to one sentence; a guard that stops the run has its own exit code."""
+    """Convert errors to one sentence; exit with a code of its own if a guard stops the run."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
 
     from tidings.aws.config.stages import NoStage

@@ -56,8 +56,8 @@ _SEEN = f"""
 _REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
 _TEXT = StringType()
 _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
-# Texts that a value of the column represents completely. Of others Spark loses a part: it cuts the
-# time off a date and nanoseconds off a time, and parses numbers as timestamps.
+# Texts that a value of the column represents completely. Spark would also accept other texts, but
+# cut the time off a date and nanoseconds off a time, and parse numbers as timestamps.
 _FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"
 _WHOLE = {
     "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",

@@ -183,8 +183,8 @@ class Table:
         """
         Replace the earlier rows of the same objects with *rows*, which have one row per object.
 
-        A deletion, as the column `EVENT` of *rows* says, removes the row from the table of a type.
-        `latest` has a row for a deleted object.
+        If the column `EVENT` of *rows* says that an object was deleted, its row is removed from the
+        table of a type. `latest` keeps a row for a deleted object.
 
         Raises:
             Raced: another run changed rows that this one read.

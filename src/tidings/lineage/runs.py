@@ -177,7 +177,7 @@ def _key(dataset: Dataset) -> tuple[str, str]:
     return dataset.namespace, dataset.name
 
 
-END_S = 5.0  # limit for waiting at the end; a receiver takes milliseconds for an event
+END_S = 5.0  # limit of the wait at the end; a receiver normally takes milliseconds for an event
 REASON_CHARS_MAX = 300  # of a logged reason, in which some libraries quote a page of HTML
 _RETRIES = "urllib3.connectionpool"  # the logger of the client's warnings for each attempt
 HIDDEN = "***"
@@ -209,7 +209,7 @@ class _Sender(threading.Thread):
         self._failed = False
 
     def send(self, event: Event) -> None:
-        """Send *event*; skip it if it only reports that a run continues and others are queued."""
+        """Send *event*, unless it only reports that a run continues and other events are queued."""
         if event.state is not State.RUNNING or self._events.empty():
             self._events.put(event)
 

@@ -112,7 +112,7 @@ class _Store(EntryStore):
             self._sent(call)
 
     def _sent(self, call: Sequence[Entry]) -> None:
-        """Send a call; retry the entries that the service throttled before any later call."""
+        """Send a call; before a later call, retry the entries that the service throttled."""
         backoff, refused = Backoff(), list[_Failure]()
         for left in range(TRIES, 0, -1):
             failures = self._send(call)
@@ -241,7 +241,7 @@ class EventBridge(_Aligned):
 
 class EventBus:
     """
-    The bus *name* for the events of a running pipeline; the kind of an event is its detail type.
+    The event bus *name*, which gets the events of a pipeline with their kind as the detail type.
 
     A failed put is only logged, because a pipeline must not wait for the receivers of its events.
     """
@@ -426,7 +426,7 @@ Received = dict[str, Any]
 
 class SqsQueue:
     """
-    A source of the messages of the queue at *url*, each deleted when the feed has it.
+    A source of the messages of the queue at *url*, which deletes each message that the feed has.
 
     A message that is delivered again is recognized by its message id and skipped. A message that
     cannot be read ends the reader. With *rejects* such a message stays in the queue, which handles

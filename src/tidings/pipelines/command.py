@@ -1,4 +1,4 @@
-"""`tidings pipeline`: write, look at and run pipelines."""
+"""The commands of `tidings pipeline`, which write, show, check and run pipelines."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test(ctx: click.Context, file: Path) -> None:
 
 
 def _checked(name: str, consumer: str, reader: Reader) -> bool:
-    """Print the reasons why *reader* cannot read; return True if no reason is known."""
+    """Print the reasons why *reader* cannot read; return True if there are none."""
     check = getattr(reader, "check", None)  # only tables and collections have it
     if check is None:
         return True

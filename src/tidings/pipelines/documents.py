@@ -132,7 +132,7 @@ def _number(text: str) -> float | str:
 
 def plain(value: Any) -> Any:
     """
-    Convert *value* to JSON: times to ISO 8601, durations to seconds, bytes to base64.
+    Convert *value* to JSON, with times in ISO 8601, durations in seconds, and bytes in base64.
 
     Values of types that JSON does not have, including decimals, become text.
     """
@@ -293,7 +293,7 @@ def _object(value: bytes | None) -> Fields:
 
 def _told(event: str, fields: Fields) -> list[Fields]:
     """
-    Return the operation of a Tidings event; an empty list for others, such as the end of a copy.
+    Return the operation of a Tidings event, or nothing for an event without one, such as `live`.
     """
     event = "delete" if event == "leave" else event
     return [{**fields, "event": event}] if event in EVENTS else []

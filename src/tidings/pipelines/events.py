@@ -1,4 +1,4 @@
-"""Report the work of a pipeline: as text, JSON, metrics, events and lineage."""
+"""Report the work of a pipeline as text, JSON, metrics, events and lineage."""
 
 from __future__ import annotations
 

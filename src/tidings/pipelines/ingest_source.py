@@ -18,7 +18,7 @@ from tidings.client.poster import Poster
 from tidings.core.model.operations import spell_numbers
 from tidings.pipelines.messages import READER
 
-BATCH = 500  # maximum number of operations; one more still fits into a request
+BATCH = 500  # maximum number of operations; the reader's object still fits into the request
 COPY, COMPLETE = "copy", "complete"  # modes of a namespace: being copied, or copied completely
 
 ReaderState = Mapping[str, Mapping[str, Any]]  # the position of a reader in each namespace, as JSON

@@ -75,7 +75,7 @@ class Kafka(EntryStore):
             "enable.idempotence": True,  # implies acks=all, and retries keep the order
             "partitioner": "murmur2_random",  # as in Java, so that partitions agree
             "delivery.timeout.ms": ANSWER_S * 1000,
-            "queue.buffering.max.messages": 0,  # unlimited: at most one batch is in flight
+            "queue.buffering.max.messages": 0,  # unlimited, as at most one batch is in flight
         }
         self._producer: Producer | None = None
 
@@ -254,7 +254,7 @@ class KafkaTopics:
         return f"kafka {', '.join(self._topics)} at {self._servers}"
 
     def _assign(self) -> None:
-        """Assign all partitions, each at its last offset."""
+        """Assign all partitions, each at its stored offset, or at its oldest message."""
         assert self._consumer is not None
         partitions = [
             TopicPartition(

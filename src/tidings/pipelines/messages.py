@@ -15,7 +15,7 @@ class WrongPipeline(Exception):
 
 
 class Busy(Exception):
-    """The store does not accept messages now; the messages may be valid."""
+    """The store does not accept messages now, although they may be valid."""
 
 
 class Overtaken(Exception):

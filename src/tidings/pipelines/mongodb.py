@@ -1,4 +1,4 @@
-"""Read and write collections of MongoDB: copy one, then follow its change stream."""
+"""Write to collections of MongoDB, and copy a collection and then follow its change stream."""
 
 from __future__ import annotations
 

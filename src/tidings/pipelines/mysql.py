@@ -1,4 +1,4 @@
-"""Read and write tables of MySQL and MariaDB: copy one, then follow the binary log."""
+"""Write to tables of MySQL and MariaDB, and copy a table and then follow the binary log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OPTIONS = ("ssl_ca", "unix_socket")
 _OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
 
-# Names are binary: a collation would treat 'a' and 'A', or 'a' and 'a ', as one object.
+# Names are binary, because a collation would treat 'a' and 'A', or 'a' and 'a ', as one object.
 _MAKE = """
     CREATE TABLE IF NOT EXISTS {table} (
         namespace varbinary(128) NOT NULL,
@@ -353,8 +353,8 @@ _CASCADES = """SELECT r.unique_constraint_schema AS base, r.referenced_table_nam
 _RESTRICTED = ("RESTRICT", "NO ACTION")
 _COMMENT = re.compile(r"/\*(?![!M]).*?\*/|/\*M?!\d*|\*/|--[ \t][^\n]*|#[^\n]*", re.S)
 _FIRST = re.compile(r"[\s(]*(\w+)")
-# Types and character sets that a key column may not have: a query cannot compare the first exactly,
-# and the log contains the values of the others in another form than a query.
+# Types and character sets that a key column may not have. A query cannot compare values of
+# `_INEXACT` exactly, and the log has values of `_OTHERWISE_IN_LOG` in another form than a query.
 _INEXACT = {"float", "bit"}
 _OTHERWISE_IN_LOG = {"set", "inet4", "inet6", "ucs2", "utf16", "utf16le", "utf32"}
 # Statements that need no copy of the table, because each row that they change is logged.
@@ -562,7 +562,7 @@ class MySQLTable:
 
         Raises:
             WrongPipeline: the table is missing and was never read.
-            Away: the table is missing.
+            Away: the table was read before and is missing.
         """
         tables = self._asked(_TABLE, self._rows.name)
         if not tables:
@@ -763,7 +763,7 @@ class MySQLTable:
         return found
 
     def _logged(self, column: str, value: Any) -> Any:
-        """Return *value* of the log as a query returns it: pad binaries, and format UUIDs."""
+        """Return *value* of the log as a query does, with padded binaries and UUIDs as text."""
         kind = self._columns[column]["kind"]
         if isinstance(value, bytes) and kind == "binary":
             return value.ljust(self._columns[column]["size"], b"\0")

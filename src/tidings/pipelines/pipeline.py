@@ -1,5 +1,5 @@
 """
-The definition of a pipeline: the source of its messages, and the stores it writes to.
+The definition of a pipeline, which has a source, and stores to which it writes.
 
     pipeline = Pipeline("videos", Source("http://127.0.0.1:8042"))
     pipeline.save("table", Postgres("postgresql:///videos"), omit("data.secret"))

@@ -1,4 +1,4 @@
-"""Read and write tables of PostgreSQL: copy one, then follow logical replication."""
+"""Write to tables of PostgreSQL, and copy a table and then follow its logical replication."""
 
 from __future__ import annotations
 

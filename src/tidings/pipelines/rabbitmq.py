@@ -350,7 +350,7 @@ class RabbitMQQueue:
         return bool(found.consumer_count)
 
     def _received(self, waiting: Iterator[tuple[Any, Any, bytes]]) -> Sequence[_Delivery]:
-        """Return up to one batch; fewer if no more arrive within `LOOK_S`."""
+        """Return the messages that arrive within `LOOK_S`, at most one batch."""
         received, began_s = list[_Delivery](), time.monotonic()
         for each in waiting:
             if each[0] is not None:

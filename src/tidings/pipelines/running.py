@@ -116,7 +116,7 @@ class SourceWorker:
             self._reader.close()
 
     def park(self) -> str:
-        """Return "": a source has no message to park."""
+        """Return "", because a source has no message to park."""
         return ""
 
     def close(self) -> None:

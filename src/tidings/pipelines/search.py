@@ -114,7 +114,7 @@ class Search:
             self._client.bulk(body=[{"delete": _as_it_is(document)} for document in documents])
 
     def _refresh(self) -> str:
-        """Make all writes so far searchable; return the pattern of the indices of this store."""
+        """Make all previous writes searchable; return the pattern of this store's indices."""
         assert self._client is not None
         index = self._index.replace(_NAMESPACE, "*")
         self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})

@@ -35,7 +35,7 @@ from tidings.sync.engine import OPERATIONS
 BATCH_LINES = 10_000  # maximum lines of a batch; Spark's default for Arrow batches
 BATCH_CHARS = 8 * 1024 * 1024  # minimum size that ends a batch, as operations have up to 64 KB
 RESET = "reset"
-_DATA = ',"data":'  # cannot occur in a JSON string; data is the last key of a line, but for a mark
+_DATA = ',"data":'  # never in a JSON string; data is the last key of a line, except for a mark
 _MARK = ',"change":true}'
 _EVENT = (len('{"event":"'), len('{"event":"insert'))  # as `operations.event_of` slices it
 _SLOTS = [f"{slot:06x}" for slot in range(limits.REQUEST_OPERATIONS_MAX)]

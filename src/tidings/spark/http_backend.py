@@ -1,5 +1,5 @@
 """
-Read a feed over HTTP, by event streams that are parsed as text from a page or bucket to another.
+Read a part of a feed over HTTP, from an event stream that is parsed as text.
 
 Reads use the cursor of a finished copy, which may name any page of the log. The server then sends
 `live` at the frontier, which ends filtered streams, too.
@@ -177,7 +177,7 @@ class _Patience:
 
 
 def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, bool]:
-    """Return the operations after *seen* up to *last*; and True if the read is complete."""
+    """Return the operations after *seen* up to *last*, and True if the read is complete."""
     lines: list[str] = []
     pages: list[int] = []
     slots: list[int] = []

@@ -1,4 +1,4 @@
-"""The options of a read or a write, which are validated before any request, offsets and errors."""
+"""The options of reads and writes with their validation, the offsets of streams, and the errors."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ NAMES = {name.lower(): name for name in (*_TEXTS, *_CHOICES, *_NUMBERS)}
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The way to reach a feed: over HTTP, by its tables, or only by its archive."""
+    """The way to reach a feed, which is HTTP, its tables, or only its archive."""
 
     feed: str = DEFAULT_FEED
     url: str = ""

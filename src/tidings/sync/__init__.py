@@ -1,1 +1,1 @@
-"""Bulk corrections on Spark: compare a dump with the state, and write a plan."""
+"""Bulk corrections of a feed, by a dump that Spark compares with the state, or by a table."""

@@ -1,6 +1,4 @@
-"""
-The common parts of the sync commands: the feed that they name, progress, lineage, and errors.
-"""
+"""The parts that sync commands share, for the named feed, progress, lineage and errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The command `tidings sync`: make a feed agree with a dump of the real data.
+The command `tidings sync`, which makes a feed agree with a dump of the real data.
 
 `tidings sync approve` and `tidings sync reject` answer a plan that waits for approval.
 """

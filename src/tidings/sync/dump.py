@@ -107,7 +107,7 @@ _MOMENT_CHARS = len("2026-01-01T00:00:00.001")
 
 
 def order_of(line: str | None) -> tuple[str, ...]:
-    """Return the order of the keys in *line*; empty if they are not those of an ordinary line."""
+    """Return the keys of *line* in their order, or nothing if it is not an ordinary line."""
     try:
         raw = json.loads(line or "")
     except ValueError:

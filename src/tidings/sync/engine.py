@@ -56,7 +56,7 @@ EXPORT_FILES = columns(itemCount=LONG, dataFileS3Key=TEXT)
 # page in milliseconds.
 ROWS = columns(key=TEXT, at=TEXT, committed=LONG, deleted=BOOL, moment=TEXT, line=TEXT)
 
-# An operation of the log, as users read it: from a feed, and in the tables of an archive.
+# An operation of the log, as users read it from a feed and in the tables of an archive.
 OPERATIONS = columns(
     cursor=TEXT,
     page=LONG,

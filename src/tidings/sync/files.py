@@ -1,7 +1,7 @@
 """
 Access files by their addresses, on this machine or on S3 as `s3://bucket/key`.
 
-Also find the dump: files, a folder, a pattern, S3, or stdin.
+The module also finds the dump, which is a file, a folder, a pattern, an address on S3, or stdin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO, Any
 S3 = "s3://"
 _LOCAL = "file://"
 _ATTEMPTS = 5  # per request, so that one late response does not end a read of minutes
-_LEFT = "._"  # prefixes of files to skip: hidden files, markers such as `_SUCCESS`
+_LEFT = "._"  # first characters of files to skip, which are hidden or markers like `_SUCCESS`
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ class RemoteRows:
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         """
-        Return the rows above the key *after*, in the order of their keys; empty at the end.
+        Return rows above the key *after*, in the order of their keys; an empty list at the end.
 
         Raises:
             UpstreamRefused, BrokenPortion: the key lacks permission, or the address is not a feed.

@@ -1,7 +1,8 @@
 """
-A sync on a stage: upload the dump, start its state machine, and follow its progress.
+Start a sync on a stage and follow its progress, and run the comparison of such a sync.
 
-The machine runs this job on EMR Serverless, which reads a dump and the state, and writes a plan:
+The state machine of the stage runs the comparison as a job on EMR Serverless. The job reads a dump
+and the state, and writes a plan:
 
     python -m tidings.sync.stage --feed main --dump s3://bucket/dumps/main/ --state scan \\
         --log-table L --state-table S --control-table C --plan s3://bucket/plans/ID/

@@ -94,7 +94,7 @@ class TableSyncState:
 @dataclass(slots=True)
 class Progress:
     """
-    The progress file of a sync. *what* identifies the sync: its feed, table and options.
+    The progress file of a sync; *what* identifies the sync by its feed, table and options.
 
     Raises:
         WrongProgress: the file belongs to another sync, has another format, or is in use.
