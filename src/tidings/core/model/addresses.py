@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-# Never called, even if private addresses are allowed: credentials and metadata of machines, tasks
-# and pods.
+# Webhooks never call these, even if private addresses are allowed, because they serve credentials
+# and metadata of machines, tasks and pods.
 _NEVER = tuple(
     map(
         ip_network,
@@ -26,7 +26,7 @@ _NEVER = tuple(
         ),
     )
 )
-# Called only if the deployment allows it (TIDINGS_HOOKS_PRIVATE).
+# Webhooks call these only if the deployment allows it (TIDINGS_HOOKS_PRIVATE).
 _PRIVATE = tuple(
     map(
         ip_network,
@@ -41,7 +41,7 @@ _PRIVATE = tuple(
         ),
     )
 )
-# Never called: not globally reachable, and not a private network either.
+# Webhooks never call these, which are neither globally reachable nor private networks.
 _SPECIAL = tuple(
     map(
         ip_network,

@@ -1,11 +1,11 @@
 """
-Event ids and cursors: a place in a feed, as clients see it.
+Event ids and cursors, which are places in a feed as clients see them.
 
 A cursor has 24 lower-case hex digits: 8 of commit time in Unix seconds, 10 of page, 6 of slot. A
-slot from 0x800000 on marks a position in a replication. The seconds are then the time from which
-changed objects are copied (0: all), the log continues after the page when the copy is complete, and
-the slot holds the bucket and the progress in it. A decimal id of at most 13 digits requests a
-replication of all changes since that time in milliseconds.
+slot from 0x800000 on marks a position in a replication, which copies the state. Objects changed
+since the seconds are then copied, or all objects if the seconds are 0. The log continues after the
+page when the copy is complete, and the slot holds the bucket and the progress in it. A decimal id
+of at most 13 digits requests a replication of all changes since that time in milliseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECONDS_MAX = 0xFFFFFFFF  # eight hex digits
 _REPLICATION = 0x800000
 _TOMBSTONES = 0x400000
 _BUCKET_BITS = (
-    7  # of the slot, below the bits of the part; ids from before there were parts have part 0
+    7  # in the slot, below the bits of the part; ids of releases without parts have part 0
 )
 PARTS_MAX = (_TOMBSTONES >> _BUCKET_BITS) - 1
 _HEX = re.compile(r"[0-9a-fA-F]{24}", re.ASCII)
@@ -46,9 +46,9 @@ class Replication:
     """
     A position in a copy: restart at *bucket*, then continue in the log after *page*.
 
-    *part* counts the blocks of `limits.COPY_PART_ROWS` living objects of the bucket that precede
-    it. *since_s* selects the objects changed at or after that time (Unix seconds); 0 selects all.
-    *tombstones* is True if deleted objects are sent too.
+    *part* is the number of blocks of `limits.COPY_PART_ROWS` living objects of the bucket before
+    the position. *since_s* selects the objects changed at or after that time (Unix seconds); 0
+    selects all. *tombstones* is True if deleted objects are sent too.
     """
 
     since_s: int
@@ -68,8 +68,8 @@ class Since:
     """
     A replication id: request the changes at or after this time in milliseconds.
 
-    0 requests everything after a `reset`. A negative value requests everything without a `reset`,
-    as if one had been sent.
+    0 requests a `reset` and then everything. A negative value requests everything without `reset`,
+    as if `reset` had been sent.
     """
 
     ms: int
@@ -118,7 +118,7 @@ def _from_hex(text: str) -> Place | Replication:
     if bucket > limits.BUCKETS:
         return Place(
             page, slot & PAGE_END, seconds
-        )  # an id of another system: only its time counts
+        )  # an id of another system, of which only the time is used
     return Replication(seconds, page, bucket, bool(slot & _TOMBSTONES), part)
 
 

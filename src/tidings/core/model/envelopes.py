@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TIDINGS, CLOUDEVENTS, DEBEZIUM = "tidings", "cloudevents", "debezium"
 FORMATS = (TIDINGS, CLOUDEVENTS, DEBEZIUM)
 _ROW_DIGITS = "89abcdef"  # the first digits of the slot of a position in a copy
-_DIGEST_CHARS = 16  # 64 bits: no collisions among the rows of one cursor
+_DIGEST_CHARS = 16  # 64 bits, enough to avoid collisions among the rows of one cursor
 _OPS = {"insert": "c", "update": "u", "delete": "d", LEAVE: "d", "reset": "t", "live": "m"}
 _SNAPSHOT = "r"
 
@@ -50,7 +50,7 @@ def encoder(name: str, feed: str, clock: Clock) -> Encode:
     """
     Return a function that encodes an event of *feed* in the format *name*.
 
-    It returns one line without its line end.
+    The function returns one line without its line end.
     """
     if name == CLOUDEVENTS:
         return lambda event: _cloudevent(event, feed, clock)
@@ -115,7 +115,7 @@ def _cloudevent(event: Event, feed: str, clock: Clock) -> str:
         return to_canonical_json(attributes)
     fields = json.loads(event.data)
     attributes["subject"] = f"{fields['type']}/{fields['id']}"
-    if "timestamp" in fields:  # absent if the key may see only that the object left
+    if "timestamp" in fields:  # missing in a leave that has only the type and id
         attributes["time"] = fields["timestamp"]
     if not is_row(event):
         attributes["sequence"] = event.id[8:]

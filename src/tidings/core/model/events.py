@@ -43,7 +43,7 @@ def of_line(id_prefix: str, slot: int, line: str, trace: str = "") -> Event:
 
 
 def leave_of(event: Event) -> Event:
-    """Return *event* as a `leave`, for clients that follow the parents it removed."""
+    """Return *event* as a `leave`, for clients that filter on a parent that the event removed."""
     return event._replace(name=LEAVE)
 
 

@@ -20,7 +20,7 @@ NAME_RULE = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long the log of a feed is kept: by age, but never fewer than *records_min* operations."""
+    """The maximum age of pages in the log. The last *records_min* operations are always kept."""
 
     age_ms: int
     records_min: int
@@ -76,4 +76,4 @@ def one_lane(feed: str) -> int:
 
 
 STATE, ARCHIVE = "state", "archive"
-FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` only in deployments with an archive
+FOLLOWERS = (STATE, PUSH)  # every feed has these; `archive` runs only if there is an archive

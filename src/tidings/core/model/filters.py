@@ -1,8 +1,9 @@
 """
-Filters: OR within `types` and within `parents`, AND between the fields; exact, case-sensitive.
+Filters of operations. Values of one field are alternatives, and all fields have to match.
 
-A filter is indexed by the keys that a push looks up: each parent if it has parents, otherwise each
-type, otherwise one key for everything.
+Values match exactly, including their case. Push looks filters up by key. A filter with parents is
+stored under each parent, a filter with only types under each type, and any other filter under one
+key for everything.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 ALL_KEY = "*"
 ANY = "*"  # at the end of an id: matches any suffix
-FIELDS = ("types", "parents", "ids")  # of a request, each a list of values
+FIELDS = ("types", "parents", "ids")  # the filters of a request, each a list of values
 _SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing it
-_SIEVES_MAX = 4096  # cached filters in use at a time; computing another takes 2 us
+_SIEVES_MAX = 4096  # cached filters, more than are in use at a time; computing one takes 2 us
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
 _ARRAY = '["'  # how a text that is a JSON list begins
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -36,15 +37,15 @@ class Filter:
     """
     Conditions on the type, the parents and the id of an operation.
 
-    None: the field is not filtered. An empty set matches nothing (`types=,`).
+    A field that is None is not filtered. An empty set matches nothing (`types=,`).
 
     An id in *ids* that ends with `*` matches all ids with the prefix before it.
-    *leave*: also send an operation that removes one of *parents*. Set by `wanting`.
-    *kinds*, for listeners, replaces the other fields: pairs of a type and a value that must be in
-    `changed`.
-    *redacted*: a leave contains only the type and id of the object, and is sent only if its
-    previous parents are known. Set by `within`, for clients that may not see objects outside their
-    key.
+    With *leave*, an operation that removes one of *parents* is sent, too. `wanting` sets it.
+    *kinds* replaces the other fields for listeners. It has pairs of a type and a value that must be
+    in `changed`.
+    With *redacted*, a leave contains only the type and id of the object, and is sent only if the
+    previous parents are known. `within` sets it for clients that may not see objects outside of
+    their key.
     """
 
     types: frozenset[str] | None = None
@@ -71,7 +72,8 @@ class Filter:
         """
         Return True if *operation*, which does not match, must be sent as a `leave`.
 
-        *left* are the parents it removed; None: unknown, so any parent may have been removed.
+        *left* are the parents that it removed. If they are unknown (None), it may have removed any
+        parent.
         """
         if not self.leave or not self._concerns(operation):
             return False
@@ -83,9 +85,9 @@ class Filter:
         """
         Return False only if no operation in *text*, lines of the log, can match.
 
-        A value that does not occur in the text occurs in no operation. A value that does occur may
-        be part of another field, so the line has to be parsed. This avoids most of the parsing in a
-        filtered stream.
+        A value that does not occur in the text occurs in no operation, so most lines of a filtered
+        stream need not be parsed. A value that does occur may be part of another field, so that
+        the line has to be parsed.
         """
         return all(_occurs(values, text) for values in (self.types, self.parents, self.ids))
 
@@ -135,9 +137,7 @@ def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     """
     Return the intersection of the filters *wanted* and *bound*, for each of types and parents.
 
-    A bound has no ids.
-
-    *leave*: leaves were requested, even if *wanted* has no parents.
+    A bound has no ids. *leave* is True if leaves were requested, even if *wanted* has no parents.
     """
     parents = _common(wanted.parents, bound.parents)
     types = _common(wanted.types, bound.types)
@@ -161,7 +161,7 @@ def _occurs(values: frozenset[str] | None, text: str) -> bool:
 @lru_cache(maxsize=_SIEVES_MAX)
 def _encoded(values: frozenset[str]) -> tuple[str, ...] | None:
     """
-    Return *values* as they occur in any JSON; None if there are too many or one may be escaped.
+    Return *values* as they occur in JSON; None if they are too many or may contain escapes.
     """
     if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
         return None
@@ -200,9 +200,8 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
     """
     Return the filter of a query.
 
-    `FIELDS` as lists in text form (see `parse_list`), and `leave`.
-
-    An empty parameter counts as absent.
+    The query has `FIELDS` as lists in text form (see `parse_list`), and `leave`. An empty parameter
+    counts as absent.
 
     Raises:
         InvalidFilter: a list is invalid or has too many values, a value is too long or cannot be
@@ -214,9 +213,9 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
 
 def parse_list(text: str, field: str) -> list[str]:
     """
-    Return the values of the list *text*: comma-separated, or a JSON array of strings.
+    Return the values of the list *text*, which is comma-separated or a JSON array of strings.
 
-    A text that begins with `["` is an array: the only way to write a value that contains a comma.
+    A text that begins with `["` is an array. A value that contains a comma needs this form.
 
     Raises:
         InvalidFilter: the text begins like an array and is not a valid one.
@@ -283,7 +282,7 @@ def switch(text: str | None, field: str) -> bool:
     Return True if the parameter *field* is `true`; an empty or absent one is False.
 
     Raises:
-        InvalidFilter: it is neither `true` nor `false`.
+        InvalidFilter: the parameter is neither `true` nor `false`.
     """
     if text not in (None, "", "true", "false"):
         raise InvalidFilter("must be true or false", field=field, value=text)

@@ -1,7 +1,7 @@
 """
 Parse the body of a POST (one JSON object, a JSON array or NDJSON) into lines of the log.
 
-The whole body is validated before anything is written: one invalid operation rejects the request.
+The whole body is validated before anything is written. One invalid operation rejects the request.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
-_SPACES = " \t\r\n"  # JSON's own
+_SPACES = " \t\r\n"  # the white space of JSON
 _VALUE_AT = re.compile(rf"[{_SPACES}]*:[{_SPACES}]*")
-# Possessive quantifiers, and the closing quote is optional: no input is scanned twice.
-# (Python 3.11.2, that of Debian 12, keeps a part of a repetition in `(...)*+`, but not in `(?>)`.)
+# No input is scanned twice, because quantifiers are possessive and the closing quote is optional.
+# `(?>)` is used because Python 3.11.2 of Debian 12 has a bug in the repetition of `(...)*+`.
 _BRACKETS = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"?|[\[{]|[\]}]', re.DOTALL)
 _MANY_DIGITS = b"0" * sys.int_info.str_digits_check_threshold
 _ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -44,9 +44,9 @@ def lines_from(
     Return the operations of one request as lines of the log, in order, converted by *line_of*.
 
     Raises:
-        WrongContentType: neither JSON nor NDJSON.
-        InvalidOperation: not JSON, no operation in it, or a field breaks its rule.
-        TooLarge: too many bytes or operations.
+        WrongContentType: the content type is neither JSON nor NDJSON.
+        InvalidOperation: the body is not JSON, has no operation, or a field breaks its rule.
+        TooLarge: the body has too many bytes or operations.
     """
     read = reader_for(content_type)
     check_size(body)
@@ -67,7 +67,8 @@ def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
     """
     Return the lines of *body* if a compiled parser accepts it and all operations are valid.
 
-    Otherwise return None: the reader of the body decides, and its errors name the operation.
+    Otherwise return None. The caller then uses *read*, which names an invalid operation in its
+    error.
     """
     typed = compiled_parser()
     if typed is None:
@@ -89,11 +90,11 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
     Return the line of one operation.
 
     Raises:
-        Rejected, or one of `typed.REJECTED`: it is not ordinary, or a field breaks its rule.
+        Rejected, or one of `typed.REJECTED`: the operation is unusual, or a field breaks its rule.
     """
     fields = typed.decode_one(text)
     data, spelled = None, bytes(fields.data)
-    if spelled:  # perhaps given twice; the parser has not looked into the earlier one
+    if spelled:  # it may occur twice, and the parser has not checked the first occurrence
         _check_depth(text, "data", depth_max)
         _check_digits(text)
         data = (
@@ -118,7 +119,7 @@ def _check_digits(text: bytes) -> None:
     Check that *text* contains no integer that Python may refuse to parse.
 
     Raises:
-        InvalidOperation: it may contain one.
+        InvalidOperation: *text* may contain such an integer.
     """
     if len(text) > len(_MANY_DIGITS) and _MANY_DIGITS in text.translate(_ALL_ZEROS):
         raise InvalidOperation("contains a very long number", field="data")
@@ -139,7 +140,7 @@ def reader_for(content_type: str) -> Reader:
     Return the function that reads the operations of a body of *content_type*.
 
     Raises:
-        WrongContentType: neither JSON nor NDJSON.
+        WrongContentType: the content type is neither JSON nor NDJSON.
     """
     read = _READERS.get(content_type) or _READERS.get(
         content_type.partition(";")[0].strip().lower()
@@ -182,7 +183,7 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
-    Return the object of *pairs*; for `json.loads(object_pairs_hook=…)` of settings.
+    Return the object of *pairs*. It is an `object_pairs_hook` of `json.loads` for settings.
 
     Raises:
         ValueError: a key is repeated.
@@ -198,7 +199,7 @@ def decode_json(text: bytes, field: str) -> Any:
     Parse one JSON value.
 
     Raises:
-        InvalidOperation: not JSON (NaN and the like included) or nested too deep.
+        InvalidOperation: *text* is not JSON (such as NaN) or nested too deep.
     """
     return decode_spelled(text, field)[0]
 
@@ -250,7 +251,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-# Shared: `json.loads` would build one for each operation, which costs as much as decoding it.
+# One decoder for all operations, as `json.loads` would build one for each, at the cost of decoding.
 _DECODER = json.JSONDecoder(
     parse_float=parse_number, parse_constant=_refuse_constant, object_pairs_hook=_in_order
 )
@@ -258,10 +259,10 @@ _DECODER = json.JSONDecoder(
 
 def _check_depth(text: bytes, field: str, depth_max: int = limits.JSON_DEPTH_MAX) -> None:
     """
-    Check the nesting depth with a scanner; Python's parser recurses before it reports an error.
+    Check the nesting depth without recursion, unlike Python's parser.
     """
     if text.count(b"[") + text.count(b"{") <= depth_max:
-        return  # as for nearly every operation: a third of its cost is saved
+        return  # nearly every operation ends here, which saves a third of its cost
     depth = 0
     for token in _BRACKETS.finditer(text):
         if token[0] in b"[{":

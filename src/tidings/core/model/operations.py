@@ -1,5 +1,5 @@
 """
-Operations: one change of one object, as producers send it and as the log stores it.
+Operations, each of which is one change of one object, as producers send it and the log stores it.
 
 An operation is validated once, on ingest, and becomes one line of JSON. The line starts with the
 event name, so that a reader extracts event and data by slicing instead of parsing:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 EVENTS = ("insert", "update", "delete")
 _EVENT_AT = len('{"event":"')
 _DATA_AT = len('{"event":"insert",')  # each event name has six letters
-# Shared: `json.dumps` would build one for each operation.
+# One encoder for all operations, because `json.dumps` would build one for each.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = "#"  # repeated, it marks a number in a string until the JSON text is complete
+_MARK = "#"  # a repetition of it marks a number in a string until the JSON text is complete
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
 
@@ -38,11 +38,11 @@ class LongNumber(float):
     """A number with more digits than its double, or one that is too small; *text* spells it."""
 
     text: str
-    seen = False  # until one is parsed, no data needs a search for them
+    seen = False  # True after the first one was parsed; before, no data is searched for them
 
 
 def parse_number(text: str) -> float:
-    """Parse a JSON number that is not an integer; for `parse_float` of a decoder."""
+    """Parse a JSON number that is not an integer. It is the `parse_float` of a decoder."""
     value = float(text)
     if len(text) <= DIGITS_SURE and "e" not in text and "E" not in text:
         return value
@@ -247,7 +247,7 @@ def _name(value: object, field: str, bytes_max: int, where: str) -> str:
 
 
 def _type(value: object, where: str) -> str:
-    """Return the type in lower case, validated again because lower case may take more bytes."""
+    """Return the type in lower case. Check its size again, as lower case may take more bytes."""
     given = _name(value, "type", limits.TYPE_BYTES_MAX, where)
     if given.isascii():
         return given.lower()
@@ -278,7 +278,7 @@ def _plain_array(given: list[Any]) -> str | None:
     """
     Return *given* as JSON if each entry certainly passes `check_text`.
 
-    No entry may contain a character that JSON escapes, which holds for nearly every array. All are
+    Return None if an entry contains a character that JSON escapes, which is rare. All entries are
     examined at once.
     """
     try:
@@ -309,7 +309,7 @@ def _extras(extras: tuple[object, object, object], where: str) -> str:
 
 
 def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
-    """Return True if *value* certainly passes `check_text`; a fast path for nearly every name."""
+    """Return True if *value* certainly passes `check_text`, which is slower. Most names do."""
     return (
         isinstance(value, str)
         and 0 < len(value) <= bytes_max
@@ -323,8 +323,8 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
     Return *value* if it is a non-empty string that every store and transport can hold.
 
     Raises:
-        InvalidOperation: not a string, empty, or with a NUL or lone surrogate in it.
-        TooLarge: longer than *bytes_max* in UTF-8.
+        InvalidOperation: *value* is not a string, is empty, or has a NUL or a lone surrogate.
+        TooLarge: *value* is longer than *bytes_max* in UTF-8.
     """
     if not isinstance(value, str):
         raise InvalidOperation("must be a string", field=field, value=value)
@@ -342,7 +342,7 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
 
 def to_canonical_json(value: object) -> str:
     """
-    Return *value* as canonical JSON of the log: one spelling per string, no line breaks inside.
+    Return *value* as JSON of the log, with one spelling per string and without line breaks.
 
     Raises:
         ValueError: a number is outside the range of JSON.
@@ -368,7 +368,7 @@ def _encode(data: object, where: str) -> str:
 
 
 def _checked(line: str, where: str) -> str:
-    if _SURROGATE.search(line):  # the names are already checked, so it is in the data
+    if _SURROGATE.search(line):  # the names were checked, so the surrogate is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
     return line
 
@@ -404,6 +404,6 @@ def is_change(line: str) -> bool:
     """
     Return True if *line* is a change without an object.
 
-    The mark follows the data: clients cannot write it.
+    The mark follows the data, where clients cannot write it.
     """
     return line.endswith(MARKED)

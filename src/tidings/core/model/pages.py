@@ -1,8 +1,8 @@
 """
-Pages: the unit of append. A page holds the operations of one request, in order.
+Pages, the unit of append. A page holds the operations of one request, in order.
 
-The body of a page is NDJSON, one line per entry. Small bodies are stored as text, readable in the
-console; larger ones are deflated, because DynamoDB bills per kilobyte.
+The body of a page is NDJSON, one line per entry. Small bodies are stored as text, which is readable
+in the console. Larger ones are deflated, because DynamoDB bills per kilobyte.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Page:
     *body* is NDJSON text, or its deflated bytes. The body of a filler is empty.
     *at_ms* is the writer's clock at commit time; *append_id* identifies the write.
     *expires_ms* is when DynamoDB may delete the page, well after the floor has passed it.
-    *slots* are the slots of the entries if some entries were removed; None: all are present.
+    *slots* are the slots of the entries if some entries were removed; it is None otherwise.
     *compacted* is True if the archive removed entries, so that the page is not a full history.
     *trace* is the `traceparent` of the request, if the request is traced (see `tracing`).
     *skipped* is the number of page numbers directly before this one that belong to no page. A
@@ -74,12 +74,12 @@ class Page:
 
     @property
     def first(self) -> int:
-        """Return the number after the previous page's; it differs from `number` after a jump."""
+        """Return the number after the previous page, which is below `number` after a jump."""
         return self.number - self.skipped
 
     @property
     def text(self) -> str:
-        """Return the body as NDJSON, inflated on every access because a replay holds many pages."""
+        """Return the body as NDJSON. It is not cached, because a replay holds many pages."""
         body = self.body
         if isinstance(body, str):
             return body
@@ -100,7 +100,7 @@ class Page:
         return self.numbered(self.lines, first)
 
     def numbered(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:
-        """Yield as `entries`, from *lines* that the caller split from `text`; cache nothing."""
+        """Yield the same as `entries`, from *lines* that the caller split from `text`."""
         if self.slots is None:
             return enumerate(lines[first:] if first else lines, first)
         at = bisect_left(self.slots, first)

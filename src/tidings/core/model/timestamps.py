@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps: parsed with any offset, stored in UTC with milliseconds."""
+"""RFC 3339 timestamps, which are parsed with any offset and stored in UTC with milliseconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def normal_form(text: str) -> str:
     Example: `2026-11-20T17:19:10.94Z`.
 
     Raises:
-        ValueError: not RFC 3339, no such day or hour, or outside the years 1 to 9999 in UTC.
+        ValueError: *text* is not RFC 3339, the day or hour does not exist, or the time is outside
+            of the years 1 to 9999 in UTC.
     """
     normal = _NORMAL.fullmatch(text)
     if normal and _is_day(normal[1]):
@@ -57,7 +58,7 @@ def to_ms(text: str) -> int:
     The texts themselves do not sort by time.
 
     Raises:
-        ValueError: not in the normal form.
+        ValueError: *text* is not in the normal form.
     """
     if normal_form(text) != text:
         raise ValueError("not in the normal form")

@@ -1,8 +1,8 @@
 """
 Decode operations of ordinary shape with `msgspec`, which may not be installed.
 
-This module describes only the shape; `operations` has the rules for the content. A body that is
-rejected here, because it is invalid or unusual, is for the decoder of `json_body`.
+This module describes only the shape; `operations` has the rules for the content. If a body is
+rejected here, because it is invalid or unusual, the decoder of `json_body` parses it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder, Encoder
 
-# Errors of the decoders: invalid JSON or another shape, invalid UTF-8, nested too deep.
+# The errors of the decoders for invalid JSON or another shape, invalid UTF-8, and deep nesting.
 REJECTED = (MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Fields(Struct, forbid_unknown_fields=True, gc=False):
-    """The fields of an operation; *data* is not decoded, b"" if missing."""
+    """The fields of an operation. *data* is not decoded, and is b"" if it is missing."""
 
     event: str
     type: str

@@ -1,1 +1,1 @@
-"""Feeds that copy another feed: the pages of a copy, and the process that reads the upstream."""
+"""Chained feeds, which copy the pages of another feed, and the relays that read the upstream."""

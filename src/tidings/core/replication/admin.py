@@ -1,8 +1,8 @@
 """
-Operate chained feeds: show, pause, resume, shut down, start, reset, yield, promote, monitor.
+Let an operator show, pause, start, reset, yield and promote chained feeds, and monitor them.
 
-Each action is one conditional write of the relay, which the running relay finds at its next write.
-An action that would change nothing is refused.
+Each action is one conditional write of the relay's document. The running relay finds the change at
+its next write. An action that would change nothing is refused.
 
 A feed moves to another deployment in two steps. First its master yields to a copy and gives out no
 page numbers any more. Then the copy, once it has every page, is promoted and continues with the
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MASTER = "master"  # the role of a local feed
 BROKEN = "broken"  # the status of a chained feed with an unreadable document
 EVERYTHING, LATEST = "everything", "latest"
-_ATTEMPTS_MAX = 8  # a relay writes twenty times a second at most, each time it has copied pages
+_ATTEMPTS_MAX = 8  # an attempt fails if the relay writes, which it does at most 20 times a second
 Document = dict[str, Any]
 
 
@@ -58,9 +58,9 @@ class Action(Enum):
     PAUSE = "pause"
     RESUME = "resume"
     SHUTDOWN = "shutdown"
-    START = "start"  # again, from the checkpoint
-    RESET = "reset"  # start again from another position
-    YIELD = "yield"  # refuse producers: another feed continues the log
+    START = "start"  # copy again, from the checkpoint
+    RESET = "reset"  # copy again, from another position
+    YIELD = "yield"  # refuse producers, because another feed continues the log
     PROMOTE = "promote"  # accept producers from now on
 
 
@@ -77,8 +77,8 @@ class RelayControl:
     """
     The operator's view of chained feeds, and the operator's actions.
 
-    *feeds* are all feeds of the deployment, *sources* the chained ones. *intake* gives out the page
-    numbers for producers. Without a *coordinator* the members of a cluster are not listed.
+    *feeds* are all feeds of the deployment, *sources* those of the chained ones. *intake* assigns
+    the page numbers for producers. Without a *coordinator* the members of a cluster are not listed.
     """
 
     store: RelayStore
@@ -152,11 +152,11 @@ class RelayControl:
         """
         Store *after*. If the upstream may have more pages, skip all their numbers.
 
-        Readers may arrive with cursors of those pages. Record the lost pages first: a reader may
-        arrive as soon as the page after them exists.
+        Readers may have cursors of those pages. Record the lost pages before the page after them is
+        written, so that such a reader is recognized from then on.
         """
         feed, now = after.feed, self.reader.clock()
-        self.log.yield_to(feed, "")  # in case it yielded when it was a master before
+        self.log.yield_to(feed, "")  # the feed may have yielded when it was a master before
         for lost in before.lost:
             remember_lost(self.profiles, feed, lost)
         if before.is_whole:
@@ -215,7 +215,7 @@ class RelayControl:
             raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
 
     def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
-        """Refuse producers. With *marks_end*, append an empty page so that the copies notice."""
+        """Refuse producers. With *marks_end*, append an empty page to notify the copies."""
         with self.reader.log.together():
             number = self.reader.log.take(feed) if marks_end else 0
             self.log.yield_to(feed, to)
@@ -251,7 +251,7 @@ def apply_action(relay: Relay, action: Action) -> Relay:
     Return *relay* after *action*.
 
     Raises:
-        NothingDone: the relay is in that state already.
+        NothingDone: the relay is already in the requested state.
     """
     wanted = relay.wanted
     match action:
@@ -293,10 +293,10 @@ def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) ->
 
 def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, object]) -> Relay:
     """
-    Return *relay* that starts again: with the upstream's state, its next page, or after an event.
+    Return *relay* reset to the upstream's state, to its next page, or to the place after an event.
 
-    Readers have seen the pages up to *here*, and a page is never written twice. Therefore the next
-    page must have a higher number.
+    The log already has the pages up to *here*, and a page is never written twice. Therefore the
+    next page must have a higher number.
 
     Raises:
         InvalidRelay: a field breaks its rule.
@@ -451,7 +451,7 @@ class ReplicaMonitor:
         self.waker.wake(feed, RELAY)
         try:
             relay = self.store.relay(feed)
-        except BrokenRelay:  # its run reports the error; other feeds must still be swept
+        except BrokenRelay:  # the run of the relay reports the error; continue with other feeds
             self.runtime.count("RelaysStanding", 1)
             return
         if relay.version == 0 or relay.wanted is not Wanted.RUN:
@@ -462,5 +462,5 @@ class ReplicaMonitor:
         self.runtime.count("RelayMasterAge", self._age_s(relay.master_read_ms))
 
     def _age_s(self, read_ms: int) -> int:
-        """Return the seconds since *read_ms*, 0 if it was never read: retries are counted then."""
+        """Return the seconds since *read_ms*; 0 if nothing was read yet, when retries count."""
         return max(0, self.runtime.clock() - read_ms) // 1000 if read_ms else 0

@@ -2,10 +2,10 @@
 Copy the state of an upstream, and compare it with the state of the chained feed.
 
 A chained feed copies the upstream's state if the upstream's log does not go back to the checkpoint
-of the feed. The rows contain at least all pages up to the page that the upstream's state has
-processed, so the log continues after that page. Rows are copied one reply at a time under the
-lease of the follower `state`. Objects that the upstream does not have are deleted and remembered
-as deleted, so that returning readers receive the deletion. Each step can be repeated.
+of the feed. The rows contain at least all pages up to the checkpoint of the upstream's state, so
+the log continues after that page. Rows are copied one reply at a time under the lease of the
+follower `state`. Objects that the upstream does not have become tombstones, so that returning
+readers receive the deletion. Each step can be repeated.
 
 Later the sums of both states are compared at the same page (PROTOCOL 20). The follower `state`
 computes the sums from the log, so they do not reveal a change of the stored rows. Therefore each
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from tidings.core.state.tombstones import TombstoneStore
 
 
-_BATCH_ROWS = 1000  # written per renewal of the lease: some two seconds of its twenty
+_BATCH_ROWS = 1000  # rows written per renewal of the lease, in two of its twenty seconds
 
 
 @dataclass(slots=True, kw_only=True)
 class Bootstrapper:
     """
-    A copier of the upstream's state. `acquire` takes the lease of `state`, `release` returns it.
+    A copier of the upstream's state. `acquire` takes the lease of `state`, `release` releases it.
 
-    *tombstone_ms* is how long objects that are deleted here are remembered; *tombstones* records
-    that those of the upstream may live shorter.
+    *tombstone_ms* is the lifetime of the tombstones that are created here. *tombstones* records
+    that tombstones of the upstream may have a shorter lifetime.
     """
 
     upstream: Upstream
@@ -129,7 +129,7 @@ class Bootstrapper:
 
     def finish(self, relay: Relay, copy: Copy) -> Relay:
         """
-        Move the log to the page after the copy; return *relay* as it should be appended.
+        Move the log to the page after the copy; return the new *relay* to store.
 
         Raise the floor first, so that concurrent readers see a trimmed log and not its end.
         """
@@ -148,7 +148,7 @@ class Bootstrapper:
         )
 
     def _rows(self, copy: Copy, url: str, selection: Selection) -> Rows | None:
-        """Request rows; if no row is copied, only to learn the upstream's status, once."""
+        """Request rows, or only the upstream's status, once, if *copy* copies no rows."""
         if copy.empty and copy.page >= 0:
             return None
         return self.upstream.rows(url, copy.bucket, copy.after or None, selection)
@@ -174,7 +174,7 @@ class Bootstrapper:
             yield row
 
     def _tombstone(self, row: Row, page: int) -> Row:
-        """Return the deletion of *row*: now, in the page after which the log continues."""
+        """Return a tombstone for *row*, as of now and of the page after which the log continues."""
         now, line = self.runtime.clock(), as_event(row.line, "delete")
         return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
@@ -182,8 +182,8 @@ class Bootstrapper:
         """
         Write each change if the stored row is still the one that was read.
 
-        Do not compare positions: rows of another log may have any position. Renew the lease before
-        each batch, so that a process that was suspended for long writes nothing.
+        Do not compare positions, because rows of another log may have any position. Renew the lease
+        before each batch, so that a process that was suspended for long writes nothing.
         """
         while batch := list(islice(changes, _BATCH_ROWS)):
             lease = self._leases[feed]
@@ -202,10 +202,10 @@ def _change(status: Row | None, wanted: Row) -> Difference:
 
 def _behind(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
     """
-    Return *copy* with the page after which the log continues; every row read so far contains it.
+    Return *copy* with the page after which the log continues. All rows read so far include it.
 
-    It must lie above all local pages. Otherwise a reader at the last local page would continue
-    with the next one and never receive the changes of the copy.
+    The page must be above all local pages. Otherwise a reader at the last local page would continue
+    with the next page and never receive the changes of the copy.
 
     Raises:
         Unavailable: the upstream has not reached that page yet.
@@ -227,8 +227,8 @@ class Comparison:
     """
     A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
 
-    Pages after the upstream's sums wait for some seconds, until the local state is at the same
-    page. *waits* is how often the comparison may still wait, 0 between comparisons.
+    Pages after the upstream's sums are not appended for some seconds, until the local state is at
+    the page of the sums. *waits* is how often the comparison may still wait, 0 between comparisons.
     """
 
     bootstrapper: Bootstrapper

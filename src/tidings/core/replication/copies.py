@@ -1,5 +1,5 @@
 """
-Copies: which feeds are copies of another feed now, and the consequences for writers and readers.
+Determine which feeds are copies of another feed now, and refuse writes to these.
 
 Every writer imports this module, so it imports the relay and the sources only when it needs them.
 """
@@ -26,7 +26,7 @@ COPIES_TTL_MS = 1_000  # a promoted copy may still refuse producers for this tim
 
 class Copies(Mapping[str, "Source"]):
     """
-    The chained feeds among *sources* without those that were promoted; read every `COPIES_TTL_MS`.
+    The *sources* of feeds that were not promoted. The relays are read every `COPIES_TTL_MS`.
 
     A feed with an unreadable relay counts as a copy, so that no producer writes to it by mistake.
     """
@@ -102,8 +102,8 @@ class CopiedUntil:
         """
         Return the second in which *page* was committed upstream, 0 if it is unknown.
 
-        Return None for a local feed: the page after its last page has not been written yet. The
-        page after the last page of a copy may have been committed long ago.
+        Return None for a local feed, as the page after its last page has not been written yet. The
+        page after the last page of a copy may have been committed upstream long ago.
         """
         if feed not in self.chained:
             return None

@@ -1,10 +1,10 @@
 """
-Elections: which deployments of a cluster read the master, and which leader the others read.
+Elect which deployments of a cluster read the master, and which leader each of the others reads.
 
 A cluster has one leader lease per leader. A member with a lease renews it and reads the master. A
 member without one takes a lease that is free or has expired, with the next term, and reads a leader
-until then. The log stays correct even if members disagree: each deployment writes only its own
-log, and only the pages that follow its own checkpoint.
+until then. The log stays correct even if members disagree, because each deployment writes only its
+own log, and only the pages that follow its own checkpoint.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LeaderLease:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A deployment's feed in a cluster: when it last announced itself, and its last page."""
+    """A deployment's feed in a cluster, its last page, and the time of its last announcement."""
 
     cluster: str
     address: str
@@ -59,7 +59,7 @@ class Member:
     heard_ms: int
 
     def is_alive(self, now_ms: int) -> bool:
-        """Return True if the member has announced itself recently, by a clock that was right."""
+        """Return True if the member has announced itself recently, and not in the future."""
         return is_ahead(self.heard_ms + limits.MEMBER_MS, now_ms, limits.MEMBER_MS)
 
 
@@ -75,7 +75,7 @@ class Coordinator(Protocol):
         """Return the leases that were ever taken, by number. Strongly consistent."""
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
-        """Replace *before* with *after* if the stored term and time are still those of *before*."""
+        """Replace *before* by *after* if the stored term and time are those of *before*."""
 
     def announce(self, member: Member) -> None:
         """Store *member*."""
@@ -116,9 +116,8 @@ class Elector:
         """
         Return the current role and source.
 
-        Ask the coordinator at most every `limits.LEADER_LEASE_RENEW_MS`.
-
-        If the coordinator does not answer, the last assignment stays.
+        Ask the coordinator at most every `limits.LEADER_LEASE_RENEW_MS`. If it does not answer, the
+        last assignment stays.
         """
         if self.source.role is not Role.ELECTED:
             return static_assignment(self.source)
@@ -206,7 +205,7 @@ def static_assignment(source: Source) -> Assignment:
 
 
 def previous_assignment(source: Source, relay: Relay) -> Assignment:
-    """Return the assignment of the run before this one; at the very first start, lead."""
+    """Return the assignment of the previous run. Before the first run, the role is leader."""
     if relay.role is Role.FOLLOWER and relay.upstream:
         return Assignment(Role.FOLLOWER, relay.upstream)
     return Assignment(Role.LEADER, source.url, relay.term)

@@ -1,8 +1,8 @@
 """
-Relays: the progress of a chained feed, its upstream, and the state requested by the operator.
+The relay of a chained feed: its progress, its upstream, and the state requested by the operator.
 
-Each chained feed has one document, which is stored in one write with the pages that it counts. Its
-*version* guards every write: if an operator or another run has changed the document, a run writes
+Each chained feed has one document, which is stored in one write with the pages that it counts. If
+an operator or another run has changed the document, its *version* differs. A run then writes
 nothing and reads the document again. One run at a time holds a relay.
 """
 
@@ -46,7 +46,7 @@ class RelayStore(Protocol):
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
         """
-        Do as `write`, append *pages* and set the head to `after.checkpoint`: all or nothing.
+        Do as `write`, append *pages* and set the head to `after.checkpoint`, in one transaction.
 
         The head counts the operations that *after* counts in addition to *before*. If the number
         of a page is taken, write nothing and return False.
@@ -60,19 +60,19 @@ class Wanted(Enum):
     """The state requested by the operator."""
 
     RUN = "running"
-    PAUSE = "paused"  # keeps its lease and its position, reads nothing
-    SHUTDOWN = "shutdown"  # also releases its lease, until it is started
-    PROMOTED = "promoted"  # copies nothing any more: producers post here
+    PAUSE = "paused"  # the relay keeps its lease and its position, and reads nothing
+    SHUTDOWN = "shutdown"  # the relay also releases its lease, until it is started
+    PROMOTED = "promoted"  # the relay copies nothing any more, and producers post to this feed
 
 
 class Condition(Enum):
     """The state that the last run found."""
 
     NEW = "new"  # no page was read yet
-    COPYING = "copying"  # the upstream's state, because its log does not go back far enough
+    COPYING = "copying"  # it copies the upstream's state, as the log does not go back far enough
     RUNNING = "running"
     RETRYING = "retrying"  # the upstream does not answer
-    FELL_OFF = "fell-off"  # the upstream's log does not go back far enough; the policy is to wait
+    FELL_OFF = "fell-off"  # the upstream's log does not go back far enough; an operator must act
     OTHER_LOG = "other-log"  # the upstream is not the log that was copied so far
     CYCLE = "cycle"  # the upstream is fed by this feed
     REFUSED = "refused"  # the upstream does not allow this feed to read
@@ -85,7 +85,7 @@ class Copy:
 
     The rows of the buckets below *bucket* are copied, and those of *bucket* up to the key *after*.
     The log continues after page *page* (-1: not known yet), committed at *seconds* (0: unknown).
-    *empty*: no row is copied and all local rows are deleted.
+    If *empty*, no row is copied and all local rows are deleted.
     """
 
     page: int = -1
@@ -213,7 +213,7 @@ def clear_failure(relay: Relay) -> Relay:
 
 
 def restart(relay: Relay) -> Relay:
-    """Return *relay* as an operator starts it: without its error, at the same position."""
+    """Return *relay* started by an operator, without its error and at the same position."""
     condition = Condition.COPYING if relay.copy else Condition.RUNNING
     begun = relay.copy or relay.checkpoint
     return replace(clear_failure(relay), condition=condition if begun else Condition.NEW)
@@ -235,11 +235,11 @@ class _ObservedStatus:
 @dataclass(slots=True)
 class RelayLock:
     """
-    A lock on a relay, stored in its document, with a version that guards every write.
+    A lock on a relay. It is stored in the relay's document, which is written only if unchanged.
 
     *relay* is the document as *owner* last read or wrote it; call `refresh` if it may have changed.
-    *repeated* pages arrived again since the last write. They and the upstream's status are stored
-    with the next write.
+    *repeated* is the number of pages that arrived again since the last write. It is stored with the
+    next write, as is the upstream's status.
     """
 
     store: RelayStore
@@ -252,13 +252,13 @@ class RelayLock:
     _seen: _ObservedStatus | None = None
 
     def refresh(self) -> bool:
-        """Return True if the document, read again if it may have changed, names *owner*."""
+        """Read the document again if it may have changed; return True if it names *owner*."""
         if self._stale:
             self.relay, self._stale = self.store.relay(self.relay.feed), False
         return self.relay.owner == self.owner
 
     def mark_stale(self) -> None:
-        """Make the next `refresh` read the document: an operator may have changed it."""
+        """Make the next `refresh` read the document, as an operator may have changed it."""
         self._stale = True
 
     def save(self, after: Relay) -> bool:
@@ -285,7 +285,7 @@ class RelayLock:
         self.store.write(self.relay, free)
 
     def observe(self, status: UpstreamStatus, url: str) -> None:
-        """Note the status of the feed at *url*, which is the master if it names no other one."""
+        """Record the status of the feed at *url*, which is the master unless it names another."""
         now, known = self.clock(), self._seen or self.relay
         read_ms = min(now, status.master_read_ms) if status.master else now
         self._seen = _ObservedStatus(

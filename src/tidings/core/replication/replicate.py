@@ -1,10 +1,10 @@
 """
-Relaying: a chained feed copies whole pages of its upstream, in order, with the same numbers.
+Copy whole pages of an upstream to a chained feed, in order, with the same numbers.
 
-One run at a time holds the relay, by the relay's document. Each write stores the pages, the
-checkpoint and the head in one step, on the condition that the document has not changed. Therefore
-the local log is always a prefix of the upstream's log, also after races of runs, operators and
-elections. A run that lost the relay has written nothing and reads the document again.
+One run at a time holds the relay, by a lock in the relay's document. Each write stores the pages,
+the checkpoint and the head in one step, on the condition that the document has not changed.
+Therefore the local log is always a prefix of the upstream's log, even if runs, operators and
+elections interfere. A run that lost the relay has written nothing and reads the document again.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from tidings.core.state.sums import SumReader
 
 
-_PAGE_OVERHEAD_BYTES = 2_000  # of an item in addition to its body: the slots of 1,000 entries
+_PAGE_OVERHEAD_BYTES = 2_000  # size of a page in addition to its body, for slots of 1,000 entries
 
 
 def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
     """
-    Return the pages after *checkpoint*; the others are in the log already.
+    Return the pages after *checkpoint*. The other pages are already in the log.
 
     Raises:
         BrokenPortion: the pages do not follow each other and the checkpoint.
@@ -76,8 +76,8 @@ def pack_page(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
     """
     Return *page* as the log stores it.
 
-    The page may be older than the retention of the log. It expires a day after it was copied at
-    the earliest, so that the floor passes it first.
+    The page may be older than the retention of the log. It expires no earlier than a day after it
+    was copied, so that the floor passes it first.
 
     Raises:
         TooLarge, BrokenPortion: the page is too large.
@@ -115,7 +115,7 @@ def _weight(page: Page) -> int:
     return (len(body) if isinstance(body, bytes) else len(body.encode())) + _PAGE_OVERHEAD_BYTES
 
 
-_STORE_FAILURES_MAX = 3  # in a row; then the run fails with the error of the store
+_STORE_FAILURES_MAX = 3  # consecutive failures, after which the run fails with the store's error
 _STORE_RETRY_MS = 1_000
 _COPIES = {FallOff.BOOTSTRAP: Copy(), FallOff.LATEST: Copy(empty=True)}
 
@@ -169,7 +169,7 @@ class Relayer:
 
 @dataclass(slots=True)
 class _Run:
-    """One run of one relay. *size* is the reply size that the next page needs, if it is large."""
+    """One run of one relay. *size* is the size of reply that a large next page needs."""
 
     parts: Relayer
     source: Source
@@ -283,7 +283,7 @@ class _Run:
         """
         Store the new role and upstream. The log stays as it is.
 
-        Forget the feeds that the old upstream passed through: it may now be fed by this feed.
+        Forget the feeds between the master and the old upstream, which may copy this feed now.
         """
         relay = self.relay
         moved = replace(relay, role=to.role, term=to.term, changed_ms=self.parts.runtime.clock())
@@ -295,7 +295,7 @@ class _Run:
         self.lock.save(moved)
 
     def _wait(self) -> None:
-        """Sleep for a moment; the lease and the relay are renewed."""
+        """Sleep for a moment, and renew the leases of the leader and of the relay."""
         self.lock.renew()
         ahead = self.relay.attempt_ms - self.parts.runtime.clock()
         self.parts.runtime.sleep(
@@ -304,7 +304,7 @@ class _Run:
         self.lock.mark_stale()
 
     def _read(self, url: str) -> None:
-        """Copy the pages that follow the checkpoint. The upstream waits until there is one."""
+        """Copy the pages after the checkpoint. The upstream waits until it has one."""
         relay, selection = self.relay, self.source.selection
         size = max(self.size, limits.PORTION_BYTES_MIN)
         try:
@@ -324,7 +324,7 @@ class _Run:
             self._received(batch, groups, url)
 
     def _block_s(self) -> int:
-        """Return how long the upstream may wait for a page: until the lease or the run ends."""
+        """Return how long the upstream may wait for a page before the lease or the run ends."""
         elected = self.source.role is Role.ELECTED
         longest = limits.RELAY_POLL_S if elected else limits.PORTION_BLOCK_S_MAX
         return max(1, min(longest, (self.until_ms - self.parts.runtime.steady()) // 1000))
@@ -370,7 +370,7 @@ class _Run:
             self.comparison.begin(self.relay)
 
     def _compare(self, url: str) -> None:
-        """Compare the state with the upstream's. No page is read in the meantime."""
+        """Compare the state with the upstream's state. No page is read in the meantime."""
         compared = self.comparison.step(self.relay, url)
         if compared is not None:
             self.lock.save(compared)
@@ -408,13 +408,13 @@ class _Run:
         if self.lock.append(after, pages):
             self.copied += len(pages)
             return True
-        if self.lock.refresh() and self.relay == relay:  # no concurrent write: a number is taken
+        if self.lock.refresh() and self.relay == relay:  # no other write, so a page number is taken
             first = pages[0].number
             self._stand(Condition.OTHER_LOG, f"page {first} or a later one is here, but no copy")
         return False
 
     def _idle(self) -> None:
-        """Store that the relay is up to date, or that the upstream has fewer pages."""
+        """Record that the relay is up to date, or that the upstream has fewer pages."""
         if self.relay != _well(self.relay) or self.lock.has_unsaved_news:
             self.lock.save(_well(self.relay))
         else:

@@ -1,8 +1,8 @@
 """
 Serve the pages of a feed, and the rows of its state, to the feeds that copy it.
 
-Pages are sent whole, with their numbers, in order, as many as a reply holds. A page of which a
-selection keeps nothing is sent empty, so that a copy has every page number.
+A reply has as many whole pages as fit, in order, with their numbers. If a selection leaves out all
+entries of a page, the page is sent empty, so that a copy has every page number.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def parse_rows_request(query: Query) -> RowsRequest:
 
 
 def _selection(query: Query) -> Selection:
-    """Parse a selection. One with parents includes leaves, so that a copy removes these objects."""
+    """Parse a selection. With parents, it includes leaves, so that a copy removes the objects."""
     named = {name: _text(query, name) for name in filters.FIELDS}
     chosen = filters.from_query(named | {"leave": "true" if named["parents"] else None})
     return Selection(chosen, parse_share(_text(query, "share")))
@@ -122,7 +122,7 @@ class ReplicationReader:
     A reader of pages and rows of any feed, including a feed that is a copy itself.
 
     The last valid position of each feed is cached, so that readers at the end of the log are not
-    checked at each request. *intake* returns which log has ended, *lost* which pages were lost.
+    checked at each request. *intake* knows which logs have ended, and *lost* which pages were lost.
     """
 
     catch_up: CatchUp
@@ -152,7 +152,7 @@ class ReplicationReader:
             run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
         except PagesLost as lost:
             raise LogFellOff(after.page, lost.beyond) from lost
-        if run is not None and run.trimmed:  # since the status was read
+        if run is not None and run.trimmed:  # the pages were trimmed after the status was read
             return self.pages(feed, after, selection, size)
         pages = _settled(status, selection, run.pages) if run is not None else []
         if pages and not valid:
@@ -164,8 +164,8 @@ class ReplicationReader:
         return self._fill(feed, _reached(status, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        """Return rows of *bucket* after the key *after*, as many as a reply holds."""
-        status = self.status(feed)  # read first, so that the rows contain at least its pages
+        """Return as many rows of *bucket* after the key *after* as a reply holds."""
+        status = self.status(feed)  # read first, so that the rows include all pages up to `state`
         wanted: list[Row] = []
         size = 0
         while size < limits.PORTION_BYTES:
@@ -266,7 +266,7 @@ def _settled(status: UpstreamStatus, selection: Selection, pages: list[Page]) ->
 
 
 def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
-    """Return how many pages after *first* may be sent; leaves need the state of the page."""
+    """Return how many pages from *first* may be sent; leaves need known removed parents."""
     return min(most, status.state - first) if selection.filter.leave else most
 
 

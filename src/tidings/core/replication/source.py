@@ -1,15 +1,15 @@
 """
-Sources: which feeds are chained (TIDINGS_SOURCES), and which part of the upstream they copy.
+The sources of chained feeds (TIDINGS_SOURCES), and the part of the upstream that each copies.
 
 Producers post to a local feed. A chained feed copies another feed page by page, with the ids that
 its operations have there. A deployment may have both kinds. For example,
 `{"main": {"url": "https://HOST/feeds/main"}}` chains the feed main. The keys of `_FIELDS` are the
 other fields of a source; an unknown field is refused instead of ignored.
 
-A selection names types and parents, as any consumer's filter, and a share of the objects. The hash
-of an object's key decides whether the object is in the share: it falls into some of several parts
-(`mod`) or into a range (`range`). The hash is CRC-32 in every process and every release, so that
-the shares of several feeds can form a whole.
+A selection names types and parents, like any consumer's filter, and a share of the objects. The
+hash of an object's key decides whether the object is in the share. A share is either some of
+several parts (`mod`) or a range of hashes (`range`). The hash is CRC-32 in every process and every
+release, so that several feeds with different shares can together hold all objects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.state.removed_parents import Left
 
 
-HASH_MAX = 0xFFFF_FFFF  # of CRC-32
+HASH_MAX = 0xFFFF_FFFF  # the maximum of CRC-32
 _MOD = re.compile(r"mod:(\d{1,4}):(\d{1,4}(?:\+\d{1,4})*)", re.ASCII)
 _RANGE = re.compile(r"range:([0-9a-f]{8})-([0-9a-f]{8})", re.ASCII)
 SHARE_RULE = (
@@ -87,7 +87,7 @@ class Selection:
     """
     The part of a feed to copy. An entry without an object is in every share, but has no type.
 
-    If *filter* names parents it also selects leaves, so that objects that lose them are removed.
+    If *filter* names parents it also selects leaves, so that objects without them are removed.
     """
 
     filter: Filter = EVERYTHING
@@ -99,7 +99,7 @@ class Selection:
 
     def keeps(self, line: str, left: tuple[str, ...] | None = ()) -> str | None:
         """
-        Return the line to copy for an entry: *line*, a deletion if its object left, or None.
+        Return the line to copy: *line*, a deletion if the object left the selection, or None.
 
         *left* are the parents that the entry removed, None if they are unknown.
         """
@@ -158,8 +158,8 @@ class FallOff(Enum):
     """The action of a chained feed if the upstream trimmed pages that were not copied yet."""
 
     BOOTSTRAP = "bootstrap"  # copy the upstream's state, then continue in its log
-    WAIT = "wait"  # for an operator
-    LATEST = "latest"  # delete all rows, continue with the upstream's next page
+    WAIT = "wait"  # stop until an operator acts
+    LATEST = "latest"  # delete all rows and continue with the upstream's next page
 
 
 class Role(Enum):
@@ -167,7 +167,7 @@ class Role(Enum):
 
     LEADER = "leader"
     FOLLOWER = "follower"
-    ELECTED = "elected"  # one of the two, by election
+    ELECTED = "elected"  # an election decides between the two
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,12 @@ class Source:
     leaders: int = 1
 
 
-Sources = Mapping[str, Source]  # the chained feeds by name; every other one is local
+Sources = Mapping[str, Source]  # the source of each chained feed, by name; other feeds are local
 
 
 URL_RULE = "must be https://HOST/feeds/NAME, without user, query and fragment"
-CLUSTER_CHARS_MAX = 256  # as long as an address may well be; it becomes part of a key
-RESTART_OFFSET_MAX = 1_000_000  # pages: more is the entire log, which an empty checkpoint reads
+CLUSTER_CHARS_MAX = 256  # a cluster is named by an address, which becomes part of a key
+RESTART_OFFSET_MAX = 1_000_000  # pages; to start earlier, read the entire log from its beginning
 
 
 class WrongSource(Exception):
@@ -205,7 +205,7 @@ class WrongSource(Exception):
 
 def parse_sources(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, Source]:
     """
-    Parse TIDINGS_SOURCES. *coordinated*: the deployment has a coordinator.
+    Parse TIDINGS_SOURCES. *coordinated* is True if the deployment has a coordinator.
 
     Raises:
         WrongSource: a source is invalid.

@@ -1,9 +1,9 @@
 """
-The wire format of replication: batches of whole pages, and rows of the state.
+The wire format of replication, for batches of whole pages and for rows of the state.
 
 The format is NDJSON. The first line has the status of the feed and the number of items. Pages
-follow in the format of archive parts (`archive.segments`). Each row takes two lines: its key and
-position, and its operation. Operations are passed on as text.
+follow in the format of archive parts (`archive.segments`). Each row takes two lines. The first has
+its key and position, the second its operation. Operations are not parsed.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Upstream(Protocol):
         """
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        """Return rows of a bucket after the key *after*, with the deleted objects it remembers."""
+        """Return rows of a bucket after the key *after*, including tombstones."""
 
     def sums(self, url: str) -> ToldSums:
-        """Return the sums of its state. A release without sums refuses the request."""
+        """Return the sums of the upstream's state. An upstream without sums refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class UpstreamStatus:
     """
     The status of a feed, for the feeds that copy it.
 
-    *floor* is the first page in its log, *head* the last readable one; its state contains pages up
-    to *state*. *master* is the address that its producers post to, "" if it is the master; *via*
-    are the ids of the relays between the master and this feed, the last one at the end.
-    *master_read_ms* is the time when the master was last read (now if it is the master). *ended*:
+    *floor* is the first page in its log, and *head* the last readable one. Its state contains pages
+    up to *state*. *master* is the address that producers post to, or "" if this feed is the master.
+    *via* are the ids of the relays between the master and this feed, the last one at the end.
+    *master_read_ms* is the time when the master was last read, or now for the master. If *ended*,
     no page follows *head*, because another feed continues the log. *lost* are the pages that
     readers saw but the log no longer has (`settings.profiles`).
     """
@@ -99,7 +99,7 @@ class ReplicationBatch:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one bucket of the state, in key order; *after* is None at the end of the bucket."""
+    """Rows of one bucket of the state, in key order. *after* is None at the end of the bucket."""
 
     status: UpstreamStatus
     rows: tuple[Row, ...] = ()
