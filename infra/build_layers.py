@@ -25,7 +25,7 @@ from infra import BUILD, FUNCTIONS, PACKAGE, VENDOR, packing
 from infra import LAYERS as DECLARED
 from infra.packing import NotInstalled
 
-PYTHON = "3.13"  # of the functions
+PYTHON = "3.13"  # the Python version of the functions
 PLACE = "/opt/python"  # the path on Lambda, for tracebacks
 _CODE = (PACKAGE / "aws", FUNCTIONS)
 PLATFORM = "manylinux2014_aarch64"

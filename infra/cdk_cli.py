@@ -42,7 +42,7 @@ def _major() -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-# Not `latest` of npm: that is 3.x, which refuses the output of aws-cdk-lib 2.275.
+# npm's `latest` is 3.x, which cannot be used because it refuses the output of aws-cdk-lib 2.275.
 VERSION = "2.1148.1"
 
 
@@ -71,7 +71,7 @@ class Cdk:
         """
         Create or update *stack*, after its dependencies unless *exclusively*; return its outputs.
 
-        *imports*: take over named resources that exist, such as restored tables.
+        With *imports*, the stack takes over named resources that exist, such as restored tables.
         """
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         alone = ("--exclusively",) if exclusively else ()

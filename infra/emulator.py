@@ -231,7 +231,7 @@ def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
 
 
 def _client(url: str, service: str) -> Any:
-    made: Any = boto3.client  # its stubs require a literal service name
+    made: Any = boto3.client  # `Any`, as the stubs of boto3 require a literal service name
     return made(
         service,
         endpoint_url=url,
@@ -321,7 +321,7 @@ def run_process(
             _signal(process, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_S)
-        finally:  # also after a second Ctrl-C
+        finally:  # runs even after a second Ctrl-C
             _signal(process, signal.SIGKILL)
             process.wait()
 

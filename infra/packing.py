@@ -2,8 +2,8 @@
 Functions shared by the builders of layers, jobs and releases.
 
 The lock (`requirements.lock`, by `make lock`) contains the hashes of every file of each package.
-Deployed packages are installed from it: in the tested versions, as wheels, and only with a hash in
-the lock. Concurrent builds, such as those of parallel tests, take turns. The bytes of an archive
+Deployed packages are installed in the versions of the lock, as wheels, and only with a hash in the
+lock. Concurrent builds, such as those of parallel tests, take turns. The bytes of an archive
 depend only on the names, contents and modes of its files.
 """
 
@@ -94,7 +94,7 @@ def turn(folder: Path) -> Iterator[None]:
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Write *file* atomically: a concurrent reader gets the complete old or new content."""
+    """Write *file* atomically, so that a reader gets the complete old or new content."""
     made = file.with_name(f"{file.name}.{os.getpid()}")
     made.write_bytes(content)
     made.replace(file)

@@ -42,7 +42,7 @@ EXPIRES_H = 4  # twice the duration of a run
 # streams that the suite leaves open 0.35, loads 0.25, a key and alarms 0.10, 600 MB of outgoing
 # data 0.07.
 DOLLARS = 2.20
-STREAMS_QUOTA = 500  # concurrent functions: the suite opens some three streams a second
+STREAMS_QUOTA = 500  # concurrent functions that the suite needs for three new streams a second
 GONE_S = 1800  # the timeout of a stack's deletion; EMR Serverless and aliases take minutes
 LINGER_S = 120  # how long resources may remain that AWS deletes with a delay
 LOOK_S = 5
@@ -241,7 +241,7 @@ def _outcome(case: ElementTree.Element) -> tuple[str, str]:
 
 def client(service: str) -> Any:
     """Return a boto3 client for *service*."""
-    made: Any = boto3.client  # its stubs require a literal service name
+    made: Any = boto3.client  # `Any`, as the stubs of boto3 require a literal service name
     return made(service)
 
 

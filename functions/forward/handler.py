@@ -17,7 +17,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = wakeups.feeds_to_wake(event)
     ours = (
         stage().settings.feeds & numbers.keys()
-    )  # skipped: parked messages, and messages of an unknown feed
+    )  # without the keys of parked messages and of unknown feeds
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
     run = stage().forwarder.run
     served = serve(turns, run, clock=now_ms, run_ms=limits.FORWARD_RUN_MS)

@@ -31,7 +31,7 @@ def _check(event: Event) -> Answer:
     )
     request = workflow.read_request(event["request"], event["bucket"], settings.feeds)
     if request is not None:
-        stage().writable.check(request.feed)  # before anything is planned
+        stage().writable.check(request.feed)  # fail here rather than after planning
     return workflow.validate_request(request, event["id"], event["bucket"], tables)
 
 

@@ -74,7 +74,7 @@ class Alarms(Construct):
 
     def watch_failures(self) -> None:
         """
-        Add the alarm for failed calls, requests and executions. It also ends a canary (`delivery`).
+        Add the alarm for failed calls, requests and executions, which also ends a canary.
         """
         self.failures = self._above("Failures", measures.of_failures(self.stage))
 
@@ -85,7 +85,7 @@ class Alarms(Construct):
 
     def watch_schedules(self, clock: Clock) -> None:
         """
-        Add an alarm for each schedule that does not run, because its checks would silently stop.
+        Add an alarm for each schedule, raised if it does not run and its checks silently stop.
         """
         for target in clock.targets:
             ran = measures.of_function("Invocations", target.function.function_name)
@@ -95,8 +95,8 @@ class Alarms(Construct):
         """
         Add the alarms of a producer.
 
-        They matter more than those of followers, because a producer's records are not just
-        wake-ups: they are the only copy of the writes.
+        The records of a producer are the only copy of its writes. Other streams have no such
+        alarms, because their records are only wake-ups.
         """
         for metric in _MAPPING_METRICS:
             self._above(f"{source.node.id}{metric}", measures.of_mapping(metric, source))

@@ -105,7 +105,7 @@ class ArchiveBucket:
         """
         Allow *role* to `read` or `write` parts; readers may also list them.
 
-        Listing is allowed without a condition on the prefix: with one, S3 would answer "access
+        Listing is allowed without a condition on the prefix. With one, S3 would answer "access
         denied" for a missing part, which a reader could not distinguish from a real denial.
         """
         allow(role, [_OBJECT_ACTIONS[what]], [self.bucket.arn_for_objects(f"{BELOW}*")])
@@ -126,7 +126,7 @@ def make_archive_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.I
 
 
 def make_lake_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
-    """Create a bucket for tables; readers of tables so need no access to the archive's bucket."""
+    """Create a bucket for tables, so that their readers need no access to the archive's bucket."""
     unfinished = s3.LifecycleRule(
         abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS)
     )

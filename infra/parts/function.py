@@ -75,14 +75,14 @@ SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 EACH_CALL = lambda_.SystemLogLevel.INFO
 # With this flag a changed layer also makes a new version of a function, as our code is in layers.
 _VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
-WAKE_AGE_S = 60  # an older wake-up is useless: the sweep sends one every minute
+WAKE_AGE_S = 60  # an older wake-up is useless, because the sweep sends one every minute
 
 
 FOLLOWER = "follow"  # the folder of the log's followers
 PORT = 8080
 ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial Regions
 ADAPTER_LAYER = "LambdaAdapterLayerArm64"
-ADAPTER_VERSION = 27  # its release 1.0.0
+ADAPTER_VERSION = 27  # the version of the layer with release 1.0.0 of the adapter
 
 ADAPTER_ENVIRONMENT = {
     "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",
@@ -105,7 +105,8 @@ class TidingsFunction(Construct):
     streaming function serves its routes at `url`; other functions have no URL. The app of a
     streaming function checks the feed's password and answers preflights. CORS is therefore not
     configured here, because an answer would contain its header twice. An endless function's URL
-    belongs to the function and not to the alias, so that it stays the same: clients store it.
+    belongs to the function and not to the alias, so that it never changes, because clients store
+    it.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ def _metric(
     )
 
 
-_MB_MS = 1024 * 1000  # in a GB-second
+_MB_MS = 1024 * 1000  # MB-milliseconds in a GB-second
 
 
 @dataclass(frozen=True, slots=True)

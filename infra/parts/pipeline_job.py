@@ -74,7 +74,7 @@ class PipelineJob(Construct):
             called=self.called,
             role=self.role,
             definition=self._definition(),
-            logs_data=True,  # ids of runs: not secret
+            logs_data=True,  # the data are ids of runs, which are not secret
         ).attr_arn
         start_by_clock(self, LOOK, self.arn)
 

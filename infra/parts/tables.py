@@ -187,7 +187,11 @@ def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
 
 
 def _of_account(account: str) -> iam.PolicyStatement:
-    """Return the policy for another account, for `*`: a policy cannot contain its table's ARN."""
+    """
+    Return the policy for another account.
+
+    Its resource is `*`, because the policy of a table cannot contain the ARN of the table.
+    """
     return iam.PolicyStatement(
         actions=list(deployment.COORDINATION_ACTIONS),
         principals=[iam.AccountPrincipal(account)],

@@ -261,7 +261,7 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
 
 
 def _client(service: str) -> Any:
-    made: Any = boto3.client  # its stubs require the service name as a literal
+    made: Any = boto3.client  # `Any`, as the stubs of boto3 require a literal service name
     return made(service)
 
 

@@ -45,7 +45,7 @@ class StateTarget:
     settings: Settings
 
     def tombstone_ms(self) -> int:
-        """Return how long to keep a repaired tombstone: by the setting, or longer if stored so."""
+        """Return the lifetime of a repaired tombstone: the setting, or the stored one if longer."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)

@@ -41,7 +41,7 @@ def import_(target: Target, file: IO[str]) -> None:
         parsed = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
-    close(target.profiles, target.feed)  # first: a crash must not leave it open
+    close(target.profiles, target.feed)  # close first, so that a crash does not leave it open
     _write(target, core.encode_users(parsed))
     click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 

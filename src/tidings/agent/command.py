@@ -45,7 +45,7 @@ PORT = 8042  # the port of oplog, so that its producers need no change
 DRAIN_S = 10.0  # shorter than the time after which a supervisor kills the agent
 GRACE_S = 1  # for requests in flight when the agent ends
 WATCH_S = 0.2  # between two checks that all parts still run
-CHECK_S = 5.0  # to check the last datagrams at the end; the next agent checks the rest
+CHECK_S = 5.0  # time to check the last datagrams at the end; the next agent checks the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ def _count_cold_start(function: str) -> None:
 
 @cache
 def _tracer() -> Tracer:
-    """Return the tracer of calls to AWS, which never records answers: they contain operations."""
+    """Return the tracer of calls to AWS, without the answers, because they contain operations."""
     from aws_lambda_powertools import Tracer
 
     return Tracer(patch_modules=("botocore",))

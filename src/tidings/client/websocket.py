@@ -44,7 +44,8 @@ OPTIONS: dict[str, Any] = {
     "max_size": MESSAGE_BYTES_MAX,
     "ping_interval": None,  # off, as Tidings has its own messages to keep a connection open
 }
-# TCP keep-alive: notice a dead link within two minutes, and keep NAT entries alive.
+# Options of TCP keep-alive, by which a dead link is detected within two minutes and NAT entries
+# stay.
 PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _FOLLOWING = ("catching-up", "joining", "live")
 

@@ -149,7 +149,7 @@ class Session(Closing):
                 self._note(self._api.act(self._name, "ack", {"fence": self.fence}))
             except Lost:
                 continue
-            except (ClientError, RuntimeError):  # RuntimeError: httpx is closed
+            except (ClientError, RuntimeError):  # httpx raises RuntimeError if it is closed
                 return  # the next request of the worker raises the error
 
 

@@ -216,8 +216,8 @@ class Host(Assembly):
         self._generations.begin(self.settings.feeds)
         self.database.record = self._generations.record
         for feed in self.settings.feeds:
-            # Push starts at the end of the log, because no client is connected yet, but not after a
-            # hole: its pages would count as handled, and would be lost.
+            # Push starts at the end of the log, because no client is connected yet. It does not
+            # start after a hole, because the pages of the hole would count as handled and be lost.
             self.stores.followers.stand(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
@@ -229,7 +229,7 @@ class Host(Assembly):
 
     def _close_if_used(self, feed: str) -> None:
         """
-        Close *feed* if it has keys or users: earlier releases did not record it in the profile.
+        Close *feed* if it has keys or users, because earlier releases did not do so themselves.
         """
         users = self.stores.documents.operator_document(feed, USERS).text
         if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
@@ -293,7 +293,7 @@ class Host(Assembly):
 
     def _free(self, feed: str) -> None:
         """
-        Release the relay's lock, which only a killed process can hold: the file is open only here.
+        Release the relay's lock, which at the start only a killed process can hold.
         """
         relay = self.stores.relays.relay(feed)
         if relay.owner:
@@ -417,7 +417,7 @@ class Host(Assembly):
         self.issuer_keys = IssuerKeys(tokens)
         return (tokens,)
 
-    # Features of the server alone: durable streams and webhooks.
+    # The features that only the server has: durable streams and webhooks.
 
     @property
     def builders(self) -> Mapping[str, Callable[[], Endpoint]]:

@@ -236,8 +236,7 @@ class Connection:
         connection = self._transport.get_extra_info("socket")
         if connection is None:
             return size
-        # Ask the kernel for the number of unread bytes. That it accepts more data from this process
-        # says too little: it does so only after the client has read megabytes.
+        # Also count the bytes in the kernel's buffer, which may be megabytes.
         queued = array.array("i", [0])
         with contextlib.suppress(OSError):
             fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, queued)
@@ -319,7 +318,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_deaf = False  # True: ignore all received bytes
         self._unparsed = self._discarded = 0  # bytes of an incomplete part; bytes discarded
         self._size = self._fields = 0  # size and number of fields of a head, or of trailers
-        self._arrival = Arrival()  # of the latest body
+        self._arrival = Arrival()  # the arrival of the latest body
         self._queued = 0  # bytes of pipelined requests that wait for an earlier answer
 
     # The connection.
@@ -389,7 +388,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._unparsed > limits.HEAD_BYTES_MAX:
             self._refuse(431, f"a request head holds at most {limits.HEAD_BYTES_MAX} bytes")
         elif was_idle and self._in_message and not self._in_body and self._active is None:
-            self._wait(self.admission.bounds.head_s)  # from the first byte of a later request
+            self._wait(self.admission.bounds.head_s)  # starts at the first byte of a later request
 
     def _parse(self, data: bytes) -> None:
         """

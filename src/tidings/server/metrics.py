@@ -16,7 +16,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 Labels = dict[str, str]
 Samples = dict[str, list[tuple[int, Labels]]]  # values with labels, by the name of the metric
 
-# The gauges: values that a stage measures once a minute.
+# Gauges, which are the values that a stage measures once a minute.
 _GAUGES = {
     "tidings_websocket_connections": "open WebSockets",
     "tidings_log_head": "last page of the log",

@@ -244,7 +244,7 @@ def find_packed(here: Path, name: str) -> Path | None:
 
 async def start_demo(repository: Path | None, url: str, output: IO[bytes] | int) -> Child:
     """
-    Post the history of *repository* to *url*; default: the checkout's history, or invented events.
+    Post the history of *repository*, by default the checkout, to *url*; else invented events.
 
     The child ends with this process, even if this process crashes.
     """

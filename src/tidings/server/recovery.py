@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from tidings.server.sqlite.log import Numbers, SqliteLog
 
 log = logging.getLogger(__name__)
-SUFFIX = ".started"  # of the file next to the data file
-HEADS_SUFFIX = ".heads"  # of the file with the last page of each feed
+SUFFIX = ".started"  # ends the name of the small file next to the data file
+HEADS_SUFFIX = ".heads"  # ends the name of the file with the last page of each feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

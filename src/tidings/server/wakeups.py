@@ -100,7 +100,7 @@ class Runs:
         feed = self._queue.get()
         if feed is None or self._stopped:
             return None
-        self._due.discard(feed)  # before the run: later writes need another run
+        self._due.discard(feed)  # before the run, because later writes need another run
         return feed
 
     def _again(self, feed: str) -> None:

@@ -70,7 +70,7 @@ class Writer:
         Return the result of *run* once all its writes are on disk.
 
         Raises:
-            Exception: raised by *run*, and its writes are undone; or raised by the commit.
+            Exception: *run* raised it, or the commit; the writes of *run* are undone.
         """
         job = _Job(run, asyncio.get_running_loop().create_future())
         self._jobs.append(job)

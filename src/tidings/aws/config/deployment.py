@@ -129,7 +129,7 @@ TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
     Table("state", "TIDINGS_STATE_TABLE", "bucket", ("key", "S"), "expires"),
     Table("control", "TIDINGS_CONTROL_TABLE", "kind", ("name", "S"), "expires"),
-    # Connections need no recovery: clients of a restored stage connect again (RUNBOOKS.md).
+    # Connections need no recovery, because clients of a restored stage reconnect (RUNBOOKS.md).
     Table(
         "connections",
         "TIDINGS_CONNECTIONS_TABLE",
@@ -145,8 +145,8 @@ TABLES = (
 COORDINATION_TABLE = Table("seats", "", "kind", ("name", "S"), "expires")
 COORDINATION_ACTIONS = (*_READ, *_PUT)
 
-# For an append: take a number, store a claim, put a page. Functions that serve clients also count
-# the requests of keys with a rate, in `control`.
+# For an append, which takes a number, stores a claim and puts a page. Functions that serve clients
+# also count the requests of keys with a rate, in `control`.
 _APPENDS = _grants(log=_QUERY + _PUT, control=_UPDATE + _PUT + _GET)
 
 # The permissions of the streaming app; it counts its streams and their events.
@@ -252,7 +252,7 @@ FUNCTIONS = (
     Function("steer", timeout_s=30, grants=_grants(control=_READ), reads=(PLANS,)),
     Function(
         "propose",
-        timeout_s=20,  # its webhooks may take ten seconds
+        timeout_s=20,  # because operators' webhooks may take ten seconds
         grants=_APPENDS,
     ),
     Function("publish", timeout_s=10, grants=_APPENDS),

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 # The alias by which functions are called. It points to one version of a function's code, or to two
-# while a release is tried on a tenth of the calls (ADR 54). Only `stream` has no alias: its clients
-# use the address of the function itself.
+# while a release is tried on a tenth of the calls (ADR 54). Only `stream` has no alias,
+# because its clients use the address of the function itself.
 LIVE = "live"
 METRICS_NAMESPACE = "Tidings"  # on CloudWatch; the catalogue of metrics is `tidings.core.metrics`
 METRICS_FOR_ALARMS = frozenset({"Attention", "Behind"})  # written by every stage

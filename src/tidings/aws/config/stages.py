@@ -32,9 +32,9 @@ ONE_URL_OUTPUT = "Url"  # stack output, if the stage has one address for all thr
 SYNC_BUCKET_OUTPUT = "SyncBucket"  # stack output: the bucket of dumps and plans
 SYNC_MACHINE_OUTPUT = "SyncMachine"  # stack output: the state machine to start with a dump
 SOCKETS_PATH = "/ws"  # path at the single address, as on a server and a twin
-STAGE_TAG = "tidings:stage"  # of every resource of a stage; separates stages in a bill
+STAGE_TAG = "tidings:stage"  # a tag of every resource, which separates stages in a bill
 COMPONENT_TAG = "tidings:component"  # separates components within a stage
-EXPIRES_TAG = "tidings:expires"  # of every resource of a temporary stage
+EXPIRES_TAG = "tidings:expires"  # a tag of every resource of a temporary stage
 _URLS = (FEED_URL_OUTPUT, STREAM_URL_OUTPUT, SOCKETS_URL_OUTPUT)
 _EXPOSED = frozenset({*_URLS, CONTROL_OUTPUT, FEEDS_OUTPUT})
 # The settings of a stage's functions that bulk jobs need, by stack output.

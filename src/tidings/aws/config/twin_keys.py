@@ -13,7 +13,7 @@ from typing import TypedDict
 from urllib.parse import urlsplit
 
 REGION = "us-east-1"  # DynamoDB Local also separates databases by Region
-NOBODYS = "local"  # for a DynamoDB Local without a twin; never send the user's real keys to it
+NOBODYS = "local"  # for a DynamoDB Local without a twin, to which no real key may be sent
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 _PRIVATE = 0o700

@@ -61,7 +61,7 @@ def body_of(value: Mapping[str, Any]) -> str | bytes:
 
 
 def bytes_of(value: Mapping[str, Any]) -> bytes:
-    packed: str | bytes = value["B"]  # still base64 if `raw_query` has read the answer
+    packed: str | bytes = value["B"]  # a text in base64 if `raw_query` has read the answer
     return a2b_base64(packed) if isinstance(packed, str) else packed
 
 

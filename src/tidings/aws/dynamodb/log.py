@@ -137,7 +137,7 @@ class DynamoDBLog:
         self._log, self._control = Table(client, log_table), Table(client, control_table)
 
     def together(self) -> AbstractContextManager[object]:
-        """Do nothing: a transaction would make writers wait for each other."""
+        """Do nothing, because a transaction would make writers wait for each other."""
         return nullcontext()
 
     def take(self, feed: str, operations: int = 0) -> int:

@@ -194,7 +194,7 @@ _FIRST_WAIT_MS = 50  # doubled after each attempt
 
 
 class Batches:
-    """Items of one table. *client* must not retry requests: puts have no condition."""
+    """Items of one table; *client* must not retry requests, because puts have no condition."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep) -> None:
         self._client, self._table, self._sleep = client, table, sleep

@@ -273,7 +273,7 @@ def _to_command(command: Sequence[str], batch: Sequence[Message]) -> None:
         done = subprocess.run(command, input=_lines(batch).encode(), check=False)
     except OSError as error:
         raise Unwritten(0, f"{command[0]} cannot be run: {error.strerror}") from None
-    if done.returncode:  # it is unknown how much of the batch was handled
+    if done.returncode:  # do not acknowledge: the program may have handled only a part
         raise ClientError(f"{command[0]} ended with {done.returncode}")
 
 

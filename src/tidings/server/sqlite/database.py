@@ -95,7 +95,7 @@ FILE_MODE = 0o600  # of a database and its copies, which hold the data and the s
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # the write-ahead log, which grows in a backup, is cut to this
 READERS_KEPT = 8  # idle connections for reading; each caches up to 2 MB
 SHARED_WAIT_S = 2.0  # for another process's transaction, which writes a few bytes
-BACKUP_STEPS = 10_000  # SQLite steps between two checks if the file is being closed: about 1 ms
+BACKUP_STEPS = 10_000  # SQLite steps, about 1 ms, between two checks if the file is being closed
 _IN_USE = "another process serves this file"
 
 

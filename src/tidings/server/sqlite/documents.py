@@ -123,7 +123,7 @@ class DocumentStore(Protocol):
     def replace(self, feed: str, name: str, version: int, value: object) -> bool: ...
 
 
-DocumentsOf = Callable[[str], DocumentStore]  # of a kind
+DocumentsOf = Callable[[str], DocumentStore]  # returns the documents of a kind
 
 
 class Documents:

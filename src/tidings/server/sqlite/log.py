@@ -276,7 +276,7 @@ class SqliteFollowers(MemoryFollowers):
     def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
-        self._moved: dict[StoredFollower, Saved] = {}  # in the current transaction
+        self._moved: dict[StoredFollower, Saved] = {}  # checkpoints in the current transaction
         with database.reading() as sql:
             for row in sql.execute(
                 "SELECT feed, name, checkpoint, operations, note FROM followers"
