@@ -44,7 +44,7 @@ class Lake:
     *every* is the schedule of the job that updates them, in the format of EventBridge Scheduler
     (`rate(15 minutes)`). The job continues for *minutes*: with `rate(1 hour)` and 55 minutes, the
     tables are mostly a minute or two late. *columns* declares the types that have a table of their
-    own, and its columns (LAKE.md). *compacts* is the schedule of the archive's compaction; with
+    own, and their columns (LAKE.md). *compacts* is the schedule of the archive's compaction; with
     None, the archive is never compacted.
     """
 

@@ -416,7 +416,7 @@ _BACK = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_R
 
 class NoSnapshot(Exception):
     """
-    A streaming function was to use SnapStart, which the pinned web adapter does not support.
+    A listed function cannot use SnapStart, such as a streaming one with the pinned web adapter.
     """
 
     def __init__(self, name: str, able: Iterable[str]) -> None:

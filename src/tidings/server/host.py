@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 traces = logging.getLogger("tidings.traces")
-traces.setLevel(logging.INFO)  # written without --verbose, because a client requests each trace
+traces.setLevel(logging.INFO)  # also written without --verbose, because tracing was requested
 # The owner of the webhooks' leases. It is the same for all processes, so that the next process
 # takes over the leases of a crashed one. This is safe, because only one process can open the file.
 WEBHOOK_WORKER = "tidings-serve"
