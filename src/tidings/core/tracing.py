@@ -1,10 +1,10 @@
 """
-Tracing: the id that identifies one request wherever its operations are processed.
+Trace requests by an id that is logged wherever the operations of the request are processed.
 
-It is the `traceparent` of W3C Trace Context (https://www.w3.org/TR/trace-context/), 55 characters:
-version, trace id of 32 hex digits, parent id of 16, flags. It is stored with the page of the
-request; each step that handles the page writes a log line with it. A page that is not traced costs
-nothing: it has no id and causes no log lines.
+The id is the `traceparent` of W3C Trace Context (https://www.w3.org/TR/trace-context/). It has 55
+characters: a version, a trace id of 32 hex digits, a parent id of 16, and flags. The id is stored
+with the page of the request. Each step that handles the page writes a log line with the id. A page
+that is not traced has no id and causes no log lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
-SAMPLED = "Sampled=1"  # of `XRAY_HEADER`
+SAMPLED = "Sampled=1"  # part of `XRAY_HEADER`
 # Later versions may have more fields after a dash; version 00 may not.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _XRAY_ROOT = re.compile(r"1-([0-9a-f]{8})-([0-9a-f]{24})")
@@ -87,7 +87,7 @@ def _w3c(text: str) -> str | None:
 
 def _xray(text: str) -> str | None:
     """
-    Parse an X-Ray header. Treat `Sampled=0` as absent: Lambda sends it with every unsampled call.
+    Parse an X-Ray header. Ignore `Sampled=0`, which Lambda sends with every unsampled call.
     """
     if SAMPLED not in text:
         return None
@@ -101,18 +101,18 @@ def _xray(text: str) -> str | None:
 @dataclass(slots=True, kw_only=True)
 class Tracer:
     """
-    The choice of the requests to trace; their steps are reported to *tell*.
+    The choice of the requests to trace. Their steps are reported to *tell*.
 
-    *mode* selects the callers: those that request it (`ASKED`), also those that send no header
-    (`ALL`), or no caller (`OFF`). Many instrumented callers request it every time, so a process
-    accepts `limits.TRACES_PER_S` per second plus a burst. Only these requests read the clock.
+    *mode* is `ASKED` for callers that request a trace, `ALL` to include callers that send no
+    header, or `OFF`. Many instrumented callers request a trace every time, so a process traces
+    `limits.TRACES_PER_S` requests per second plus a burst.
     """
 
     mode: str
     clock: Clock
     new_id: NewId
     tell: TraceSink
-    _spent_ms: int = field(default=0)  # the time up to which the used tokens are paid for
+    _spent_ms: int = field(default=0)  # the time that the traces so far have used up
 
     def choose(self, given: str | None) -> str:
         """
@@ -130,7 +130,7 @@ class Tracer:
         return given or new_traceparent(self.new_id())
 
     def ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
-        """Report that *page*, committed at *at_ms*, is in the log, if it is traced."""
+        """Report that *page*, committed at *at_ms*, is in the log, if the page is traced."""
         if trace:
             self.tell(
                 TraceRecord(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace))

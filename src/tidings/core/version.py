@@ -1,4 +1,4 @@
-"""The version, for the header `Server`: a deployed function has no package metadata to ask."""
+"""The version for the header `Server`, because a deployed function has no package metadata."""
 
 from __future__ import annotations
 

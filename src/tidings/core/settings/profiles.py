@@ -1,12 +1,12 @@
 """
-The profile of a feed: links, compatibility, passwords, resources and the pages that it lost.
+The profile of a feed, with its links, compatibility, passwords, resources and lost pages.
 
 The deployment decides which feeds exist (`tidings.aws.config.settings`); the profile decides how a
 feed behaves. Its owner changes it at run time, and changes take effect within seconds.
 
-A restore or a promotion may lose pages that readers saw. Their numbers are never given again, so a
-cursor with such a number proves that its consumer saw data that the feed does not have any more.
-Only a full copy repairs that consumer.
+A restore or a promotion may lose pages that readers saw. The numbers of these pages are never used
+again, so a cursor with such a number proves that its consumer saw data that the feed does not have
+any more. Only a full copy repairs that consumer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPLOG = "oplog"
 COMPATS = ("", OPLOG)
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
 _PLACEHOLDERS = {"type", "id"}
-_ATTEMPTS = 5  # each loss means that another operator saved within the same tenth of a second
+_ATTEMPTS = 5  # an attempt fails if another operator saves the profile in the same 100 ms
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
@@ -46,16 +46,17 @@ class Profile:
     """
     The settings of one feed.
 
-    *object_url* is the template of `ref`, empty for no `ref`. *compat* `oplog` answers as oplog
-    did. *leave* stores removed parents, for consumers with `leave=true`. Listeners may register for
-    *resources*; *max_age_s* is how long the log keeps their items, 0 for the feed's retention.
-    *push_lanes* is the number of followers that push to the WebSockets of a stage; a server has 1.
+    *object_url* is the template of `ref`; if it is empty, events have no `ref`. If *compat* is
+    `oplog`, the feed answers as oplog did. With *leave*, removed parents are stored for consumers
+    with `leave=true`. Listeners may register for *resources*. *max_age_s* is how long the log keeps
+    their items, or 0 for the feed's retention. *push_lanes* is the number of followers that push to
+    the WebSockets of a stage; a server has 1.
 
-    The passwords are hashes of `auth.passwords`, newest first, at most `limits.PASSWORDS_MAX` per
-    role so that clients can move from one to the next. *ended* are keys that ended recently: their
-    connections must be closed. *lost* are the ranges of pages that restores lost. *closed* is set
-    before the first key or user of the feed is stored and stays set, also after the last one has
-    ended. *version* guards every update.
+    The passwords are hashes of `auth.passwords`, newest first. A role has at most
+    `limits.PASSWORDS_MAX`, so that clients can move from one to the next. *ended* are keys that
+    ended recently, so that their connections must be closed. *lost* are the ranges of pages that
+    restores lost. *closed* is set before the first key or user of the feed is stored, and stays set
+    after the last one has ended. An update is rejected if *version* has changed in the meantime.
     """
 
     object_url: str = ""
@@ -73,7 +74,7 @@ class Profile:
 
     @property
     def is_protected(self) -> bool:
-        """Return True if the feed has a credential, so that no role of it may be open."""
+        """Return True if the feed has or had a credential, so that none of its roles is open."""
         return self.closed or bool(self.read_passwords or self.ingest_passwords)
 
 
@@ -87,7 +88,7 @@ class ProfileStore(Protocol):
         """
         Replace the profile if the stored version is `profile.version`; return False otherwise.
 
-        The stored one has `profile.version + 1`, so that concurrent changes are not lost.
+        The stored profile has `profile.version + 1`, so that concurrent changes are not lost.
         """
 
 
@@ -96,8 +97,8 @@ def check_object_url(template: str) -> str:
     Return *template* if it is valid or empty.
 
     Raises:
-        InvalidSetting: too long, not printable ASCII, of another scheme than HTTP's, or with an
-            unknown placeholder.
+        InvalidSetting: *template* is too long, is not printable ASCII, has another scheme than
+            HTTP's, or has an unknown placeholder.
     """
     if len(template) > limits.OBJECT_URL_CHARS_MAX:
         rule = f"holds at most {limits.OBJECT_URL_CHARS_MAX} characters, got {len(template)}"
@@ -106,7 +107,7 @@ def check_object_url(template: str) -> str:
         rule = "must be printable ASCII without blanks"
         raise InvalidSetting(rule, field="object_url", value=template)
     if template and not template.startswith(("http://", "https://", "/")):
-        rule = "must begin with http://, https:// or /"  # readers make links of it
+        rule = "must begin with http://, https:// or /"  # readers turn the result into links
         raise InvalidSetting(rule, field="object_url", value=template)
     if not set(_PLACEHOLDER.findall(template)) <= _PLACEHOLDERS:
         rule = "may hold {{type}} and {{id}} and no other placeholder"
@@ -119,7 +120,7 @@ def check_compat(name: str) -> str:
     Return *name* if it is a known compatibility mode or empty.
 
     Raises:
-        InvalidSetting: it is not.
+        InvalidSetting: the mode is unknown.
     """
     if name not in COMPATS:
         raise InvalidSetting(f"must be empty or {OPLOG}", field="compat", value=name)
@@ -131,7 +132,7 @@ def check_push_lanes(lanes: int) -> int:
     Return *lanes* if a feed can have that many.
 
     Raises:
-        InvalidSetting: it cannot.
+        InvalidSetting: the number is out of range.
     """
     if not 1 <= lanes <= limits.PUSH_LANES_MAX:
         rule = f"must be from 1 to {limits.PUSH_LANES_MAX}"
@@ -176,7 +177,7 @@ def must_disconnect(profile: Profile, admission: Admission, since_ms: int, now_m
 
 def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]) -> None:
     """
-    Save the profile that *make* returns for the one of *feed*, unless it is unchanged.
+    Replace the profile of *feed* by the result of *make*, unless that is equal.
 
     Raises:
         Unavailable: other processes saved the profile each time.
@@ -218,9 +219,9 @@ def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
 
 def merge_lost(lost: Iterable[Lost]) -> tuple[Lost, ...]:
     """
-    Return *lost* in the order of the log, the oldest ranges merged if there are too many.
+    Return *lost* in the order of the log. Merge the oldest ranges if there are too many.
 
-    A reader at a page between two merged ranges is reported a loss that it did not have.
+    A reader at a page between two merged ranges gets a full copy without need.
     """
     ranges = sorted(lost)
     while len(ranges) > limits.LOST_RANGES_MAX:
@@ -232,8 +233,8 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
     """
     Return True if a consumer with *cursor* may have received lost data.
 
-    Rows of a copy may be from any moment after it began: a copy that began before the restore may
-    contain lost data even if the log after it is complete.
+    Rows of a copy may be from any moment after its begin. A copy that began before the restore may
+    therefore contain lost data, even if the log after it is complete.
     """
     for first, last in lost:
         match cursor:
@@ -248,9 +249,10 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
 
 def possible(known: int, elapsed_ms: int) -> int:
     """
-    Return how many page numbers after *known* can have been given in *elapsed_ms*.
+    Return how many page numbers after *known* can have been assigned in *elapsed_ms*.
 
-    A wrong clock must not use them up: each jump takes a small part of the remaining numbers.
+    The result is at most a small part of the remaining numbers, so that a wrong clock does not use
+    them up.
     """
     seconds = (max(0, elapsed_ms) + limits.CLOCK_SKEW_MS_MAX) // 1000
     left = max(0, limits.PAGE_NUMBER_MAX - known)
@@ -267,13 +269,14 @@ class Recent(Generic[K, V]):
 
     def __init__(self, read: Callable[[K], V], age_ms: Callable[[], int], clock: Clock) -> None:
         self._read, self._age_ms, self._clock = read, age_ms, clock
-        # Without a lock, because a server reads in its event loop. A value counts only while the
-        # token that was current when its read began still is; `forget` replaces the token.
+        # There is no lock, because a server reads in its event loop. Each value is stored with the
+        # token that was current when its read began. `forget` replaces the token, so that the value
+        # is not used any more.
         self._known: dict[K, tuple[int, V, object]] = {}
         self._tokens: dict[K, object] = {}
 
     def get(self, key: K) -> V:
-        """Return the value, as it was stored at most `age_ms` ago."""
+        """Return the value that was stored at some time in the last `age_ms`."""
         now, known, token = self._clock(), self._known.get(key), self._tokens.get(key)
         if known is not None and known[2] is token and 0 <= now - known[0] < self._age_ms():
             return known[1]
@@ -312,13 +315,13 @@ class RecentProfiles:
     def save(self, feed: str, profile: Profile) -> bool:
         try:
             return self._profiles.save(feed, profile)
-        finally:  # also after a failure: the write may have succeeded without its response
+        finally:  # also after an error, because the write may have been done
             self.forget(feed)
 
 
 @dataclass(frozen=True, slots=True)
 class MaxAges:
-    """The retention that `maxAge` asks for in each feed."""
+    """The retention of each feed by its `maxAge`."""
 
     profiles: ProfileStore
 
@@ -360,7 +363,7 @@ class Losses:
         return (*self.profiles.profile(feed).lost, *self.copied(feed))
 
 
-_OPLOG_INVALID = 503  # known to oplog's producers; most of them retry then
+_OPLOG_INVALID = 503  # oplog's status for invalid operations, after which most producers retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +373,7 @@ class CompatibilityMode:
 
     def are_oplogs(self, feed: str) -> bool:
         """
-        Return True if *feed* answers as oplog did, False also if it is unknown or its store fails.
+        Return True if *feed* answers as oplog did; False if it does not, is unknown or unreadable.
         """
         if feed not in self.feeds:
             return False

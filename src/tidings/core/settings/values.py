@@ -1,14 +1,13 @@
 """
-Values in the settings of a feed: resources and admissions.
+The resources that listeners of a feed register for, and the admissions of connections.
 
-Listeners register for resources: a type of objects, its sub-resources, and the route from which a
-listener reads all objects before it goes live.
+A resource is a type of objects, with its sub-resources and the route from which a listener reads
+all objects before it goes live.
 
-Admissions: the credential with which a connection was accepted, and when it ends.
-
-The key of an open stream or WebSocket is not read again. The connection keeps its admission, and
-the process that serves it reads the profile of the feed every few seconds anyway: keys that ended
-are listed there. An open connection therefore costs no read of its key.
+An admission is the credential with which a connection was accepted, and the time when it ends. The
+key of an open stream or WebSocket is not read again. The process that serves the connection reads
+the profile of the feed every few seconds anyway, and the profile lists the keys that ended. An open
+connection therefore costs no read of its key.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Resource:
     route: str
 
     def document(self) -> dict[str, object]:
-        """Return it as in `/changefeeds` and the response to a registration."""
+        """Return the resource as in `/changefeeds` and the response to a registration."""
         return {
             "resource": self.name,
             "subResources": list(self.subs),
@@ -131,7 +130,7 @@ def _check_name(name: str, bytes_max: int) -> None:
         raise InvalidSetting(error.rule, field=_F, value=name) from None
 
 
-FORGOTTEN = "*"  # in place of a key id, which has letters and digits: every ending that was dropped
+FORGOTTEN = "*"  # stands for all keys with dropped endings; key ids have only letters and digits
 # How long after an ending was recorded a process may still accept the key.
 _LET_IN_MS = limits.KEY_AGE_MS + limits.CLOCK_SKEW_MS_MAX
 
@@ -141,9 +140,9 @@ Endings = Mapping[str, int]  # by key id, when connections admitted with it must
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    The end of a key: connections admitted with *key* are closed from *from_ms* on; 0: at once.
+    The end of a key. Connections admitted with *key* are closed from *from_ms* on, 0 for at once.
 
-    *noted_ms* is when the ending was recorded, by the clock of the process that did.
+    *noted_ms* is when the ending was recorded, by the clock of the recording process.
     """
 
     key: str
@@ -156,8 +155,8 @@ class Admission:
     """
     The credential of a connection.
 
-    *key* is the id of the key, empty for a password; *until_ms* is 0 for no end; *rate* is the
-    maximum of requests per second, 0 for no bound.
+    *key* is the id of the key, or empty for a password. *until_ms* is 0 if the credential does not
+    expire. *rate* is the maximum of requests per second, or 0 if it is unlimited.
     """
 
     key: str = ""
@@ -169,7 +168,7 @@ class Admission:
         return bool(self.key or self.until_ms)
 
     def has_ended(self, endings: Endings, now_ms: int) -> bool:
-        """Return True if its connection must be closed; *endings* are those of the feed."""
+        """Return True if the connection must be closed; *endings* are those of the feed."""
         if 0 < self.until_ms <= now_ms:
             return True
         return self.key in endings and endings[self.key] <= now_ms
@@ -182,8 +181,8 @@ def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
     """
     Return True if the key of a connection accepted at *since_ms* may have a dropped ending.
 
-    Streams and the sweep check this, since the sweep may have missed an ending that was dropped
-    before it reached the connection. A client that is disconnected so reconnects with its key.
+    Streams and the sweep check this, because an ending may have been dropped before the sweep
+    reached the connection. If the key of a disconnected client is valid, the client reconnects.
     """
     return since_ms < endings.get(FORGOTTEN, 0) <= now_ms
 
@@ -192,8 +191,9 @@ def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
     """
     Return *endings* and *ended*, the latest last, without obsolete ones.
 
-    No connection lives longer than `limits.CONNECTION_MS_MAX`. Above `limits.ENDED_MAX` the oldest
-    endings are dropped; then every connection accepted with any key before that time is closed.
+    An ending is obsolete after `limits.CONNECTION_MS_MAX`, because no connection lives longer.
+    Above `limits.ENDED_MAX` the oldest endings are dropped. Then every connection that was accepted
+    with any key before the time of these endings is closed.
     """
     useful = ended.noted_ms - limits.CONNECTION_MS_MAX
     kept = [

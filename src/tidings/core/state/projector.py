@@ -1,14 +1,14 @@
 """
 The follower `state`: project the latest operation of each object into the state table.
 
-It also keeps the sums of the state. A put returns which row it replaced, so nothing is read for the
-sums. If that is unknown, because a run that crashed has put the row before, the bucket is counted
-again: it is read once more, a step at a time, while the follower continues. The whole state is
-counted if it was copied from elsewhere or has no sums.
+The follower also maintains the sums of the state. A put returns which row it replaced, so nothing
+is read for the sums. The replaced row is unknown if a run that crashed has put the row before. The
+bucket is then read and counted again, a step at a time, while the follower continues. The whole
+state is counted if it was copied from elsewhere or has no sums.
 
-On a server, sums take a sixth of the CPU of a bulk operation (ADR 61). A server therefore keeps
-the sums of a feed only while clients request them (`SumDemand`); the first request waits until the
-state has been counted. A stage keeps the sums of every feed, which adds 2 % to its writes.
+On a server, sums take a sixth of the CPU of a bulk operation (ADR 61). A server therefore maintains
+the sums of a feed only while clients request them (`SumDemand`). The first request waits until the
+state has been counted. A stage maintains the sums of every feed, which adds 2 % to its writes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def always(feed: str) -> bool:
-    """Keep the sums regardless of demand."""
+    """Return True, so that the sums are maintained regardless of demand."""
     return True
 
 
@@ -58,8 +58,8 @@ class SumDemand:
     """
     The time until which the sums of each feed are required.
 
-    The first request in a while wakes the follower `state`, which counts. A new process has no
-    demand, so it counts after the first request.
+    The first request in a while wakes the follower `state`, which counts the state. A new process
+    counts nothing before the first request.
     """
 
     clock: Clock
@@ -74,13 +74,13 @@ class SumDemand:
             self.waker.wake(feed, STATE)
 
     def wants(self, feed: str) -> bool:
-        """Return True if a client requested them within `limits.SUMS_WANTED_MS`."""
+        """Return True if a client requested the sums in the last `limits.SUMS_WANTED_MS`."""
         return is_ahead(self._until_ms.get(feed, 0), self.clock(), limits.SUMS_WANTED_MS)
 
 
 @dataclass(slots=True)
 class _RunningSums:
-    """The *sums* of a feed and the *changes* since; *stored*: *sums* are stored unchanged."""
+    """The *sums* of a feed and the *changes* since. *stored* is True if *sums* are as stored."""
 
     sums: Sums
     changes: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -119,9 +119,9 @@ class _RunningSums:
 @dataclass(frozen=True, slots=True)
 class SumKeeper:
     """
-    The sums of each feed of which this process holds the lease, if they are *wanted*.
+    The sums of each feed for which this process holds the lease, if the sums are *wanted*.
 
-    `begin` starts from the note of the last holder; `note` returns the note for the next one.
+    `begin` starts from the note of the last holder. `note` returns the note for the next one.
     *rows_max* is how many rows are counted at once.
     """
 
@@ -153,15 +153,15 @@ class SumKeeper:
         """
         Count the *rows* of *pages*, which were written over *overwritten*.
 
-        *may_lack*: a run that crashed may have written tombstones that have expired since, so that
-        a missing row does not prove that the object was never deleted.
+        If *may_lack*, a missing row does not prove that the object was never deleted, because a run
+        that crashed may have written a tombstone that has expired in the meantime.
 
         Raises:
             Unavailable: another process stored sums, or the store does not answer.
         """
         running, last = self._running_sums(feed), pages[-1].number
         if last <= running.sums.page:
-            return  # a run counted them, and crashed before it moved the checkpoint
+            return  # an earlier run counted these rows, and crashed before it moved the checkpoint
         if running.sums.counts_none:
             return
         lost, known = set(), []
@@ -186,7 +186,7 @@ class SumKeeper:
         If the sums are not required, mark all of them as unknown.
 
         Raises:
-            Unavailable: as `count`.
+            Unavailable: see `count`.
         """
         running = self._running_sums(feed)
         if running.sums.page > checkpoint:
@@ -261,12 +261,12 @@ class Projector:
     """
     The projection of pages into rows, removed parents and sums.
 
-    A row replaces only older ones, and the first removed parents of a page are kept. Repeated pages
-    therefore change nothing, nor does a request that arrives after another process took over.
+    A row replaces only an older row, and stored removed parents of a page are never replaced.
+    Repeated pages and late writes of a process that lost the lease therefore change nothing.
 
-    Removed parents are written before the rows, so that for each stored row the overwritten parents
-    were examined. The lifetime of tombstones is noted before they are written, so that no
-    reader of the note finds a tombstone with a shorter life.
+    Removed parents are written before the rows, while the rows still have the overwritten parents.
+    The lifetime of tombstones is recorded before they are written, so that no tombstone has a
+    shorter life than the record says.
     """
 
     states: StateStore
@@ -284,12 +284,12 @@ class Projector:
         return STATE
 
     def begin(self, lease: Lease) -> int:
-        """Handle every page after the checkpoint."""
+        """Return the checkpoint, because no page may be skipped."""
         self.sums.begin(lease)
         return lease.checkpoint
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """Count unknown sums, also if no page arrives."""
+        """Count unknown sums, even if no page arrives."""
         return self.sums.recount(feed, checkpoint)
 
     def note(self, feed: str) -> bytes:
@@ -305,7 +305,7 @@ class Projector:
         if rows:
             overwritten = self.states.write(feed, rows)
             oldest_ms = min(page.at_ms for page in pages)
-            # Every tombstone lives longer than that, so that a batch in time reads nothing.
+            # Every tombstone lives longer than that, so a batch that is not late reads no record.
             is_late = oldest_ms < self.clock() - limits.RETENTION_MS_MIN
             may_lack = is_late and oldest_ms <= self._forgotten_ms(feed)
             self.sums.count(feed, pages, rows, overwritten, may_lack=may_lack)
@@ -318,7 +318,7 @@ class Projector:
             self.waker.wake(feed, pusher)
 
     def lost(self, feed: str) -> bool:
-        """Do not continue: without the lost pages the state would be wrong; it needs a repair."""
+        """Return False, because without the lost pages the state would be wrong."""
         return False
 
     def _keeps(self, feed: str) -> bool:
@@ -332,6 +332,6 @@ class Projector:
             self.removed_parents.write(feed, removed)
 
     def _forgotten_ms(self, feed: str) -> int:
-        """Return the commit time up to which tombstones may have expired."""
+        """Return the commit time of deletions up to which their tombstones may have expired."""
         known_ms = known_since(self.tombstones, feed, self.clock())
         return known_ms + limits.CLOCK_SKEW_MS_MAX  # DynamoDB deletes by its own clock

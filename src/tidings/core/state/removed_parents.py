@@ -1,13 +1,14 @@
 """
-Removed parents: which parents each operation removed from its object.
+Store and read the parents that each operation removed from its object.
 
-A consumer that filters on a parent receives an object while it has that parent. When an operation
-removes the parent, only the state knows: the log contains the new parents. The follower `state`
-therefore stores, page by page, which parents it is about to overwrite.
+A consumer that filters on a parent receives an object while the object has that parent. If an
+operation removes the parent, the log has only the new parents, but the state still has the old
+ones. The follower `state` therefore stores, page by page, the parents that it is about to
+overwrite.
 
-A page without stored removed parents is unknown: it is older than the setting, expired, or too
-large. Readers then treat every operation that does not match as one that left. They never read
-absence as "nothing left". This one rule covers changed settings, crashes and expiry.
+The removed parents of a page are unknown if they were not stored yet, have expired, or are too
+large. Readers then assume that every operation that does not match the filter removed a matching
+parent. This rule covers changed settings, crashes and expiry.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row
 
-Left = Mapping[int, tuple[str, ...]]  # by slot, the parents that its operation removed
+Left = Mapping[int, tuple[str, ...]]  # the parents that an operation removed, by its slot
 NOTHING: Left = {}
 _DEFLATE_LEVEL = 6
 
 
 @dataclass(frozen=True)
 class RemovedParents:
-    """The parents that the operations of *page* removed: *body* is JSON, or deflated JSON."""
+    """The parents that the operations of *page* removed. *body* is JSON or deflated JSON."""
 
     page: int
     body: str | bytes
@@ -68,9 +69,9 @@ class RemovedParentsStore(Protocol):
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         """
-        Return those stored for the pages *first* to *last*, ascending. Strongly consistent.
+        Return the stored ones of the pages *first* to *last*, ascending. Strongly consistent.
 
-        Their expiry is 0.
+        The expiry is not read and is 0.
         """
         ...
 
@@ -83,11 +84,11 @@ class RemovedParentsReader:
     checkpoints: Checkpoints
 
     def until(self, feed: str) -> int:
-        """Return the last page with final removed parents: missing ones stay missing."""
+        """Return the last page up to which no more removed parents will be stored."""
         return self.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
-        """Return the removed parents of *pages*, which ascend, by page; without unknown ones."""
+        """Return the known removed parents of the ascending *pages*, by page."""
         if not pages:
             return {}
         stored = self.store.read(feed, pages[0].number, pages[-1].number)
@@ -108,12 +109,12 @@ def removed_by(
     pages: Iterable[Page], rows: Iterable[Row], *, page_ms: int, forgotten_ms: int
 ) -> list[RemovedParents]:
     """
-    Return the parents that *pages* remove; *rows* are those of their objects before the write.
+    Return the parents that *pages* remove. *rows* are the rows of the objects before the write.
 
-    A row at or after an operation was written by a run that crashed. If that run stored removed
-    parents, it stored those of the page first, so such a page is skipped. A page committed at or
-    before *forgotten_ms* with an object that has no row is skipped too: that run may have written
-    a tombstone that has expired since. The result for the other pages is always the same.
+    If a row is at or after an operation of a page, a run that crashed has written the row. That run
+    stored the removed parents of the page before, so the page is skipped. A page committed at or
+    before *forgotten_ms* is also skipped if an object has no row, because a tombstone of that run
+    may have expired. The result for the other pages is always the same.
     """
     track = _Track(rows, forgotten_ms)
     removed = []

@@ -1,5 +1,5 @@
 """
-The state: the latest operation of each object, in buckets. Deleted objects leave a tombstone.
+The state, which has the latest operation of each object, or a tombstone if it was deleted.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ABSENT = -1  # a number that a stored row lacks because another program changed 
 @dataclass(frozen=True, slots=True)
 class Row:
     """
-    The latest operation of the object *key*: *line* as it is in the log at (page, slot).
+    The latest operation of the object *key*, with the *line* that is in the log at (page, slot).
 
-    *at_ms* is when its page was committed; *expires_ms* is 0 for an object that lives.
+    *at_ms* is when the page was committed. *expires_ms* is 0 for an object that is not deleted.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def lives(self) -> bool:
-        """Return True if the row counts in the sums of the state: whole, and not a tombstone."""
+        """Return True if the row is whole and not a tombstone, so that it counts in the sums."""
         return not self.expires_ms and self.whole
 
     @property
@@ -65,7 +65,7 @@ class Overwritten(NamedTuple):
     lives: bool
 
 
-NOTHING = Overwritten(0, 0, lives=False)  # of an object that had no row
+NOTHING = Overwritten(0, 0, lives=False)  # for an object that had no row
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,9 @@ class StateStore(Protocol):
         """
         Put *rows*, one per object, except over rows of the same or a later position.
 
-        Return the row that each one replaced. None means unknown: such a row was there (also the
-        same one), or the replaced row lacked its position. A request may arrive at any time, long
-        after its caller crashed, and never restores an older row.
+        Return the row that each one replaced. It is None if it is unknown, because the stored row
+        was the same or a later one, or because the replaced row lacked its position. A request that
+        arrives long after its caller crashed does not restore an older row.
 
         Raises:
             Unavailable: the result of some rows is unknown; the call may be repeated.
@@ -131,9 +131,9 @@ class StateStore(Protocol):
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         """
-        Put each wanted row (None: delete the row) if exactly the stored row is still there.
+        Put each wanted row if the stored row is unchanged. Delete the row if *wanted* is None.
 
-        Return for each whether the wanted row is there now, by this call or another one.
+        Return for each True if the wanted row is there now, by this call or another one.
         """
         ...
 
@@ -146,16 +146,16 @@ def bucket_rows(read: ReadRows, feed: str, bucket: int, after: str | None = None
 
 
 def bucket_of(key: str) -> int:
-    """Return the bucket of *key*, which never changes: the state is partitioned by it."""
+    """Return the bucket of *key*, which never changes, because the state is partitioned by it."""
     return zlib.crc32(key.encode()) % limits.BUCKETS
 
 
 def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> list[Row]:
     """
-    Return the rows that *pages* leave: the last operation of each object, once.
+    Return the last operation of each object of *pages* as rows.
 
-    A tombstone that is written late, at *now_ms*, is kept for an hour all the same. Without it, an
-    earlier write of its object that is still in flight would restore the object.
+    A tombstone that is written late is kept until at least an hour after *now_ms*. Without it, an
+    earlier write of the object that is still in flight would restore the object.
     """
     latest: dict[str, Row] = {}
     for page in pages:

@@ -1,13 +1,13 @@
 """
 Sums of the state, with which a consumer verifies that it has every object (PROTOCOL 20).
 
-The sum of a bucket adds a digest of each live object and of the place of its latest operation.
-Addition commutes, so a consumer that folds the log can keep the sums in any order: it adds a new
-object and subtracts the one that is replaced. A row that is held twice counts twice, which an
-exclusive or would hide.
+The sum of a bucket is the sum of one digest per live object, of its key and the place of its latest
+operation. A consumer that reads the log can maintain the sums in any order, because addition
+commutes. It adds the digest of the new operation and subtracts that of the replaced one. A row that
+is stored twice counts twice, which an exclusive or would hide.
 
-The follower `state` keeps the sums. Its note, which is stored with its checkpoint, has the changes
-since the sums were stored, so that a small batch writes nothing in addition.
+The follower `state` maintains the sums. Its note, which is stored with its checkpoint, has the
+changes since the sums were stored, so that a small batch needs no additional write.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ZERO = (0,) * limits.BUCKETS
 
 def digest(key: str, page: int, slot: int) -> int:
     """Return the digest of the object *key* with its latest operation at (*page*, *slot*)."""
-    text = b"%016x%b" % (page << _SLOT_BITS | slot, key.encode())  # the place as an event id ends
+    text = b"%016x%b" % (page << _SLOT_BITS | slot, key.encode())  # an event id ends with the place
     first: int = _first_of(sha256(text).digest())[0]
     return first
 
@@ -59,8 +59,9 @@ class Sums:
     """
     The sums of the live objects after page *page*, by type and bucket.
 
-    The sums of the buckets *unknown* are not known; in bucket *at* among them, the objects up to
-    the key *after* are counted unless it is None. *version* guards every update; 0: not stored.
+    The sums of the buckets *unknown* are not known. The bucket *at* is one of these; its objects up
+    to the key *after* are counted, or none if it is None. An update is rejected if *version* has
+    changed in the meantime. Sums that were not stored yet have version 0.
     """
 
     page: int
@@ -84,7 +85,7 @@ class Sums:
         return self._known(self.types.get(spelled, _ZERO))
 
     def entry(self, key: str) -> str:
-        """Return the type under which *key* counts: its own while there is room for it."""
+        """Return the type under which *key* counts, which is `OTHERS` if its own has no sums."""
         name = type_of(key)
         if name in self.types:
             return name
@@ -167,8 +168,8 @@ class SumStore(Protocol):
         """
         Replace the sums of the previous version; return False if another version is stored.
 
-        *note* is the `note_of` all changes since that version, or empty if no note has them: a
-        store may keep the note instead of the sums.
+        *note* is the `note_of` all changes since that version, or empty if no note has them. A
+        store may write the note instead of the sums.
         """
         ...
 
@@ -191,8 +192,8 @@ def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | Non
     """
     Return the sums of *stored* and *note*, as of *checkpoint* or a later page.
 
-    Return None if they do not belong together: nothing was counted yet, or another process stored
-    new sums between the two reads.
+    Return None if nothing was counted yet, or if the two do not belong together because another
+    process stored new sums between the two reads.
     """
     if not note:
         return None
@@ -221,7 +222,7 @@ class ToldSums:
         Parse a response.
 
         Raises:
-            KeyError, TypeError, ValueError: it is not a document of `to_json`.
+            KeyError, TypeError, ValueError: *document* is not a result of `to_json`.
         """
         sums = [None if each is None else int(each, 16) for each in document["sums"]]
         if len(sums) != limits.BUCKETS:
@@ -235,7 +236,7 @@ class ToldSums:
 
 
 def _ignore(feed: str) -> None:
-    """Keep the sums regardless of demand."""
+    """Do nothing, because the sums are maintained regardless of demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,7 @@ class SumReader:
         """
         Return the sums as of the last page that the state has handled, or a later one.
 
-        It reads the checkpoint first: sums stored in the meantime are of a later page.
+        Read the checkpoint first, because sums stored in the meantime are of a later page.
         """
         self.asked(feed)
         for lease in self.followers.leases(feed):
@@ -261,7 +262,7 @@ class SumReader:
 
 
 def of_types(sums: Sums, types: Iterable[str] | None) -> list[int | None]:
-    """Return the total of *types* by bucket, None for unknown; *types* None: the whole feed."""
+    """Return the total of *types*, or of all types if None, by bucket; None for unknown ones."""
     if types is None:
         return sums.whole
     each = [sums.of(name) for name in types]

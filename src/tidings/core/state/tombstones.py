@@ -1,10 +1,10 @@
 """
-Tombstones: from which time on every deletion of a feed is still recorded.
+Record since which time every deletion of a feed has a tombstone.
 
-A tombstone has an expiry, set by the retention when it was written. A longer retention does not
-extend existing tombstones, so the current settings do not determine their lifetime. A writer of
-tombstones therefore first records how long they live from then on, and how long earlier ones may
-have lived. Readers use that record and never their own settings.
+The expiry of a tombstone is set by the retention when the tombstone is written. A longer retention
+does not extend existing tombstones, so the current settings do not determine their lifetime. A
+writer of tombstones therefore first records the lifetime of new tombstones and the minimum lifetime
+of earlier ones. Readers use that record and never their own settings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 
-_ATTEMPTS = 3  # writers of tombstones exclude each other by a lease; a loser meets one winner
+_ATTEMPTS = 3  # attempts rarely fail, because writers of tombstones hold a lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Remembered:
     """
     The lifetime of the tombstones of a feed.
 
-    They live *life_ms* for deletions committed from *since_ms* on, and at least *least_ms* for
-    earlier ones.
+    Tombstones of deletions committed from *since_ms* on live for *life_ms*. Earlier ones live for
+    at least *least_ms*.
     """
 
     life_ms: int
@@ -70,7 +70,7 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
     """
     Record that tombstones live for *life_ms* before they are written; return the record.
 
-    *first*: *feed* had no operation before these.
+    *first* is True if *feed* had no operation before.
 
     Raises:
         Unavailable: other processes changed the record each time.
@@ -90,10 +90,10 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
 
 def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> None:
     """
-    Record the lifetime before tombstones of another deployment are written, as its settings say.
+    Record *life_ms*, the lifetime in another deployment, before its tombstones are written here.
 
     Raises:
-        Unavailable: as `note`.
+        Unavailable: see `note`.
     """
     least_ms = min(life_ms, limits.TOMBSTONE_MS_MIN)
     new = Remembered(life_ms, least_ms, now_ms + limits.CLOCK_SKEW_MS_MAX)
@@ -104,5 +104,5 @@ def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> 
 
 
 def forgotten(since_s: int, known_since_ms: int) -> bool:
-    """Return True if deletions since then may expire before a copy has sent them all."""
+    """Return True if tombstones since *since_s* may expire before a copy has sent them all."""
     return since_s * 1000 < known_since_ms + limits.CONNECTION_MS_MAX

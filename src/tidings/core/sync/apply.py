@@ -1,14 +1,14 @@
 """
-Applying corrections: they are appended as pages, unless their objects have changed since.
+Append corrections as pages, except for objects that have changed since the plan was made.
 
-The append is a compare-and-set on the log itself. Taking a page number opens a hole in the log, and
-no process reads a page after a hole or counts it as written. Therefore: take number n, read the log
-up to n - 1, drop the corrections of objects that changed, and write the rest as page n. No other
-process can get a number between the last read and the append. A process that is too slow finds a
-filler at n and starts again.
+The append is a compare-and-set on the log itself. First take a page number n. This opens a hole in
+the log, and no process reads a page after a hole. Then read the log up to n - 1, drop the
+corrections of objects that changed, and write the rest as page n. No other process can append
+between the last read and the write. A process that is too slow finds a filler at n and starts
+again.
 
-Up to the checkpoint of the follower `state`, its rows replace the log. Therefore the cost of a
-correction does not grow with the pages that were appended since the plan was made.
+Up to the checkpoint of the follower `state`, rows are read instead of the log. Therefore the cost
+of a correction does not grow with the pages that were appended since the plan was made.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class Outcome:
     """
     The result for the corrections of a part.
 
-    *applied* corrections were appended. *moved*: their objects changed since the plan was made, and
-    the newer change wins. *done*: the log already had the same operation, for example after an
-    earlier run. *behind* is the last line that was handled; if not *complete*, continue after it.
+    *applied* corrections were appended. The objects of *moved* corrections changed since the plan
+    was made, and the newer change stays. For *done* corrections the log already had the same
+    operation, for example after an earlier run. *behind* is the last line that was handled. If the
+    part is not *complete*, continue after it.
     """
 
     applied: int
@@ -112,7 +113,7 @@ class Corrector:
         Apply the lines of *part*, except the first *behind* lines, for at most *run_ms*.
 
         *through* is the checkpoint of the follower `state`, read before the rows of the plan. A run
-        that crashed may be repeated: corrections that it applied count as done.
+        that crashed may be repeated. The corrections that it applied then count as done.
 
         Raises:
             UnknownFeed, InvalidFeed: see `check_known`.
@@ -154,9 +155,9 @@ class Corrector:
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         """
-        Return the positions of the objects of *section*, as far as the log has no hole.
+        Return the positions of the objects of *section*, up to the first hole of the log.
 
-        Read the checkpoint before the rows: they contain at least all pages up to it.
+        Read the checkpoint before the rows, so that they contain at least all pages up to it.
         """
         where = Conflicts(section, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
         for batch in _batches(section):
@@ -173,7 +174,7 @@ class Corrector:
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)
-            if not verdicts[Verdict.STANDS]:  # a moved object stays moved: take no number
+            if not verdicts[Verdict.STANDS]:  # all objects moved, so no page number is needed
                 return verdicts
             with self.reader.log.together():
                 # Count the corrections only at the first attempt.
@@ -221,9 +222,7 @@ class Corrector:
 
     def _yield(self, feed: str, number: int, where: Conflicts) -> None:
         """
-        Write a filler at *number*, then wait for the slow writer.
-
-        Other processes do not have to wait for *number* then.
+        Write a filler at *number*, so that no process waits for it; then wait for the slow writer.
         """
         now = self.reader.clock()
         self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.filler.page_ms))

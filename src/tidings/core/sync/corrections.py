@@ -1,5 +1,5 @@
 """
-Corrections: the operations that a plan appends, each with the position of its object.
+Corrections, which are the operations that a plan appends, each with the position of its object.
 
 A part of a plan is NDJSON, gzipped in the store, with one operation per line, as producers send it.
 Each line has a timestamp and the field `at`, the position of the object's row in the state when the
@@ -7,11 +7,11 @@ plan was made: 10 hex digits of page and 6 of slot, or "" for an object without 
 
     {"event":"update","timestamp":"...","parents":[],"type":"video","id":"x32","at":"00..."}
 
-A correction is appended only if its object still is at that position (`sync.apply`).
+A correction is appended only if its object is still at that position (`sync.apply`).
 
 `Conflicts` compares the positions of the objects of some corrections with the log. Rows of the
-state and pages after the state's checkpoint may be passed in any order: the highest position of an
-object counts.
+state and pages after the state's checkpoint may be passed in any order, because the highest
+position of an object counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Position(NamedTuple):
         return f"{self.page:010x}{self.slot:06x}" if self != NOWHERE else ""
 
 
-NOWHERE = Position(0, 0)  # for an object without a row: pages begin with 1
+NOWHERE = Position(0, 0)  # for an object without a row; the first page has the number 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ def decode(text: bytes, *, where: str = "") -> Correction:
     Parse and validate a line of a part, which may have been written by another program.
 
     Raises:
-        InvalidOperation: not JSON, or a field is missing or breaks its rule.
+        InvalidOperation: the line is not JSON, or a field is missing or breaks its rule.
         TooLarge: a field or the line is longer than `limits` allows.
     """
     raw = decode_json(text, where.rstrip(": "))
     line = line_from(raw, now_ms=0, where=where)
-    if raw.get("timestamp") is None:  # the time of receipt would differ from run to run
+    if raw.get("timestamp") is None:  # the time of receipt, its default, differs between runs
         raise InvalidOperation("is required", field=f"{where}timestamp")
     return correction(line, _position(raw, where))
 
@@ -109,7 +109,7 @@ class Verdict(Enum):
 
     STANDS = "stands"
     MOVED = "moved"
-    DONE = "done"  # its latest operation is the correction, or equal to it
+    DONE = "done"  # the latest operation of the object is equal to the correction
 
 
 class Conflicts:
@@ -147,7 +147,7 @@ class Conflicts:
             self.page = page.number
 
     def _see(self, key: str, at: Position, line: str) -> None:
-        """Compare the line at once instead of keeping it, because lines may be large."""
+        """Compare *line* at once. It is not stored, because lines may be large."""
         if key in self._wanted and at > self._at.get(key, NOWHERE):
             self._at[key] = at
             self._done[key] = line == self._wanted[key].line

@@ -1,11 +1,12 @@
 """
-Dumps: the meaning of their lines. A dump is newline-delimited JSON, one object per line.
+Parse dumps, compare their objects with the state, and check a dump and a plan for mistakes.
 
-A line `{"tidings":"end","lines":N}` marks a complete dump: the sum of N over all such lines is the
-number of lines that describe an object. Blank lines are ignored.
+A dump is newline-delimited JSON, one object per line. A line `{"tidings":"end","lines":N}` marks a
+complete dump. The sum of N over all such lines is the number of lines that describe an object.
+Blank lines are ignored.
 
-The diff is the operations that make the feed agree with a dump. A job that compares millions of
-objects side by side calls `event_for` for each of them. All times are milliseconds since 1970.
+Corrections are operations that make the feed agree with a dump. A job that compares millions of
+objects calls `event_for` for each of them. All times are milliseconds since 1970.
 
 | dump | state | correction |
 |---|---|---|
@@ -17,8 +18,8 @@ objects side by side calls `event_for` for each of them. All times are milliseco
 | lacks the object | row | delete |
 | lacks the object | tombstone, or the dump is empty | nothing |
 
-The guards stop a harmful dump or plan: an export that failed half way looks as if most objects were
-deleted. Each objection has a code and says how to proceed.
+The checks reject a harmful dump or plan. For example, an export that failed half way looks as if
+most objects were deleted. Each objection has a code and says how to proceed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ YEAR_ONE_MS = -62_135_596_800_000  # the earliest possible timestamp
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """The state's row of an object; *later*: it changed after the watermark of the dump."""
+    """The state's row of an object. *later* is True if it changed after the dump's watermark."""
 
     ms: int
     deleted: bool
@@ -49,10 +50,10 @@ class StoredObject:
 
 def event_for(dumped: int | None, stored: StoredObject | None) -> str | None:
     """
-    Return the event that corrects one object, None if nothing has to change.
+    Return the event that corrects one object, or None if nothing has to change.
 
-    *dumped* is its time in the dump (None: not in the dump), *stored* its row in the state (None:
-    no row).
+    *dumped* is the time of the object in the dump, or None if the dump lacks the object. *stored*
+    is its row in the state, or None if there is no row.
     """
     if stored is not None and stored.later:
         return None
@@ -73,11 +74,11 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
     """
     Return the operation of a decoded object of a dump; ignore an event in it.
 
-    An object without a timestamp is older than any other: it is inserted if the state has no row of
-    it, and changes nothing otherwise.
+    An object without a timestamp counts as older than any other. It is inserted if the state has no
+    row of it, and changes nothing otherwise.
 
     Raises:
-        InvalidOperation, TooLarge: as for a producer's operation.
+        InvalidOperation, TooLarge: the object breaks a rule for operations of producers.
     """
     fields = {name: value for name, value in raw.items() if name.lower() != "event"}
     return line_from(fields | {"event": "insert"}, now_ms=YEAR_ONE_MS, where=where)
@@ -118,7 +119,7 @@ def read_line(text: bytes) -> Described | End | None:
     Parse one line. Return None for a blank line.
 
     Raises:
-        InvalidOperation: not UTF-8 or not JSON, or a field is missing or breaks its rule.
+        InvalidOperation: the line is not JSON in UTF-8, or a field is missing or breaks its rule.
         TooLarge: a field or the line is longer than `limits` allows.
     """
     if not text.strip():
@@ -172,13 +173,13 @@ def _end(raw: dict[str, object]) -> End:
     return End(lines)
 
 
-ALIEN_SHARE_MAX = 0.10  # rows go wrong one by one; a lost or replaced log is wrong at once
-DELETE_SHARE_MAX = 0.10  # fewer objects vanish between two dumps than in a half-failed export
+ALIEN_SHARE_MAX = 0.10  # if more rows are wrong at once, the log was probably lost or replaced
+DELETE_SHARE_MAX = 0.10  # if more objects are missing, the export has probably failed half way
 
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """The reason to stop a sync. *allowable*: an operator may allow it after reading the plan."""
+    """The reason to stop a sync. If *allowable*, an operator may read the plan and continue."""
 
     code: str
     sentence: str
@@ -187,7 +188,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The size of a dump. *declared* is the sum of its end lines, None without an end line."""
+    """The size of a dump. *declared* is the sum of its end lines, or None without an end line."""
 
     lines: int
     declared: int | None = None

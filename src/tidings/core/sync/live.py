@@ -1,12 +1,12 @@
 """
-Live comparison of a feed with a changing source: the differences, and whether they last.
+Compare a feed with a source that changes, and find the differences that last.
 
-The owner of a row posts a change a moment before or after the row has it. A comparison may
-therefore find a change in flight, and nothing is corrected after a single comparison. A difference
+The owner of a row posts a change a moment before or after writing it to the row. A comparison may
+therefore find a change in flight, so nothing is corrected after a single comparison. A difference
 lasts if two comparisons, at least the grace time apart, find the same row in the source and the
-same row in the state. Each comparison reads the state before the source. Operations that are
-appended in the meantime change the object's position, which `sync.apply` compares with that of the
-correction.
+same row in the state. Each comparison reads the state before the source. An operation that is
+appended in the meantime changes the object's position, which `sync.apply` compares with the
+position in the correction.
 
 | row | state | correction |
 |---|---|---|
@@ -34,7 +34,7 @@ from tidings.core.sync.dumps import YEAR_ONE_MS, StoredObject, event_for, moment
 if TYPE_CHECKING:
     from tidings.core.state.rows import Row
 
-_MARK_BYTES = 16  # digest of a line, kept until the next comparison: long enough to be unique
+_MARK_BYTES = 16  # size of the digest of a line that is kept until the next comparison
 _SORTED = json.JSONEncoder(sort_keys=True)
 _SAID = ("parents", "tags", "changed", "data")
 
@@ -42,14 +42,14 @@ _SAID = ("parents", "tags", "changed", "data")
 class Compare(Enum):
     """The criterion by which a row of the source differs from its row in the feed."""
 
-    PRESENCE = "presence"  # never: only the existence of the row is known
-    TIME = "time"  # its time is newer
-    CONTENT = "content"  # its content is different
+    PRESENCE = "presence"  # existing rows never differ, as only their existence is known
+    TIME = "time"  # the time in the source is newer
+    CONTENT = "content"  # the content in the source is different
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A required change of an object. *line* is the source's row, for a delete the state's."""
+    """A required change of an object. *line* is the source's row, or the state's for a delete."""
 
     event: str
     line: str
@@ -94,7 +94,7 @@ def _source_ms(line: str | None, row: Row | None, compare: Compare) -> int | Non
         return _ms(line)
     if compare is Compare.PRESENCE or row is None or _content(line) == _content(row.line):
         return YEAR_ONE_MS
-    return _ms(row.line) + 1  # different content counts as newer, regardless of the clocks
+    return _ms(row.line) + 1  # different content counts as newer, whatever its time is
 
 
 def _ms(line: str) -> int:
@@ -114,9 +114,9 @@ class Verdict(Enum):
 
     AGREES = "agrees"  # no difference, now or before
     SETTLED = "settled"  # the difference was a change in flight
-    WAITS = "waits"  # for the next comparison
-    LASTS = "lasts"  # to be corrected
-    RESTLESS = "restless"  # it changed between all comparisons: its owner is working on it
+    WAITS = "waits"  # there is a difference, which the next comparison checks again
+    LASTS = "lasts"  # the difference has to be corrected
+    RESTLESS = "restless"  # the object changed between all comparisons, so leave it to its owner
 
 
 @dataclass(frozen=True, slots=True)

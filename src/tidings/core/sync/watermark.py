@@ -1,14 +1,15 @@
 """
-Watermarks: the moment at which a dump began, as a position or time in the feed.
+Watermarks, which give the moment at which a dump began as a position or time in the feed.
 
 An object that changed in the feed after the watermark is newer than the dump, regardless of its
 timestamp, and is neither deleted nor overwritten. An object that changed before it and is not in
 the dump has been deleted.
 
-The best watermark is a position in the log, because it does not depend on a clock: the exporter
-requests the end of the log before it begins. A clock time is compared with the commit times of
-pages. If neither is given, the newest timestamp in the dump is used. Then timestamps are compared,
-and a timestamp in the future would make the entire feed look older than the dump.
+The best watermark is a position in the log, because it does not depend on a clock. The exporter
+requests it as the end of the log before the dump begins. A clock time is compared with the commit
+times of pages. If neither is given, the newest timestamp in the dump is used and compared with the
+timestamps of operations. A timestamp in the future would then make the entire feed look older than
+the dump.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The watermark of a dump without a known begin; *ms* is the timestamp of its newest line."""
+    """The watermark of a dump that began at an unknown time. *ms* is its newest timestamp."""
 
     ms: int
 
@@ -89,7 +90,7 @@ def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -
     pages *floor* to *end*.
 
     Raises:
-        InvalidSync: *place* is not of this feed, or the log no longer goes back to it.
+        InvalidSync: *place* is not in this feed, or the log no longer goes back to it.
     """
     if place.page and seconds is None:
         if place.page > end:
@@ -107,7 +108,7 @@ def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -
 
 def newest(ms: int, *, now_ms: int) -> Newest:
     """
-    Return the watermark of a dump with only its newest timestamp known.
+    Return the watermark of a dump of which only the newest timestamp is known.
 
     Raises:
         InvalidOperation: the timestamp is in the future.

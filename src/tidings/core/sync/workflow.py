@@ -1,7 +1,7 @@
 """
-A sync in the cloud: the requests to its state machine, and the decisions between its steps.
+Parse requests for syncs in the cloud, decide the next step, and write messages to operators.
 
-A request names a dump, or is the object that was uploaded:
+A request names a dump, or names the object that was uploaded:
 
     {"feed": "main", "dump": "s3://bucket/dumps/main/today.json.gz", "types": ["video"],
      "as_of": "2026-11-21T03:00:00Z", "deletes": true, "expect": 1000, "max_delete_share": 0.1,
@@ -11,7 +11,7 @@ A request names a dump, or is the object that was uploaded:
 Only `feed` and `dump` are required. A file directly below `dumps/<feed>/` is a dump. A folder there
 is a dump once it contains `_SUCCESS`, because its files arrive one by one.
 
-Messages to people about a sync in the cloud: a request for approval, and the result.
+The messages to operators are requests for approval and results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REJECTED = "rejected"
 _SUBJECT_CHARS_MAX = 99  # limit of SNS
 _AGAIN = "Sync again: applied corrections are recognized as done."
-_RESERVED = "States."  # Step Functions reserves such names: a state machine may not fail with one
+_RESERVED = "States."  # a state machine may not fail with an error of this prefix
 _NAMES = {
     "States.TaskFailed": "JobFailed",
     "States.Timeout": "TimedOut",
@@ -76,7 +76,7 @@ def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, 
     Return the result of a sync, from the final *state* of its state machine.
 
     *failed* is the job's own description of its failure. The result has `outcome`, the counts,
-    `subject` and `message`; for a failure also `error` and `cause`.
+    `subject` and `message`. For a failure it also has `error` and `cause`.
     """
     sync = state.get("sync") or {}
     error, cause = _failure(state, failed)
@@ -186,7 +186,7 @@ EXPORTS = "exports/"  # exports of the state's table
 APPROVALS = "approvals/"  # an object per waiting sync, with the token for its answer
 COMPLETE = "_SUCCESS"  # written by Spark and Hadoop to a complete folder
 SUMMARY = "summary.json"
-FAILURE = "failure.json"  # written by a failed job instead, {"failed": reason}
+FAILURE = "failure.json"  # written by a failed job instead of a plan, {"failed": reason}
 
 APPLY, ASK, END = "apply", "ask", "end"  # the step after a plan
 NOTHING, PLANNED, STOPPED, DONE = "nothing", "planned", "stopped", "done"
@@ -233,7 +233,7 @@ class Request:
 
 def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | None:
     """
-    Parse a request. Return None for an upload that starts nothing. *bucket* is that of uploads.
+    Parse a request; return None for an upload that starts nothing. *bucket* receives uploads.
 
     Raises:
         InvalidSync: a field is unknown, is missing or breaks its rule.
@@ -269,7 +269,7 @@ def approval(id: str) -> str:
 def validate_request(
     request: Request | None, id: str, bucket: str, tables: Tables
 ) -> dict[str, Any]:
-    """Return the input of the steps after the check; `wanted` is False if nothing follows."""
+    """Return the input of the later steps; its `wanted` is False if there are no later steps."""
     if request is None:
         return {"wanted": False}
     arguments = request.arguments(f"s3://{bucket}/{prefix(id)}", tables)
@@ -334,7 +334,7 @@ def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
     """
     Return the key prefixes of the groups of parts, in order.
 
-    Parts of a group may be applied in parallel, but all of them before those of the next group.
+    Parts of a group may be applied in parallel, but the next group must wait for all of them.
     """
     folders = dict.fromkeys(part["name"].rpartition("/")[0] for part in summary["parts"])
     return [f"{below}{folder}/part-" for folder in folders]

@@ -1,5 +1,5 @@
 """
-HTTP requests of listeners: the resources of a feed, the registrations, and all objects.
+Answer the HTTP requests of listeners for the resources, registrations and objects of a feed.
 
 The objects are returned page by page, for services that have no route to bootstrap from.
 """
@@ -32,8 +32,9 @@ class ObjectPage:
     """
     A page of *objects* as JSON.
 
-    *size* is the length of their lines. *after* requests the next page, None at the end. *read* is
-    the number of characters that were read for the page, as `limits.KEY_READ_SIZE` counts them.
+    *size* is the length of their lines. *after* requests the next page, or is None at the end.
+    *read* is the number of characters that were read for the page, as `limits.KEY_READ_SIZE` counts
+    them.
     """
 
     objects: list[str] = field(default_factory=list)
@@ -62,7 +63,7 @@ class ChangeFeeds:
         """
         Return the resources that a listener may register for.
 
-        They are not secret, so no password is needed.
+        The resources are not secret, so no password is needed.
         """
         resources = self.guard.profiles.profile(check_known(name, self.feeds)).resources
         return {"resources": [resource.document() for resource in resources]}

@@ -1,8 +1,8 @@
 """
-Items: operations in the form that listeners receive.
+Items, which are operations in the form that listeners receive.
 
-An item says that a resource changed, without the new content; the listener fetches the
-resource. A type is a resource, an object is a changed resource, and the field `changed` names its
+An item says that a resource changed, without the new content. The listener fetches the resource. A
+type is a kind of resource, an object is a resource, and the field `changed` names its changed
 sub-resources. An operation without that field concerns all declared sub-resources, so that
 listeners miss no producer's operation.
 """
@@ -35,7 +35,7 @@ ID_MISSING = "changedResourceId required on item to publish"
 
 def with_sub_resources(line: str, resources: Mapping[str, Resource]) -> Operation:
     """
-    Return the operation in *line*; if its type is declared, with the sub-resources it concerns.
+    Return the operation in *line*, with the sub-resources that it concerns if its type is declared.
     """
     operation = parse_line(line)
     resource = resources.get(operation.type)
@@ -110,7 +110,7 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
 
 
 def _event(raw: Mapping[str, Any], where: str) -> object:
-    """Return the event of an item. A deletion names it, so that bootstraps omit the resource."""
+    """Return the event of an item. Deletions must have it, so that bootstraps omit them."""
     event = raw.get("event", _UPDATE)
     if event not in EVENTS:
         rule = f"must be one of {', '.join(EVENTS)}"
@@ -123,7 +123,7 @@ def _extra(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Items:
-    """Implements `BodyParser` of `ingest.ingest`: the body of a request as items for a feed."""
+    """Implements `BodyParser` of `ingest.ingest` for bodies with items for a feed."""
 
     def __init__(self, profiles: ProfileStore) -> None:
         self._profiles = profiles

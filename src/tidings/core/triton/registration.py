@@ -1,7 +1,8 @@
 """
-Registrations: the first message of a listener, in either version, and the exact refusal texts.
+Parse registrations, the first messages of listeners, in both versions of the protocol.
 
-The error names the first broken rule. One invalid entry refuses the entire registration.
+The texts of errors are exactly those of Triton. The error names the first broken rule. One invalid
+entry refuses the entire registration.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SAYS_SO = frozenset({"instance", "changeKind", "resources"})
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A resource and the sub-resources of it that a listener selects."""
+    """A resource, and those of its sub-resources that a listener selects."""
 
     resource: str
     subs: tuple[str, ...]
@@ -43,10 +44,10 @@ class Kind:
 @dataclass(frozen=True, slots=True)
 class Listener:
     """
-    A client that registers; its handshake gave *version* and *feed*.
+    A client that registers. Its handshake gave *version* and *feed*.
 
-    The other fields are from its registration. Without *kinds* it has not registered yet. *service*
-    is JSON.
+    The other fields are from its registration. If *kinds* is empty, the client has not registered
+    yet. *service* is JSON.
     """
 
     version: int
@@ -101,7 +102,7 @@ def version_of(header: str | None) -> int:
 
 def listener_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Listener | None:
     """
-    Return the listener of a handshake, None for a client that does not use Triton's protocol.
+    Return the listener of a handshake, or None if the client does not use Triton's protocol.
 
     A listener names its feed in the query parameter `changefeed`, or sends Accept-Version. A
     browser cannot send that header and passes the version in the parameter `version`. Names of
@@ -219,7 +220,7 @@ def _storable(value: object, bytes_max: int) -> bool:
 
 
 def _service(raw: Mapping[str, Any]) -> str:
-    """Return the field `service` as JSON. It may be any value, because only people read it."""
+    """Return the field `service` as JSON. It may have any value, because only people read it."""
     if "service" not in raw:
         return ""
     try:
