@@ -1,15 +1,13 @@
 """
-WebSocket connections: the connection, its subscription, its changes, and the sweep over all.
+WebSocket connections, their subscriptions, the changes of these, and the stores for all.
 
 Each sweep reads a bounded part of all connections, so that its cost does not grow with their
-number; a round over all connections takes more sweeps instead. If one sweep reads all of them,
-nothing is stored.
+number. With many connections a round over all of them takes several sweeps, and its progress is
+stored. If one sweep reads all connections, nothing is stored.
 
-The lane of push that serves a connection, and the ports of its subscriptions.
-
-A connection stores its lane, and only that lane sends to it. The lane is chosen by the id of the
-connection and the number of lanes of the feed. When that number changes, each lane hands over the
-connections that now belong to another lane (`push`). The hash moves few connections.
+A connection stores its lane of push, and only that lane sends to it. The lane is chosen by the id
+of the connection and the number of lanes of the feed. When that number changes, each lane hands
+over the connections that now belong to another lane (`push`). The hash moves few connections.
 """
 
 from __future__ import annotations
@@ -56,10 +54,10 @@ class ConnectionStore(Protocol):
         """
         Return connections of all feeds after *place* ("" at the start), in an order of the store.
 
-        At most *limit* items are read, connections or other items stored with them. A page may
-        therefore be empty although more connections follow. Reading until a page has an empty
-        place returns each connection that stays open during the round exactly once. The data may be
-        some seconds old.
+        Read at most *limit* items, which are connections or other items stored with them. A page
+        may therefore be empty although more connections follow. A caller that reads until a page
+        has an empty place gets each connection that stays open during the round exactly once. The
+        data may be some seconds old.
         """
 
     def round(self) -> Round:
@@ -74,10 +72,10 @@ class Outcome(Enum):
 
     SENT = "sent"
     GONE = "gone"  # the client has disconnected
-    BUSY = "busy"  # it did not arrive and may be repeated: throttled, or no connection was made
-    THROTTLED = "throttled"  # as BUSY, for longer than a turn can wait, as for all other messages
-    UNKNOWN = "unknown"  # no answer, or an error of the other side: it may arrive late or never
-    REFUSED = "refused"  # permanent: repeating it would not help
+    BUSY = "busy"  # throttled or not connected; the message did not arrive and may be repeated
+    THROTTLED = "throttled"  # all messages are BUSY, for longer than a turn can wait
+    UNKNOWN = "unknown"  # no answer or a server error; the message may arrive late or never
+    REFUSED = "refused"  # a permanent error, so that repeating the message would not help
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +85,11 @@ class Connection:
 
     *progress* is the state of its catch-up (an encoded `catchup.Progress`). It is empty after the
     hand-over to push after page *since*, so it also shows which function serves the connection.
-    *runner* is the id of the replay that works on it, until *runner_expires_ms*. *lane* is the lane
-    of push that serves it, or that will accept it. *listener* is set for a connection that
-    registers as Triton's listeners do. *admission* is the key it subscribed with, *encoding* the
-    encoding its client can read in addition to plain messages. *version* guards every update.
-    *traced*: its client requested the traces of operations.
+    *runner* is the id of the replay that serves the connection until *runner_expires_ms*. *lane* is
+    the lane of push that serves it, or that will accept it. *listener* is set for a connection of
+    one of Triton's listeners. *admission* is the credential of its subscription. *encoding* is the
+    encoding that its client can read in addition to plain messages. *traced* is True if its client
+    requested the traces of operations. An update is rejected if *version* has changed.
     """
 
     id: str
@@ -134,9 +132,9 @@ class Change:
     """
     A change of a subscription that a lane of push must apply.
 
-    If it *joins*, the subscription becomes live after page *since*. If it *moves*, the connection
-    is handed over to the lane that it belongs to now. Otherwise the subscription ends. *token* is
-    the unique id of the change.
+    If *joins* is True, the subscription becomes live after page *since*. If *moves* is True, the
+    connection is handed over to the lane that it belongs to now. Otherwise the subscription ends.
+    *token* is the unique id of the change.
     """
 
     connection_id: str
@@ -149,7 +147,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPage:
-    """Some *connections*; the next page begins after *place*, which is empty at the end."""
+    """Some *connections*. The next page begins after *place*, which is empty at the end."""
 
     connections: Sequence[Connection]
     place: str
@@ -158,11 +156,11 @@ class ConnectionPage:
 @dataclass(frozen=True, slots=True)
 class Round:
     """
-    The progress of a round: the previous sweeps checked all connections up to *place*.
+    The progress of a round, in which sweeps have checked all connections up to *place*.
 
-    *place* is empty at the beginning; its format is private to the store. *counted* is the number
-    of connections with a subscription so far, by feed. *previous* has the counts of the round
-    before, if that took several sweeps.
+    *place* is empty at the beginning. Its format is private to the store. *counted* is the number
+    of connections with a subscription so far, by feed. *previous* has the counts of the previous
+    round if that round took several sweeps.
     """
 
     place: str = ""
@@ -176,12 +174,12 @@ class Round:
 
     def clients(self) -> Mapping[str, int]:
         """
-        Return the number of clients by feed; during a round, at least that of the previous round.
+        Return the number of clients by feed; during a round, the previous count if it is higher.
         """
         return Counter(self.counted) | Counter(self.previous) if self.place else self.counted
 
     def next(self, stored: Round) -> Round:
-        """Return the round to store for the next sweep, if this one began with *stored*."""
+        """Return the round to store for the next sweep, after a sweep that began with *stored*."""
         if self.place:
             return self
         return Round(previous=self.counted) if stored.place else Round()
@@ -189,24 +187,24 @@ class Round:
 
 class Inbox(Protocol):
     """
-    Changes of subscriptions for a lane of push, which alone applies them.
+    Changes of subscriptions for a lane of push, which is the only process that applies them.
 
-    *lane* here and below is the name that `storage_key` returns: for the first lane, the
-    feed.
+    *lane* is here and in other stores the name that `storage_key` returns. For the first lane, this
+    is the name of the feed.
     """
 
     def post(self, lane: str, change: Change) -> None:
         """
-        Store *change*; it replaces an earlier change of the same connection.
+        Store *change*. It replaces an earlier change of the same connection.
 
-        A change that `moves` replaces only a change that moves, and is replaced only by one.
+        A change with `moves` replaces only another one with `moves`, and vice versa.
         """
 
     def list(self, lane: str) -> Sequence[Change]:
         """Return all changes for *lane*, strongly consistent."""
 
     def done(self, lane: str, change: Change) -> None:
-        """Remove *change* unless it was replaced since."""
+        """Remove *change* unless another change has replaced it."""
 
 
 class SubscriptionStore(Protocol):
@@ -236,8 +234,8 @@ def lane_for(connection_id: str, lanes: int) -> int:
     """
     Return the lane of *connection_id* for this number of *lanes*.
 
-    Jump consistent hash (Lamping and Veach, arXiv 1406.2294): from n to n + 1 lanes one connection
-    of n + 1 moves, to the new lane.
+    The function is the jump consistent hash (Lamping and Veach, arXiv 1406.2294). When n lanes
+    become n + 1, one of n + 1 connections moves, and always to the new lane.
     """
     key, lane, ahead = crc32(connection_id.encode()), 0, 0
     while ahead < lanes:
@@ -249,7 +247,7 @@ def lane_for(connection_id: str, lanes: int) -> int:
 
 def storage_key(feed: str, lane: int) -> str:
     """
-    Return the name under which stores keep the data of a lane of *feed*; no feed has this name.
+    Return the name under which stores keep the data of a lane, *feed* for the first lane.
     """
     return f"{feed}+{lane}" if lane else feed
 

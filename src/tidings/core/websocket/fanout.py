@@ -1,10 +1,10 @@
 """
-Fan-out: assign operations to subscriptions, and build the messages.
+Assign operations to subscriptions, and build the messages.
 
 The plan looks subscriptions up by the keys of an operation (its parents, its type, everything) and
-by the parents that it removed, so its cost depends on the matches, not on the number of
-connections. Two exceptions: if few subscriptions exist, they are read at once; and a turn with very
-many keys reads all subscriptions once, which bounds its time.
+by the parents that it removed. Its cost therefore depends on the matches, not on the number of
+connections. If few subscriptions exist, all of them are read at once. A turn with very many keys
+also reads all subscriptions, once, which bounds its time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Find = Callable[[str], Sequence[Subscription]]
 Resources = Mapping[str, "Resource"]  # the resources that the feed declares, by name
-Lefts = Mapping[int, "Left"]  # by page, the parents its operations removed; missing if unknown
+Lefts = Mapping[int, "Left"]  # the removed parents of each page, without unknown ones
 _NONE: Resources = {}
 
 
@@ -46,7 +46,7 @@ class Plan:
     """
     The messages to send for *pages* pages.
 
-    *events* are the operations that any subscription matches, in log order, as JSON. *items* are
+    *events* are the operations that match any subscription, in log order, as JSON. *items* are
     the indexes of the events for listeners, each sent as a separate message. For each connection,
     *wanted* has the ascending indexes of its events. *cursor* is the place after the pages.
     *deliveries* is the number of pairs of an event and a subscription. *traces* has the traces of
@@ -70,7 +70,7 @@ class Plan:
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
         """
-        Yield the connections that get the same events in one encoding, with messages built once.
+        Yield groups of connections that get the same messages, which are built once.
         """
         alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
         for connection_id, indexes in self.wanted.items():
@@ -115,7 +115,7 @@ class Index:
         for key in keys_of(operation):
             for subscription in self.find(key):
                 if subscription.filter.matches(operation):
-                    subscriptions.append(subscription)  # a comprehension is slower
+                    subscriptions.append(subscription)  # faster than a comprehension
         return subscriptions
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
@@ -181,7 +181,7 @@ def plan(
         if planned.deliveries >= limits.DELIVERIES_MAX:
             break
         planned.pages, planned.cursor = planned.pages + 1, page.end.encode()
-        if not index.empty:  # else no operation has to be parsed
+        if not index.empty:  # without subscriptions, no operation has to be parsed
             left = lefts.get(page.number) if lefts is not None else {}
             _plan_page(planned, page, index, left, template, resources)
     return planned
@@ -246,7 +246,7 @@ def _want(planned: Plan, page: Page, subscriptions: Iterable[Subscription]) -> b
             continue
         wanted = True
         indexes = planned.wanted.setdefault(subscription.connection_id, [])
-        if not indexes or indexes[-1] != index:  # stored under several keys of this operation
+        if not indexes or indexes[-1] != index:  # a subscription may be found by several keys
             indexes.append(index)
             planned.deliveries += 1
             planned.subscriptions[subscription.connection_id] = subscription

@@ -1,20 +1,20 @@
 """
-The follower `push`: sends each page to the connections with matching subscriptions.
+The follower `push`, which sends each page to the connections with matching subscriptions.
 
-A feed has one or several push followers, its lanes; each owns some of the connections (`lane_for`).
-Only the lane of a connection makes its subscription live and sends to it once it is live, and the
-lease ensures that one process at a time runs the lane. To join or leave, a function posts a change
-to the inbox of the lane and wakes the lane. A joining connection first gets the pages between the
-last page of its replay and the checkpoint, from the log, so the hand-over neither skips nor
-reorders pages.
+A feed has one or several push followers, called lanes. Each lane serves some of the connections
+(`lane_for`). Only the lane of a connection makes its subscription live and then sends to it. The
+lease ensures that one process at a time runs the lane. To make a connection join or leave, a
+function posts a change to the inbox of the lane and wakes the lane. A joining connection first gets
+the pages between the last page of its replay and the checkpoint, from the log, so the hand-over
+neither skips nor reorders pages.
 
-When the number of lanes changes, a lane releases the connections that belong to another lane, and
-they join that lane after its checkpoint. The lane first writes this to its inbox. After a crash
-halfway it finishes the releases before it sends anything.
+When the number of lanes changes, a lane releases the connections that now belong to another lane,
+and they join that lane. The releasing lane first writes the moves to its inbox. After a crash it
+finishes the releases before it sends anything.
 
 If any subscription requests leave events, the lane waits for the follower `state`, which
-determines the parents that were removed. A marker subscription without a connection, stored under
-the key "everything" that is read anyway, records that such a subscription exists.
+determines the parents that were removed. A marker subscription without a connection records that
+such a subscription exists. It is stored under the key for everything, which is read anyway.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tidings.core.websocket.connections import Lanes, SubscriptionStore
     from tidings.core.websocket.send import Delivery
 
-LEAVE_SENTINEL = Subscription("", LEAVERS, since=0)  # a marker: some subscription requests leaves
+LEAVE_SENTINEL = Subscription("", LEAVERS, since=0)  # marks that a subscription requests leaves
 _MOVE_ATTEMPTS = 5  # each failed attempt means that the client changed the connection again
 
 
@@ -65,14 +65,15 @@ class _Known:
     """
     The cache of a lane for a feed.
 
-    *count* is the number of lanes for which the lane determined the *misplaced*: connections of its
-    own that belong to another lane. The first lane wakes *woken* lanes; removed lanes are woken
-    until *until_ms*, a time of pages. *idle* are subscriptions that are still to be sent *cursor*,
-    the place after *page*, which was committed in the period *period* of `TELL_EVERY_MS`. All
-    subscriptions were checked for the revocations *ended*. Until *index_until_ms*, a time of pages,
-    the subscriptions are not read at once. *fence* is that of the last lease. The strangers are
-    *stale*, and determined again, if a connection may have joined for another number of lanes:
-    here, or in another process that had the lease since.
+    *misplaced* are connections of this lane that belong to another lane if the feed has *count*
+    lanes. They are *stale*, and determined again, if a connection may have joined for another
+    number of lanes, in this process or in another one that had the lease in the meantime.
+
+    The first lane wakes *woken* lanes. Removed lanes are woken until *until_ms*, a time of pages.
+    *idle* are subscriptions that must still get *cursor*, the place after *page*, which was
+    committed in the period *period* of `TELL_EVERY_MS`. All subscriptions were checked for the
+    revocations *ended*. Until *index_until_ms*, a time of pages, the subscriptions are not read at
+    once. *fence* is the fence of the last lease.
     """
 
     count: int = 0
@@ -133,10 +134,10 @@ class Pusher:
         Apply the changes of subscriptions in the inbox; return True if some are left.
 
         Changes are applied concurrently, and their number is limited, so that a turn ends in time
-        however many clients arrive at once. The number of moves noted in a turn is limited too, and
-        the turn applies every noted move: a connection that was only partly released before a crash
-        may have subscribed to something else since. Also send the cursor to some of the idle
-        connections.
+        even if many clients arrive at once. The number of moves noted in a turn is limited, too. A
+        turn applies every noted move, because a connection that was only partly released before a
+        crash may have subscribed to something else in the meantime. Also send the cursor to some of
+        the idle connections.
         """
         misplaced = self._note_misplaced(feed)
         waiting: dict[str, list[Change]] = {}
@@ -164,7 +165,7 @@ class Pusher:
         self.lanes.inbox.done(self._place(feed), change)
 
     def _note_misplaced(self, feed: str) -> bool:
-        """Note moves of some of the misplaced ones in the inbox; return True if some are left."""
+        """Note moves of some misplaced connections in the inbox; return True if some are left."""
         known, count = self._of(feed), self.lanes.count(feed)
         changed = known.stale or known.count != count
         if changed and max(self.lane, known.count - 1, count - 1) > 0:
@@ -192,7 +193,7 @@ class Pusher:
 
     def _recount(self, feed: str, known: _Known) -> None:
         """
-        Determine the misplaced ones with the current number of lanes.
+        Determine the misplaced connections for the current number of lanes.
 
         Two lanes with different numbers would move a connection back and forth.
         """
@@ -247,7 +248,7 @@ class Pusher:
         """
         Return an index of the subscriptions.
 
-        If there are few, as in most feeds, they are read at once, otherwise looked up by key.
+        If there are few, as in most feeds, read all of them at once. Otherwise look them up by key.
         """
         lane, known = self._place(feed), self._of(feed)
         if at_ms >= known.index_until_ms:
@@ -265,10 +266,9 @@ class Pusher:
         """
         Disconnect clients with a revoked or expired key.
 
-        They must not receive an operation that was committed later, at *at_ms*.
-
+        Such a client must not receive an operation committed at *at_ms*, after the end of its key.
         Check every connection that is about to receive an event. After a new revocation, check all
-        of them once.
+        connections once.
         """
         known = self._of(feed)
         news = endings.keys() - known.ended
@@ -285,7 +285,7 @@ class Pusher:
         """
         Return True if removed parents are not known up to *checkpoint*, and the change needs them.
 
-        The follower `state` wakes push again once they are.
+        The follower `state` wakes push again when the removed parents are known.
         """
         waits = change.filter.leave and self._keeps(feed)
         return waits and self.removed_parents_reader.until(feed) < checkpoint
@@ -294,14 +294,14 @@ class Pusher:
         return self.profiles.profile(feed).leave
 
     def moved(self, feed: str) -> None:
-        """Do nothing: no other function depends on the checkpoint."""
+        """Do nothing, because no other function depends on the checkpoint."""
 
     def lost(self, feed: str) -> bool:
         """
-        Skip missing pages of a *chained* feed, and cut all clients: they resume from their cursors.
+        Skip missing pages of a *chained* feed and cut all clients, which resume from their cursors.
 
-        For any other feed, stop: the log keeps pages that were not pushed, so their loss is an
-        error.
+        For any other feed, return False. Its log keeps pages that were not pushed, so their loss is
+        an error.
         """
         if feed not in self.chained:
             return False
@@ -320,8 +320,8 @@ class Pusher:
         """
         Return the pages with known removed parents; the follower `state` wakes push for the others.
 
-        It does so only while the feed records removed parents. Otherwise return all pages, because
-        waiting would never end.
+        If the feed does not record removed parents, return all pages, because waiting for the
+        follower `state` would never end.
         """
         if not self._keeps(feed):
             return pages
@@ -341,7 +341,7 @@ class Pusher:
                 if subscription.connection_id not in messages and subscription.since < last
             }
             if known.idle:
-                self.followers.mark(feed, self.name)  # this run then continues with them
+                self.followers.mark(feed, self.name)  # this run then continues with these pages
         known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
         self._deliver(feed, messages, plan.subscriptions)
 
@@ -349,8 +349,8 @@ class Pusher:
         """
         Send the cursor to some idle connections, between two pages; return True if some are left.
 
-        If another process handled pages in the meantime, the connections have a later cursor, or
-        get it from that process.
+        Send nothing if another process handled pages in the meantime, because that process sends
+        the connections a later cursor.
         """
         known = self._of(feed)
         if known.page != checkpoint:
@@ -374,7 +374,7 @@ class Pusher:
         """
         Remove the marker after the last subscription to leaves has ended.
 
-        Push then need not wait for the state.
+        Push then does not wait for the follower `state` any more.
         """
         if [subscription for subscription in everybody if subscription.filter.leave] == [
             LEAVE_SENTINEL
@@ -383,17 +383,17 @@ class Pusher:
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """
-        Return True if idle connections are due to get the cursor, so that it never leaves the log.
+        Return True if idle connections must get the cursor, before the log trims their last one.
 
-        They are due at the first page of each period. If a process crashes during the sends,
-        the remaining connections get the cursor of the next period, which is early enough.
+        They get it at the first page of each period. If a process crashes during the sends, the
+        remaining connections get the cursor of the next period, which is early enough.
         """
         first = pages[0]
         if first.number == 1:
             before: int | None = _period(first)
         elif self._of(feed).page == first.first - 1:
             before = self._of(feed).period
-        else:  # this process is new to the feed, or another one had the lease
+        else:  # this process is new to the feed, or another process had the lease
             read = self.reader.log.read(feed, first.first - 2, 1, eventual=True)
             before = next((_period(page) for page in read if page.number < first.number), None)
         return before != _period(pages[-1])
@@ -406,7 +406,7 @@ class Pusher:
         """
         connection = self.delivery.connections.get(change.connection_id)
         if connection is None or not self._is_ours(feed, connection, State.JOINING):
-            return  # gone, left again, joining elsewhere, or accepted before a crash
+            return  # the connection is gone, left, joins elsewhere, or joined before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
             self.delivery.end(connection.id)  # its key ended during the hand-over
             return
@@ -427,9 +427,9 @@ class Pusher:
         self.subscriptions.add(lane, subscription)
         live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
         if not self.delivery.connections.update(connection, live):
-            self.subscriptions.remove(lane, subscription)  # it left or disconnected in the meantime
+            self.subscriptions.remove(lane, subscription)  # the client left in the meantime
         elif lane_for(connection.id, self._of(feed).count) != self.lane:
-            self._of(feed).stale = True  # it joined for an older or newer number of lanes
+            self._of(feed).stale = True  # it joined for another number of lanes
 
     def _owns(self, feed: str, connection: Connection) -> bool:
         live = connection.state is State.LIVE or leaves_push(connection)
@@ -440,14 +440,14 @@ class Pusher:
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
         """
-        Release the connection to the lane that it belongs to now, which it joins.
+        Release the connection so that it joins the lane to which it belongs now.
 
-        This is idempotent after a crash: by then the connection belongs to another lane, or has to
-        join this one again.
+        The release can be repeated after a crash, because the connection then belongs to another
+        lane, or has to join this one again.
         """
         connection = self._moved(feed, change, checkpoint)
         if connection is not None and self._owns(feed, connection):
-            return  # it stays, or the change for its leaving releases it
+            return  # the connection stays, or its change to leave releases it
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
         self.subscriptions.remove(self._place(feed), stale)
@@ -473,15 +473,15 @@ class Pusher:
             )
             if self.delivery.connections.update(connection, joining):
                 return joining
-        self._of(feed).stale = True  # its client changed it at each attempt: note it again
+        self._of(feed).stale = True  # its client changed it at each attempt, so note it again
         return connection
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
         """
         Send the pages between the last page of the connection and the checkpoint, in a few reads.
 
-        Cut a connection if its pages were trimmed, or if it lacks more pages than a turn has time
-        for: its client reconnects and resumes from its cursor.
+        Cut the connection if its pages were trimmed, or if it lacks more pages than a turn has time
+        for. Its client then reconnects and resumes from its cursor.
         """
         behind = connection.since
         profile = self.profiles.profile(connection.feed)
@@ -511,7 +511,7 @@ class Pusher:
         """
         End a subscription.
 
-        The change may be old, see `_join`: the client may have subscribed again.
+        The change may be old, as in `_join`, so the client may have subscribed again.
         """
         connection = self.delivery.connections.get(change.connection_id)
         lane = self._place(feed)
@@ -531,7 +531,7 @@ class Pusher:
 
     def _narrow(self, connection: Connection, listener: Listener) -> None:
         """
-        Serve the kinds of *listener* that no later registration took; leave it idle without any.
+        Serve only the kinds of *listener* that no later registration took, if there are any.
         """
         state = after(connection.state, Event.RELEASED)
         narrowed = connection.changed(state=state)
@@ -552,7 +552,7 @@ def _period(page: Page) -> int:
 
 
 def _minds_cursors(subscription: Subscription) -> bool:
-    """Return True unless it is a listener, which never resumes, or the marker."""
+    """Return True unless *subscription* is of a listener, which never resumes, or the marker."""
     return subscription != LEAVE_SENTINEL and not subscription.filter.listens
 
 
@@ -573,7 +573,7 @@ def _messages(
 
 
 def leaves_push(connection: Connection) -> bool:
-    """Return True if it waits for push to release it; with progress, it waits for the replay."""
+    """Return True if *connection* waits for push, and not for the replay, to release it."""
     return connection.state is State.LEAVING and not connection.progress
 
 

@@ -1,11 +1,11 @@
 """
 Handle the messages of WebSocket clients, including the registration of Triton's listeners.
 
-A message is one JSON object with an `action`; the table in `session` decides which message is
-allowed when. The receiver writes first, then confirms, then wakes a lane: a confirmed subscription
-is always readable. A registration is stored before it is answered, and answered before any item is
-sent. It starts at the position of the state, so that an entry missing from a bootstrap from the
-state is sent as an item afterwards.
+A message is one JSON object with an `action`. The table in `session` has the messages that are
+allowed in each state. The receiver writes a change, then confirms it, then wakes a lane, so that a
+confirmed subscription is always stored. A registration is stored before it is answered, and
+answered before any item is sent. It starts at the checkpoint of the state, so that an entry that is
+missing from a bootstrap from the state is sent as an item afterwards.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Message:
     """
     A message of a client.
 
-    *cursor* is the text of the client, *at* the parsed cursor. *leave*: the client requested
-    leaves, even if *filter* names nothing that could be left. *encoding* is a known encoding or "".
-    *traced*: the client requested traces.
+    *cursor* is the text of the client, *at* the parsed cursor. *leave* is True if the client
+    requested leaves, even if *filter* names no parents. *encoding* is a known encoding or "".
+    *traced* is True if the client requested traces.
     """
 
     act: Act
@@ -164,7 +164,7 @@ def _cursor(raw: dict[str, Any], act: Act) -> str:
     return cursor
 
 
-_ATTEMPTS = 5  # for a connection that changes concurrently
+_ATTEMPTS = 5  # an attempt fails if the connection is changed concurrently
 
 
 def listens(connection: Connection, text: str) -> bool:
@@ -212,12 +212,12 @@ class Registrar:
         except (InvalidMessage, TooLarge):
             return  # the heartbeat of a listener, or anything else
         if act is Act.PING:
-            idle = connection.state in (State.LEAVING, State.OPEN)  # it was replaced
+            idle = connection.state in (State.LEAVING, State.OPEN)  # its registration was replaced
             state = State.LIVE if idle else connection.state
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
     def _refuse(self, connection: Connection, sentence: str) -> None:
-        """Send the reason before the close: API Gateway cannot send one with it."""
+        """Send the reason, then close, because API Gateway cannot send a reason with the close."""
         self.runtime.count("RegistrationsRefused", 1)
         self.sockets.send(connection.id, sentence)
         self._end(connection.id)
@@ -257,7 +257,7 @@ class Registrar:
         """
         Stop sending the connection the kinds that *listener* registered for, and leave it open.
 
-        If it was closed, its client would register again and take everything back.
+        If the connection was closed, its client would register again and take all kinds back.
         """
         taken = {kind.resource for kind in listener.kinds}
         for _ in range(_ATTEMPTS):
@@ -265,7 +265,7 @@ class Registrar:
             if other is None:
                 return
             if other.listener is None or not other.feed:
-                break  # it is registering now
+                break  # the other connection is registering now
             rest = tuple(kind for kind in other.listener.kinds if kind.resource not in taken)
             if self._narrowed(other, replace(other.listener, kinds=rest)):
                 return
@@ -348,7 +348,7 @@ class Receiver:
     ) -> None:
         for _ in range(_UPDATE_ATTEMPTS):
             if connection is None:
-                self.sockets.close(connection_id)  # removed: the client has to reconnect
+                self.sockets.close(connection_id)  # it was removed, so the client has to reconnect
                 return
             if self._step(connection, message, allowed):
                 return
@@ -393,7 +393,7 @@ class Receiver:
 
     def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
         """
-        Hand over to push without a replay: there is nothing to catch up with.
+        Hand over to push without a replay, because there is nothing to catch up with.
         """
         state = after(subscribed.state, Event.REACHED_FRONTIER)
         lane = self.lanes.lane_for(subscribed.feed, subscribed.id)

@@ -1,8 +1,8 @@
 """
-Replay: send a connection the events after its cursor, then hand it over to the push follower.
+Send a connection the events after its cursor, then hand it over to the push follower.
 
-One replay at a time serves a connection: it stores its id in the connection item, and every step it
-saves is guarded by the version of the item.
+One replay at a time serves a connection. It stores its id in the item of the connection. A save of
+a step fails if the version of the item has changed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Replayer:
     """
     The replay of events to connections.
 
-    Without *room* a send waits for its client, or fails. With *room* a run ends while its client
-    has not read the last step, and the next run begins when it has: a client that reads slowly
-    occupies nothing in between.
+    Without *room* a send waits for its client, or fails. With *room* a run ends if its client has
+    not read the last step, and the next run begins when it has. A client that reads slowly thus
+    occupies no thread in the meantime.
     """
 
     lanes: Lanes
@@ -115,7 +115,7 @@ class Replayer:
         return self._save(connection, signed)
 
     def _sign_off(self, connection: Connection, *, rests: bool) -> None:
-        """Release the connection to the next replay: at once, or, if *rests*, at the next sweep."""
+        """Release the connection to the next replay, which the next sweep starts if *rests*."""
         saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
             release_from_push(
@@ -126,7 +126,7 @@ class Replayer:
 
     def _replay_again(self, connection_id: str) -> None:
         """
-        Request the next run after the save: it may begin at once, and must find no run in progress.
+        Request the next run. Call it after the save, so that the next run finds none in progress.
         """
         if self.room is None:
             self.waker.replay(connection_id)
@@ -141,7 +141,7 @@ class Replayer:
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         charge.add(step.size)
-        # Read it after the step, which may take long: the events were committed before this.
+        # Read the profile after the step, which may take long. All events were committed before.
         profile = self.profiles.profile(connection.feed)
         if connection.admission.has_ended(endings_of(profile), self.runtime.clock()):
             self.delivery.end(connection.id)
@@ -176,7 +176,7 @@ class Replayer:
         """
         Save *new*, and return the stored connection, which may be leaving.
 
-        Return None if another run has it.
+        Return None if another run serves the connection.
         """
         if self.delivery.connections.update(old, new):
             return new

@@ -1,9 +1,9 @@
 """
-Deliver messages to connections: all of them in order, or the connection is cut.
+Deliver all messages of a connection in order, or cut the connection.
 
 Generators without I/O decide which message is sent next and handle its outcome. `Delivery`
-runs them one request after the other; an `Exchange` runs those of many connections at the same
-time. `Window` limits the requests to the rate of the other side; its times are milliseconds
+runs them one request after the other. An `Exchange` runs those of many connections at the same
+time. `Window` limits the requests to the rate that API Gateway accepts. Its times are milliseconds
 of any monotonic clock.
 """
 
@@ -50,7 +50,7 @@ class Sockets(Protocol):
 
 
 class Send(NamedTuple):
-    """A request to send one message; answered with its outcome."""
+    """A request to send one message. It is answered with the outcome."""
 
     connection_id: str
     message: str
@@ -58,21 +58,21 @@ class Send(NamedTuple):
 
 class Close(NamedTuple):
     """
-    A request to close the connection; answered with SENT, or UNKNOWN if the result is unknown.
+    A request to close the connection. It is answered with SENT, or with UNKNOWN after an error.
     """
 
     connection_id: str
 
 
 class Wait(NamedTuple):
-    """A request to continue after *ms* milliseconds; answered with None."""
+    """A request to continue after *ms* milliseconds. It is answered with None."""
 
     ms: int
 
 
 Request = Send | Close
 Steps = Generator[Request | Wait, Outcome | None, None]
-# Drive many deliveries at a time to their ends. Errors are raised when all have ended.
+# Runs many deliveries concurrently. Errors are raised when all have ended.
 Exchange = Callable[[Iterable[Steps]], None]
 
 
@@ -90,7 +90,7 @@ class SendCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A sender of messages to connections. Without an *exchange*, they are served one by one."""
+    """A sender of messages. Without an *exchange*, connections are served one after the other."""
 
     sockets: Sockets
     connections: ConnectionStore
@@ -119,8 +119,8 @@ class Delivery:
         """
         Send each connection its own messages as `send` does; return the lost connections.
 
-        Failures of one client delay no other client. *spread* removes the lost connections from the
-        store.
+        A client that fails does not delay other clients. *spread* removes the lost connections from
+        the store.
 
         Raises:
             Unavailable: the turn was given up; connections lost until then are still removed.
@@ -140,16 +140,16 @@ class Delivery:
 
     def cut(self, connection_id: str) -> None:
         """
-        Close the connection, then remove it, so that its client learns of it first.
+        Close the connection, then remove it from the store, so that its client is notified first.
 
-        If it cannot be closed, remove it all the same: it must not be sent anything more. Its
-        client, which receives nothing, sends a message at some point, and is closed then.
+        If the connection cannot be closed, remove it nevertheless, because nothing more may be sent
+        to it. Its client sends a message at some point, and the connection is closed then.
         """
         self._drive(self._cutting(connection_id))
         self.connections.remove(connection_id)
 
     def end(self, connection_id: str) -> None:
-        """Send the client an error that its key has ended, and `cut` the connection."""
+        """Send the client the error that its key has ended, and `cut` the connection."""
         ended = KeyEnded("was revoked or has expired, subscribe with another one", field="key")
         self.sockets.send(connection_id, events.error(ended.body()))
         self.cut(connection_id)
@@ -165,13 +165,13 @@ class Delivery:
             if outcome is not Outcome.SENT:
                 counts.lost.append(
                     connection_id
-                )  # before the close: the turn may be given up there
+                )  # before the close, because the turn may be given up during it
                 yield from self._giving_up(connection_id, outcome)
                 return
         counts.sent += len(messages)
 
     def _giving_up(self, connection_id: str, outcome: Outcome) -> Steps:
-        """Cut this connection, and never another one."""
+        """Close only this connection."""
         if outcome is Outcome.GONE:
             self.count("ConnectionsGone", 1)
             return
@@ -239,12 +239,13 @@ class Window:
     """
     The limit of concurrent requests, controlled as in TCP.
 
-    It grows with each success and is halved by a throttle, after which all requests wait until the
-    same time. It outlives a turn, because the limit of the other side does.
+    The limit grows with each success and is halved when a request is throttled. All requests then
+    wait until the same time. The window is kept for the next turn, because the rate that the other
+    side accepts stays the same.
     """
 
     def __init__(self) -> None:
-        self.opens_ms = 0  # nothing is sent before
+        self.opens_ms = 0  # nothing is sent before this time
         self._size = float(limits.SENDS_FIRST)
         self._slow_above = float(limits.SENDS_MAX)
         self._pause_ms = 0
@@ -268,10 +269,10 @@ class Window:
 
     def refused(self, connection_id: str, sent_ms: int, now_ms: int) -> bool:
         """
-        Record a throttled request; return True if all are throttled, False if only this client is.
+        Record a refused request; return True if all are throttled, False if its client is slow.
 
-        The answer is the same for both (429): `@connections` also refuses messages to a client that
-        does not read. A few refused connections among many are therefore assumed to be such
+        The answer is 429 in both cases, because `@connections` also refuses messages to a client
+        that does not read. A few refused connections among many are therefore assumed to be slow
         clients. Of requests sent concurrently, only the first that is throttled slows the sender
         down.
         """
@@ -317,10 +318,10 @@ class Turn:
         self._waiting: list[tuple[int, int, Task]] = []
         self._ids = count()
         self._under_way = 0
-        self._ended = False  # no more deliveries are started
+        self._ended = False  # if True, no more deliveries are started
         self._given_up = False
         self._patient = True
-        self._closes = False  # the last one succeeded
+        self._closes = False  # True if the last close succeeded
         self._stalled_ms: int | None = None  # time of the first refusal since the last success
 
     @property
@@ -344,7 +345,7 @@ class Turn:
 
     def answered(self, task: Task, outcome: Outcome, now_ms: int) -> None:
         """
-        Record the *outcome* of the request of *task*: THROTTLED whenever it was refused for now.
+        Record the *outcome* of the request of *task*, which is THROTTLED for any temporary refusal.
         """
         self._under_way -= 1
         if outcome in _GOT_THROUGH:
@@ -362,7 +363,7 @@ class Turn:
 
     def due_ms(self, now_ms: int) -> int | None:
         """
-        Return when to ask for the next request if no answer arrives before; None: after an answer.
+        Return when to call `next` if no answer arrives before, or None to wait for an answer.
         """
         times = [self._waiting[0][0]] if self._waiting else []
         if self._window.opens_ms > now_ms and (self._ready or not self._ended):
@@ -371,9 +372,9 @@ class Turn:
 
     def _judged(self, task: Task, now_ms: int) -> Outcome | None:
         """
-        Return the outcome of a refusal for its delivery.
+        Return the outcome of a refusal for its delivery, or None to repeat the request.
 
-        Return None to repeat it without a lost attempt.
+        A repetition does not count as an attempt.
         """
         if self._closes and not self._patient:
             return Outcome.THROTTLED  # closes succeed, so the clients do not read
@@ -421,4 +422,4 @@ class Turn:
         else:
             task.request = step
             add = self._ready.appendleft if isinstance(step, Close) else self._ready.append
-            add(task)  # closes first: a client that does not read delays no other
+            add(task)  # closes are first, so that a client that does not read delays no other

@@ -1,5 +1,5 @@
 """
-The WebSocket session as a table: the actions that a client may send in each state.
+A table of the actions that a WebSocket client may send in each state.
 
 The table is data, so that the documentation and the tests can print and iterate over it.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    OPEN = "open"  # connected, no subscription
+    OPEN = "open"  # the connection has no subscription
     CATCHING_UP = "catching-up"  # the replay sends the events after the cursor
-    JOINING = "joining"  # at the frontier, waiting for the push follower to accept it
-    LIVE = "live"  # served by the push follower
-    LEAVING = "leaving"  # unsubscribed; the function that serves it has not released it yet
+    JOINING = "joining"  # the connection is at the frontier, and push has not accepted it yet
+    LIVE = "live"  # the push follower serves the connection
+    LEAVING = "leaving"  # the client unsubscribed, and replay or push has not released it yet
 
 
 class Act(Enum):
@@ -30,15 +30,15 @@ class Act(Enum):
     RESUME = "resume"
     UNSUBSCRIBE = "unsubscribe"
     PING = "ping"
-    KEEP_ALIVE = "keepalive"  # is not answered
+    KEEP_ALIVE = "keepalive"  # has no answer
 
 
 class Event(Enum):
     """A step of the server. Only the function that serves a connection may make it."""
 
     REACHED_FRONTIER = "reached-frontier"  # the replay has sent all events
-    TAKEN_UP = "taken-up"  # the push follower has made it live
-    MOVED = "moved"  # a lane of push has stopped sending, another one is to accept it
+    TAKEN_UP = "taken-up"  # the push follower has made the connection live
+    MOVED = "moved"  # a lane of push has stopped sending, and another lane must accept it
     RELEASED = "released"  # the replay or the push follower has stopped sending
 
 
