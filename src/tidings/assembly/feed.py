@@ -61,7 +61,7 @@ class Assembly:
     The object graph of one process.
 
     Imports are inside the properties, because a Lambda function loads only the modules it uses. A
-    host overrides the attributes below that differ from these defaults.
+    host overrides the attributes below if it needs other values.
 
     Args:
         new_key: returns a random key of the given number of bytes.
@@ -72,23 +72,23 @@ class Assembly:
     follower_config: FollowerConfig | None = (
         None  # maximum number of operations that a follower handles at once
     )
-    sum_rows_max = limits.SUM_COUNT_ROWS  # counted at once for the sums of the state
-    sum_demand: SumDemand | None = None  # None: the sums of each feed are always kept
+    sum_rows_max = limits.SUM_COUNT_ROWS  # rows counted at once for the sums of the state
+    sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
 
     @property
     def ca_file(self) -> str | None:
-        """Return the path of the CA certificates for outgoing requests; None: the system's."""
+        """Return the path of the CA certificates for outgoing requests; None for the system's."""
         return None
 
     @property
     def exchange(self) -> Exchange | None:
-        """Return a sender of concurrent WebSocket messages; None: send sequentially."""
+        """Return a sender of concurrent WebSocket messages, or None to send one after the other."""
         return None
 
     @property
     def push_lanes(self) -> PushLanes | None:
-        """Return the number of push lanes of each feed; None: one."""
+        """Return the number of push lanes of each feed, or None if each feed has one."""
         return None
 
     @property
@@ -103,7 +103,7 @@ class Assembly:
 
     @property
     def expiring(self) -> Clock:
-        """Return the clock that decides how old a page is for the retention."""
+        """Return the clock by which the retention determines the age of a page."""
         return self.runtime.clock
 
     @property
@@ -140,7 +140,7 @@ class Assembly:
 
     @cached_property
     def copies(self) -> Sources:
-        """Return the feeds that are copies now; if no source is configured, load nothing."""
+        """Return the sources of the feeds that are copies now. Load nothing if there are none."""
         if not self.settings.sources:
             return self.settings.sources
         from tidings.core.replication.copies import Copies
@@ -158,7 +158,7 @@ class Assembly:
         return Losses(self.profiles, CopiedLosses(self.copies, self.stores.relays))
 
     def about(self, feed: str) -> None:
-        """Note that *feed* is being swept, for sweep messages that do not name a feed."""
+        """Record that *feed* is being swept, for log messages of the sweep without a feed."""
 
     # Authentication.
 
@@ -261,14 +261,14 @@ class Assembly:
     @cached_property
     def writable(self) -> WriteGuard:
         """
-        Return the guard that refuses writes to chained feeds; it reads the relay only to refuse.
+        Return the guard that refuses writes to chained feeds. It reads a relay only to refuse.
         """
         from tidings.core.replication.copies import WriteGuard
 
         return WriteGuard(self.copies, self._master)
 
     def _master(self, feed: str) -> str:
-        """Return the URL of the feed to post to instead; "" if it is unknown."""
+        """Return the URL of the master of *feed*, to which producers post; "" if it is unknown."""
         from tidings.core.errors import TidingsError
 
         try:
@@ -316,7 +316,7 @@ class Assembly:
         )
 
     def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        """Return the precondition of a page; load the rules only for keys bounded by parents."""
+        """Return the precondition of a page. Load its module only for keys bounded by parents."""
         if allowed.bound.parents is None:
             return None
         from tidings.core.ingest.write_bounds import ParentBoundCheck
@@ -435,14 +435,14 @@ class Assembly:
         return replace(self.follower, reader=read_ahead, follower_config=ARCHIVE_CONFIG)
 
     def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
-        """Return *handler* wrapped to trace its pages and to report pages older than *late_ms*."""
+        """Wrap *handler* to trace its pages and to report pages that are later than *late_ms*."""
         from tidings.core.followers.follower import TracingHandler
 
         late_ms = self.settings.late_ms if late_ms is None else late_ms
         return TracingHandler(handler=handler, runtime=self.runtime, late_ms=late_ms)
 
     def archiver(self) -> Handler:
-        """Return the archive's handler; no reader waits for it, so no page counts as late."""
+        """Return the archive's handler. No page counts as late, as no reader waits for it."""
         from tidings.core.archive.writer import Archiver
 
         assert self.stores.archive is not None, "this host has no archive"
@@ -580,7 +580,7 @@ class Assembly:
         )
 
     def relayer(self, feed: str) -> Relayer:
-        """Return the relay for one run of *feed*, which sends the password of *feed* upstream."""
+        """Return the relay for one run of *feed*. It sends the upstream the password of *feed*."""
         from tidings.core.replication.bootstrap import Bootstrapper
         from tidings.core.replication.replicate import Relayer
         from tidings.http.outbound.upstream import HttpUpstream
@@ -700,7 +700,7 @@ class Assembly:
     @cached_property
     def reporter(self) -> Reporter:
         """
-        Return the source of `/status`; it reads without retries, to report a store that fails.
+        Return the reporter for `/status`. It reads without retries, to report a store that fails.
         """
         from tidings.core.maintenance.status import Reporter
 
@@ -832,8 +832,8 @@ class Assembly:
         """
         Build the operators' endpoint.
 
-        If stores retry, it reads documents without retries or cache, so that health is reported
-        while a store fails.
+        If stores retry, the endpoint reads documents without retries and cache, so that it reports
+        the health at once while a store fails.
         """
         from tidings.core.changeagent.config import Administrator
         from tidings.http.endpoints.admin import Administration
@@ -855,13 +855,13 @@ class Assembly:
 
 
 class _LazyKeys:
-    """Implements `Bearers`: loads the key ring when the first key is presented."""
+    """Implements `Bearers`, but loads the key ring only when the first key is presented."""
 
     def __init__(self, ring: Callable[[], KeyRing]) -> None:
         self._ring = ring
 
     def knows(self, given: Credential) -> bool:
-        from tidings.core.auth.guard import KEY_PREFIX  # the caller has loaded it
+        from tidings.core.auth.guard import KEY_PREFIX  # the caller has loaded this module
 
         return given.secret.startswith(KEY_PREFIX) and self._ring().knows(given)
 

@@ -34,8 +34,9 @@ class Stores(Protocol):
     """
     The stores of one host. Each may be connected when it is first used.
 
-    `unretried` are the stores for reports and health checks, which fail at once; None: no store
-    retries. `replay_room` checks if a connection has room for more messages; None: it always has.
+    `unretried` are stores for reports and health checks that fail at once. It is None if no store
+    retries. `replay_room` checks if a connection has room for more messages. It is None if a
+    connection always has room.
     """
 
     @property

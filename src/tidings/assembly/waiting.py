@@ -1,4 +1,4 @@
-"""The ASGI app of long-polling and streaming requests: event streams, change lists, replication."""
+"""The ASGI app of requests that wait, for event streams, lists of changes, and replication."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def event_streams(
     here: Callable[[], Assembly], longest_ms: int | None = None, listen: Listen | None = None
 ) -> EventStreams:
-    """Return the event streams of *here*, each ended after *longest_ms*; see `EventStreams`."""
+    """Return the app of event streams, which ends each one after *longest_ms*."""
     host = here()
     return EventStreams(
         streamer=lambda: here().streamer,
@@ -44,11 +44,11 @@ def waiting_app(
     listen: Listen | None = None,
 ) -> App:
     """
-    Return the app that selects one by the path below *prefix*; *streams* refuses unknown paths.
+    Return an app that selects the app of a request by its path below *prefix*.
 
-    *name* identifies the process in the client count. If *lazy*, the apps for lists and pages are
-    loaded by the first request for one, so that a process that serves only event streams starts
-    sooner.
+    *streams* also refuses unknown paths. *name* identifies the process in the client count. If
+    *lazy*, the apps for lists and pages are loaded by their first request, so that a process that
+    serves only event streams starts sooner.
     """
     counted = ClientCounter(streams, lambda: here().stores.counters, here().runtime.clock, name)
     lists = cache(lambda: _lists(here, listen))
@@ -72,7 +72,7 @@ def waiting_app(
 
 
 def _lists(here: Callable[[], Assembly], listen: Listen | None) -> tuple[App, App]:
-    """Return the app of change lists, and that of pages and rows."""
+    """Return the app of change lists, and the app of pages and rows."""
     from tidings.http.streams.lists import ChangeLists, ReplicationApp
     from tidings.http.streams.tail_poller import at_fixed_interval
 

@@ -1,6 +1,7 @@
 """
-The HTTP layer, for any host: requests, responses, and the endpoints between them.
+The HTTP layer for any host, with requests, responses and endpoints.
 
-A host builds a `Request` from the received data, calls `answers.respond`, and sends the `Answer`
-(package `endpoints`). Streams and long polls are ASGI apps: `streams`, `durable_streams`.
+A host builds a `Request` from the received data, calls `answers.respond` with an endpoint (package
+`endpoints`), and sends the `Answer`. Streams and long polls are ASGI apps (`streams`,
+`durable_streams`).
 """

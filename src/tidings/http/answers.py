@@ -1,10 +1,10 @@
 """
-Build responses: JSON values, errors, and the headers that every response carries.
+Build responses from JSON values and errors, and add the headers that every response has.
 
-Few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11); all others carry
-`no-store`. Responses that wait for news are shared so that many clients at the same cursor cost one
-request. Responses that are followed by more entries are shared because a reader cannot miss
-anything by them. The constants `CACHED_...` document how to configure a cache.
+Few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11). All others have
+`no-store`. Responses that wait for new entries are shared, so that many clients at the same cursor
+cost one request. Responses that are followed by more entries are shared, because their readers
+request more anyway. The constants `CACHED_...` document how to configure a cache.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ JSON = "application/json"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
-RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
-PREFLIGHT_AGE_S = 600  # every browser accepts it; a new list of origins counts ten minutes later
+RETRY_AFTER_S = 1  # a throttled partition of the log recovers within a second
+PREFLIGHT_AGE_S = 600  # browsers accept ten minutes; new origins take effect after this time
 CORS_HEADERS = (
     "authorization",
     "content-type",
@@ -45,7 +45,7 @@ ALWAYS = {
     "cache-control": "no-cache, no-store, must-revalidate",
 }
 _UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
-# The paths of such responses; `*` is any path segment.
+# The paths of responses that may be shared; `*` is any path segment.
 CACHED_PATHS = ("/changes", "/feeds/*/changes", "/feeds/*/pages")
 # The request headers that these responses depend on, in addition to path and query. A different
 # credential means a different client.
@@ -102,7 +102,7 @@ def wants_ids(request: Request) -> bool:
 
 def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> Answer:
     """
-    Return *error* as a response to a request of *path*; without a body if a feed is *as_oplog*.
+    Return *error* as a response to a request of *path*, without a body if *as_oplog*.
 
     Every error on changeagent's paths is `{"error":"..."}`.
 
@@ -134,7 +134,7 @@ def changeagent_answer(status: int, body: object) -> Answer:
 
 def changeagent_refusal(error: TidingsError) -> Answer:
     """
-    Return *error* as a response on one of changeagent's paths: JSON, but an empty body for a 401.
+    Return *error* as a response on changeagent's paths, in JSON, but without a body for a 401.
 
     Raises:
         TidingsError: an internal error: not the client's fault, and not an unavailable store.
@@ -181,7 +181,7 @@ def preflight_headers(
     """
     Return the headers of a CORS preflight response to a page from *origin*.
 
-    *more* are request headers of the path, allowed in addition to `CORS_HEADERS`.
+    *more* are request headers that the path allows in addition to `CORS_HEADERS`.
     """
     return {
         **cors_headers(origin, origins),
@@ -195,9 +195,9 @@ def sharing(allowed: Allowed, *, waits: bool, full: bool) -> Mapping[str, str]:
     """
     Return the headers of a shareable response; no headers if the response is for one client only.
 
-    *waits*: the request would have waited for news. *full*: more entries follow, so the reader
-    sends another request. Requests of a key with a rate are never shared, as they must be counted
-    here.
+    *waits* is True if the request would have waited for new entries. *full* is True if more entries
+    follow, so that the reader sends another request. Responses for a key with a rate are never
+    shared, because each request must be counted here.
     """
     if allowed.admission.rate or not (waits or full):
         return _NOT_SHARED

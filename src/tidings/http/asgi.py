@@ -22,14 +22,15 @@ Query = dict[str, list[str]]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
-BODY_BYTES_MAX = 10 * 1024 * 1024  # as API Gateway HTTP APIs, so that a producer can move to one
+BODY_BYTES_MAX = 10 * 1024 * 1024  # the limit of API Gateway's HTTP APIs
 ARRIVAL = "tidings.arrival"  # key in the ASGI scope
-# Key in the ASGI scope, where a server has one: the function that writes a framed part of the body
-# to the connection at once, given the number of its events. False: the connection takes no more.
+# An optional key in the ASGI scope. Its function gets a framed part of the body and the number of
+# its events, and writes it to the connection at once. It returns False if the connection is full.
 WRITE_NOW = "tidings.write_now"
 WriteNow = Callable[[bytes, int], bool]
-# Likewise: the function that resets the connection after some seconds, unless its client has
-# received everything by then. Without it, a client that reads slowly would receive buffered data.
+# An optional key in the ASGI scope. Its function resets the connection after some seconds, unless
+# its client has received everything by then. Without it, a slow client would still receive data
+# from buffers.
 CUT_AFTER = "tidings.cut_after"
 CutAfter = Callable[[float], None]
 
@@ -44,7 +45,7 @@ def query_of(scope: Message) -> Query:
 
 
 async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
-    """Run *task* in a thread: stores block on the network, and the event loop must not block."""
+    """Run *task* in a thread, because stores block and the event loop must not."""
     return await asyncio.to_thread(task, *arguments)
 
 
@@ -71,7 +72,7 @@ async def send_answer(
 
 async def answer_head(app: App, scope: Message, send: Send) -> None:
     """
-    Answer `HEAD` with the headers of the response of *app* to `GET`, without waiting for news.
+    Answer `HEAD` with the headers of the response of *app* to `GET`, without waiting for entries.
     """
 
     async def receive() -> Message:
@@ -129,7 +130,7 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 
 class Arrival:
-    """The arrival of a request body; not complete if the server does not report it."""
+    """The arrival of a request body. It is not complete if the server does not report arrivals."""
 
     __slots__ = ("is_complete",)
 
@@ -158,7 +159,7 @@ def raw_path(scope: Message) -> str:
 
 def below(scope: Message, prefix: str) -> Message:
     """
-    Return *scope* with the *prefix* removed from its path, as the mapping of a custom domain does.
+    Return *scope* without *prefix* in its path, as API Gateway does for a custom domain.
     """
     path = raw_path(scope)
     if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
@@ -195,12 +196,12 @@ class BodyBudget:
 
 async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
     """
-    Return the body. *is_complete*: it has arrived, so no timeout is needed.
+    Return the body. *is_complete* is True if the body has arrived, so no timeout is needed.
 
     Raises:
-        TimeoutError: it took longer than BODY_S, or nothing arrived for BODY_IDLE_S.
-        TooLarge: it is longer than BODY_BYTES_MAX.
-        Overloaded, Gone: see there.
+        TimeoutError: the body took longer than BODY_S, or nothing arrived for BODY_IDLE_S.
+        TooLarge: the body is longer than BODY_BYTES_MAX.
+        Overloaded, Gone: see these classes.
     """
     if is_complete:  # the usual case; a timer would cost 5 % of the request
         body: bytes = (await _next_part(receive)).get("body", b"")

@@ -1,5 +1,5 @@
 """
-Durable Streams 1.0 on the wire: `/feeds/{feed}/v1/stream/{name}` (PROTOCOL 21).
+Serve Durable Streams 1.0 at `/feeds/{feed}/v1/stream/{name}` (PROTOCOL 21).
 
 A read is plain, a long poll, or an event stream. Only this process writes its streams, so a writer
 notifies the waiting readers directly.
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE, ANY_TYPE = "content-type", "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
-_CHARS_MAX = 256  # limit of header values stored per stream: each is far shorter in use
+_CHARS_MAX = 256  # of header values that are stored per stream, which are far shorter in use
 _SEQ = re.compile(f"[!-~]{{1,{_CHARS_MAX}}}")
 _ID = re.compile(f"[ -~]{{1,{_CHARS_MAX}}}")
 _PRODUCER = ("producer-id", "producer-epoch", "producer-seq")
@@ -71,7 +71,7 @@ _NOT_OFFERED = {
     "stream-fork-offset": _FORKS,
     "stream-fork-sub-offset": _FORKS,
 }
-# Headers that a page of another origin may send in addition to `answers.CORS_HEADERS`, and read.
+# Pages of another origin may send and read these headers, in addition to `answers.CORS_HEADERS`.
 ACCEPTED = ("if-none-match", "stream-closed", "stream-seq", *_PRODUCER)
 TOLD = (
     "etag",
@@ -86,8 +86,8 @@ TOLD = (
     "producer-received-seq",
     "producer-seq",
 )
-# Sent with every response. The producer chooses the type of the content, which must not be able to
-# act as a page of this server.
+# These headers are sent with every response. The producer chooses the type of the content, and the
+# content must not be able to act as a page of this server.
 ALWAYS = {
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
@@ -95,8 +95,8 @@ ALWAYS = {
     "access-control-expose-headers": ", ".join((*EXPOSED, *TOLD)),
 }
 LONG_POLL, EVENTS = "long-poll", "sse"
-# For content that never changes, and for the end of an open stream, which is revalidated every
-# time.
+# One header for content that never changes, and one for the end of an open stream, which is
+# revalidated every time.
 _KEPT = "private, max-age=60, stale-while-revalidate=300"
 _ASKED_AGAIN = "private, no-cache"
 _Content = tuple[int, dict[str, str], bytes]
@@ -127,7 +127,7 @@ def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> 
 
 def appending_of(request: Request, allowed: Allowed) -> Appending:
     """
-    Return the append that *request* makes; its producer id belongs to the credential.
+    Return the append of *request*, with its producer id in the namespace of the credential.
 
     Raises:
         InvalidStream, NotOffered: a header breaks its rule.
@@ -238,7 +238,7 @@ class StreamWrites:
 
 
 def _producer(stream: Stream, asked: Appending) -> dict[str, str]:
-    """Return the last accepted request of the producer, so that it knows its position."""
+    """Return headers with the last accepted request of the producer."""
     producer = asked.producer and stream.producer(asked.producer.id)
     if not producer:
         return {}
@@ -411,7 +411,7 @@ class StreamReads:
     # Reading and waiting.
 
     async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> StreamPart:
-        """Return the part after *offset*; an empty one if nothing arrives before *until_s*."""
+        """Return the part after *offset*, which is empty if nothing arrives before *until_s*."""
         while True:
             reader.news.clear()
             part = await self._read(reader, offset)
@@ -427,7 +427,7 @@ class StreamReads:
             news.cancel()
 
     async def _read(self, reader: _Reader, offset: str | None) -> StreamPart:
-        """Read after *offset*, delayed while the key exceeds its rate."""
+        """Read after *offset*; wait while the key exceeds its rate."""
         while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
             await asyncio.sleep(wait_ms / 1000)
         return await in_thread(partial(self._read_now, reader, offset))

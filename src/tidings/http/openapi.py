@@ -1,9 +1,9 @@
 """
-`GET /openapi.json`: the routes in OpenAPI 3.1, for client generators and fuzzing.
+Serve `GET /openapi.json`, which describes the routes in OpenAPI 3.1 for client generators.
 
-It is generated from the table of routes, so that it has exactly the existing routes, and from the
-data below. Responses are described by their content type only; docs/PROTOCOL.md has the rest. Also
-the JSON Schema of an event in each format (`core.model.envelopes`).
+The document is generated from the table of routes, so that it has exactly the existing routes, and
+from the data below. Responses are described by their content type only; docs/PROTOCOL.md has the
+rest. This module also has the JSON Schema of an event in each format (`core.model.envelopes`).
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Doc:
     The description of one route.
 
     *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
-    maps content types to schemas. *answer* is the content type of a response with *status*, "" for
-    no body. If there are several content types, *answers* maps each to its schema.
+    maps content types to schemas. *answer* is the content type of a response with *status*, or ""
+    if it has no body. If there are several content types, *answers* maps each to its schema.
     """
 
     summary: str
@@ -314,7 +314,7 @@ _MARKED = ((FORM, _ref("Health")),)
 _ACTED = ((JSON, _ref("ConsumerAction")),)
 _POSTED = _list(_ref("Operation"), limits.REQUEST_OPERATIONS_MAX)
 
-# By method and path, without the part that names a feed.
+# The descriptions by method and path, without the part of the path that names a feed.
 DOCS: dict[str, Doc] = {
     "POST /ops": Doc(
         "append operations",
@@ -428,7 +428,7 @@ def document(feeds: Iterable[str], prefix: str = "") -> dict[str, Any]:
 
 
 def doc_of(route: HttpRoute) -> Doc:
-    """Return the description of *route*; it is the same with and without a feed in the path."""
+    """Return the description of *route*, which is the same with and without a feed in the path."""
     path = route.path.removeprefix(_OF_A_FEED)
     return DOCS[f"{route.method} {'/ops' if path == '/' else path}"]
 
@@ -475,7 +475,7 @@ def _path_parameter(name: str, feeds: Iterable[str]) -> dict[str, Any]:
 
 
 def _error(doc: Doc) -> dict[str, Any]:
-    """Return the error response; the paths of section 12 have changeagent's error format."""
+    """Return the error response. The paths of section 12 have changeagent's error format."""
     schema = {} if doc.section.startswith("12") else {"$ref": "#/components/schemas/Error"}
     return {"description": "an error", "content": {"application/json": {"schema": schema}}}
 

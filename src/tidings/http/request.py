@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential
 
 ACCEPTED_ENCODING = "gzip"
-_GZIP = frozenset(("gzip", "x-gzip"))  # RFC 9110, 8.4.1.3: both names mean the same
+_GZIP = frozenset(("gzip", "x-gzip"))  # both names mean the same (RFC 9110, 8.4.1.3)
 _IDENTITY = "identity"
 _WINDOW = 31  # for zlib: requires the header and trailer of gzip
 _WEIGHT = re.compile(r";\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.IGNORECASE)
@@ -44,7 +44,7 @@ def is_compressed(headers: Mapping[str, str]) -> bool:
     Return True if the body of a request with *headers* is compressed.
 
     Raises:
-        UnsupportedEncoding: it is encoded more than once, or not with gzip.
+        UnsupportedEncoding: the body is encoded more than once, or not with gzip.
     """
     given = headers.get("content-encoding")
     if given is None:
@@ -61,8 +61,8 @@ def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
     Return *body*, one or more gzip members, decompressed.
 
     Raises:
-        TooLarge: it has more than *most* bytes; no more are decompressed.
-        InvalidEncoding: it is not gzip, or is truncated.
+        TooLarge: the body has more than *most* bytes; no more are decompressed.
+        InvalidEncoding: the body is not gzip, or is truncated.
     """
     parts: list[bytes] = []
     left = most
@@ -83,7 +83,7 @@ def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
 
 
 class BodyPending(Exception):
-    """The body has not arrived yet: the host reads it and calls the endpoint again."""
+    """The body has not arrived yet. The host reads it and calls the endpoint again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class Request:
     *route* is the key of its route (`routes.HttpRoute.key`). *path* does not include the prefix of
     the deployment. *headers* have lower-case names. *query* has one value per name; *query_string*
     is the query as it was sent. *parameters* are those in the path. *body* is the body as it was
-    sent, or None while it has not arrived; an endpoint checks the credential before it reads the
-    body. *is_charged*: an earlier call already counted the request against the rate of the key.
+    sent, or None while it has not arrived, because an endpoint checks the credential first.
+    *is_charged* is True if an earlier call counted the request against the rate of the key.
     """
 
     method: str
@@ -160,12 +160,12 @@ class Answer:
 Endpoint = Callable[[Request], Answer]
 
 
-# The address that the client used, and the media types that it accepts.
+# The functions below parse the address that the client used, and the media types that it accepts.
 
 
 def quality(accept: str, media_type: str) -> float:
     """
-    Return the weight of *media_type* in *accept*, by the most specific range; 0: not acceptable.
+    Return the weight of *media_type* in *accept*, by the most specific range; 0 if not acceptable.
     """
     weights = _weights(accept)
     general = media_type.partition("/")[0] + "/*"
@@ -201,7 +201,7 @@ def _weights(accept: str) -> dict[str, float]:
 
 def base_url(headers: Mapping[str, str], prefix: str) -> str:
     """
-    Return scheme, host and *prefix* by the request's *headers*; those of proxies take precedence.
+    Return the URL of *prefix* by the request's *headers*. Headers of proxies take precedence.
     """
     proto = headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
     scheme = proto if proto in ("http", "https") else "http"

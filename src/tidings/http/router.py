@@ -24,7 +24,7 @@ CHANGEAGENT = re.compile(
     r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
 )
 _STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
-# The lists that wait for news; a path is matched before their app is loaded.
+# Matches the lists that wait for new entries. A path is matched before their app is loaded.
 CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
 COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 
@@ -55,7 +55,7 @@ class Match:
 
 class RouteTable:
     """
-    A lookup of routes by method and path; with *answers_head*, HEAD uses the route of GET.
+    A lookup of routes by method and path. With *answers_head*, HEAD uses the route of GET.
     """
 
     def __init__(self, routes: Sequence[HttpRoute], *, answers_head: bool = False) -> None:
@@ -102,11 +102,10 @@ def pattern(path: str) -> re.Pattern[str]:
 
 def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint) -> Endpoint:
     """
-    Return an endpoint that passes routes below a path of *below* to its endpoint.
+    Return an endpoint that passes requests below a path of *below* to the endpoint of that path.
 
-    Other routes are passed to *other*.
-
-    The endpoints of *below* are built on demand, so that a function loads nothing for rare routes.
+    Other requests are passed to *other*. The endpoints of *below* are built on demand, so that a
+    function loads nothing for rare routes.
     """
 
     def answer(request: Request) -> Answer:
@@ -122,7 +121,7 @@ def check_operations(method: str, path: str, wanted: str) -> str:
     Return the feed of *path* if it is a path of operations and the method is *wanted*.
 
     Raises:
-        UnknownPath, WrongMethod, NoStreams: it is not.
+        UnknownPath, WrongMethod, NoStreams: the path or the method is another one.
     """
     if PATHS.fullmatch(path) and method == wanted:
         return feed_of(path)
@@ -131,7 +130,7 @@ def check_operations(method: str, path: str, wanted: str) -> str:
         if _STREAM.fullmatch(path):
             raise NoStreams("are served by `tidings serve` alone", field="path", value=path)
         raise UnknownPath("no such path", field="path", value=path)
-    # Leave out the rejected method: it may be served, but not at this address.
+    # Leave out the rejected method, which the feed may serve at another address.
     raise WrongMethod(method, ", ".join([*(each for each in methods if each != method), "OPTIONS"]))
 
 
@@ -139,7 +138,7 @@ def without_slash(request: Request, prefix: str) -> Answer | None:
     """
     Return a redirect if *request* is for a path of changeagent except for a trailing slash.
 
-    changeagent did the same. *prefix* is that of the deployment.
+    changeagent did the same. *prefix* is the path below which the deployment is served.
     """
     path = request.path.removesuffix("/")
     if path == request.path or not CHANGEAGENT.fullmatch(path) or not _stage_routes().methods(path):

@@ -1,9 +1,9 @@
 """
-The table of routes: the function that serves each one, and the permission it needs.
+The table of routes, with the function that serves each one and the permission that it needs.
 
 The module contains only data, which `config.deployment` includes. Functions that serve several
-routes read the permission from this table; the others declare it themselves, and a test compares
-both.
+routes read the permission from this table. The other functions declare it themselves, and a test
+compares both.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/diagnostics", "administer", READ_ALL),
     HttpRoute("GET", "/diagnostics/{part}", "administer", READ_ALL),
     HttpRoute("GET", "/diagnostics/raft/{part}", "administer", READ_ALL),
-    HttpRoute("ANY", DEFAULT_PATH, "ingest", PUBLIC),  # only reports what is wrong
+    HttpRoute("ANY", DEFAULT_PATH, "ingest", PUBLIC),  # requests that no other route matches
 )
 
-# Only on a server: a stage has no functions for them and rejects the path.
+# Only a server has these routes. A stage has no functions for them and rejects the paths.
 SERVER_ROUTES = tuple(
     HttpRoute(method, STREAM, "durable", need)
     for need, methods in ((READ, ("GET", "HEAD")), (INGEST, ("PUT", "POST", "DELETE")))
@@ -153,7 +153,7 @@ SOCKET_ROUTES = (
 # The permissions, by route key.
 NEEDS = {route.key: route.need for route in HTTP_ROUTES}
 
-# `POST /feeds/{feed}/consumers/{name}/{action}`: the actions of workers, and those of operators.
+# The actions of `POST /feeds/{feed}/consumers/{name}/{action}`, by workers and by operators.
 CONSUMER_ACTIONS = {
     **dict.fromkeys(("lease", "ack", "fail", "release"), CONSUME),
     **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), ADMIN),

@@ -1,5 +1,5 @@
 """
-The settings common to all hosts: the variable, the default and the rule of each.
+The settings common to all hosts, with the variable, the default and the rule of each.
 
 A host reads them from its environment once, into a frozen value. The address of an archive is
 `s3://BUCKET/PREFIX` or `file:///FOLDER`.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.oidc_claims import Issuer
     from tidings.core.replication.source import Sources
 
-NUMBER_MAX = 1_000_000_000  # maximum of a setting: a hundred thousand years in hours
+NUMBER_MAX = 1_000_000_000  # maximum of a number in a setting; 100,000 years in hours
 NO_ORIGINS = "none"  # an empty value means the default, as for every setting
 ARCHIVE_FOLDER = "archive"  # contains the feeds of an archive, relative to its address
 ARCHIVE_RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
@@ -30,7 +30,7 @@ ARCHIVE_RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One environment variable. *default* None: it is required."""
+    """One environment variable. It is required if *default* is None."""
 
     variable: str
     default: str | None
@@ -78,17 +78,17 @@ class Shared:
     @property
     def tombstone_ms(self) -> int:
         """
-        Return the lifetime of tombstones: longer than the log's, so that a full copy includes them.
+        Return the lifetime of tombstones, which is longer than the retention of the log.
         """
         return self.retention.age_ms + limits.TOMBSTONE_SLACK_MS
 
     @property
     def page_ms(self) -> int:
         """
-        Return the lifetime of a page: until no reader may need it, plus a day.
+        Return the lifetime of a page, which is a day longer than any reader may need the page.
 
-        It is as long as the log may wait for a named consumer. The floor therefore passes a page
-        before it expires, and no page has to be renewed for consumers.
+        The lifetime includes the time that the log waits for a named consumer. The floor therefore
+        passes a page before it expires, and no page has to be renewed for consumers.
         """
         return max(self.retention.age_ms, self.consumer_cap.age_ms) + limits.TTL_SLACK_MS
 
@@ -100,7 +100,7 @@ class MissingSetting(Exception):
 
 class WrongSetting(Exception):
     """
-    A setting breaks its rule. *value* is None if the text may hold a credential: it is not shown.
+    A setting breaks its rule. *value* is None, and not shown, if it may hold a credential.
     """
 
     def __init__(self, variable: str, value: str | None, rule: str) -> None:
@@ -112,7 +112,7 @@ def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> di
     """
     Return the value of each of *settings* in *environment*, by variable.
 
-    An empty one is the default.
+    If a variable is empty, its setting has the default.
 
     Raises:
         MissingSetting: a variable without a default is absent or empty.
@@ -122,7 +122,7 @@ def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> di
 
 def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
     """
-    Parse *values*, which has all of `SHARED`; *coordinated*: the host has a coordinator.
+    Parse *values*, which has all of `SHARED`. *coordinated* is True if there is a coordinator.
 
     Raises:
         WrongSetting: a value breaks its rule.
@@ -168,7 +168,7 @@ def whole_of(
     Return *variable* in *values* as an integer.
 
     Raises:
-        WrongSetting: it is not a whole number, or is out of bounds.
+        WrongSetting: the value is not a whole number, or is out of bounds.
     """
     text = values[variable]
     try:
@@ -249,7 +249,7 @@ class WrongArchive(Exception):
 @dataclass(frozen=True, slots=True)
 class ArchiveUrl:
     """
-    A parsed address; *bucket* is empty for a folder. Keys of a feed: `archive/{feed}/` in *path*.
+    A parsed address. *bucket* is empty for a folder. A feed is at `archive/{feed}/` below *path*.
     """
 
     bucket: str
@@ -261,7 +261,7 @@ def parse_archive_url(url: str) -> ArchiveUrl:
     Parse the address *url*.
 
     Raises:
-        WrongArchive: it has neither of the two forms.
+        WrongArchive: *url* has neither of the two forms.
     """
     try:
         parts = urlsplit(url)

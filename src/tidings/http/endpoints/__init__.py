@@ -1,1 +1,1 @@
-"""Endpoints that respond at once: one module for each group of routes."""
+"""Endpoints that respond at once, with one module for each group of routes."""

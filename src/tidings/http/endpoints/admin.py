@@ -1,11 +1,11 @@
 """
-Requests of operators: health, configuration, cluster, diagnostics.
+Answer requests of operators for health, configuration, cluster and diagnostics.
 
-If a managed service has no equivalent, the response reports the nearest one: a single member, which
-leads, and machine data of only the sandbox that serves the request.
+A managed service has no cluster, so the response reports a single member, which is the leader. The
+data of a machine is only that of the sandbox that serves the request.
 
-Configurations are the subset of YAML that JSON can express. Aliases can expand a few lines to a
-document of gigabytes, and tags can select the type that is constructed; both are rejected.
+Configurations are the subset of YAML that JSON can express. Aliases and tags are rejected. Aliases
+can expand a few lines to gigabytes, and tags can select the type that is constructed.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Administration:
         return _text(str(self._raft()[part]))
 
     def _raft(self) -> dict[str, object]:
-        """Return the log of the default feed; the single member leads without elections."""
+        """Return the state of the default feed's log. The single member leads without elections."""
         listing = self._lister.list(DEFAULT_FEED, Query(limit=0, since=2**63))
         indices = ("lastIndex", "appliedIndex", "committedIndex")
         return {
@@ -213,14 +213,14 @@ def _memory() -> dict[str, int]:
 
 def _cpu() -> dict[str, str]:
     """
-    Return counts of this process under the names of Go's runtime, as strings like changeagent.
+    Return counts of this process as strings, with the names of Go's runtime, as changeagent does.
     """
     count, threads = str(os.cpu_count() or 1), str(threading.active_count())
     return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """A loader that reads every other scalar as a string, including dates."""
+    """A loader that reads scalars without a JSON type, such as dates, as strings."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 as its base has it
         first: [pair for pair in known if pair[0] in _YAML_SCALARS]

@@ -1,4 +1,4 @@
-"""Read endpoints: `/changefeeds`, `/changefeeds/stats`, and `/objects` and `/sums` of a feed."""
+"""Serve `/changefeeds` and `/changefeeds/stats`, and `/objects` and `/sums` of a feed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Resources:
 
 
 def page_text(page: ObjectPage) -> str:
-    """Return *page* as JSON; the objects are copied from the log unchanged."""
+    """Return *page* as JSON. The objects are copied unchanged."""
     return f'{{"objects":[{",".join(page.objects)}],"next":{json.dumps(page.after)}}}'
 
 

@@ -44,7 +44,7 @@ class ConsumerRequest:
 
     def fields(self, *known: str) -> Mapping[str, Any]:
         """
-        Return the body, in which only the fields *known* are allowed; an empty body has no fields.
+        Return the body, which may have only the fields *known*. An empty body has no fields.
 
         Raises:
             InvalidConsumer, InvalidOperation: the body has another field, or is not a JSON object.
@@ -53,7 +53,7 @@ class ConsumerRequest:
         for name in body:
             if name not in known:
                 rule = f"is not known here; there are {', '.join(known)}"
-                raise InvalidConsumer(rule, field=name)  # without the value, which may be a secret
+                raise InvalidConsumer(rule, field=name)  # omit the value, which may be a secret
         return body
 
     def check_query(self, *known: str) -> None:
@@ -251,7 +251,7 @@ class ConsumerRouter:
         return 200, {"parked": [parked_document(each) for each in parked]}
 
     def _notes(self, request: ConsumerRequest) -> Reply:
-        """Return the notes of a consumer, also of a deleted one."""
+        """Return the notes of a consumer, which may have been deleted."""
         notes = self._consumers.store.notes(request.feed, request.name)
         documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}

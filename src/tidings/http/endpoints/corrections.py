@@ -1,5 +1,5 @@
 """
-Corrections that an operator sends over HTTP, and the rows from which they are made (PROTOCOL 18).
+Apply corrections of an operator, and return the rows from which they are made (PROTOCOL 18).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Corrections:
 
         Raises:
             Rejected: access is denied, or a correction is invalid; earlier ones may be applied.
-            Unavailable: the last ones may or may not have been applied; a repetition finds out.
+            Unavailable: the last corrections may have been applied; the request can be repeated.
         """
         feed = check_known(request.feed, self.corrector.feeds)
         NEEDS[request.route].admit(self.guard, feed, request.credential)

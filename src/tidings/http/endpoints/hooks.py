@@ -1,4 +1,4 @@
-"""The routes of webhooks, and those of keys: list all keys, revoke one (PROTOCOL 17.11)."""
+"""The routes of webhooks, and the routes to list keys and to revoke a key (PROTOCOL 17.11)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class WebhookRouter:
 @dataclass(frozen=True, slots=True)
 class KeyRouter:
     """
-    The endpoint of the routes of keys. It creates no keys, or an admin key could admit any caller.
+    The endpoint of the routes of keys. It creates none, as an admin key could admit any caller.
     """
 
     issuer: KeyIssuer

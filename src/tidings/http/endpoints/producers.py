@@ -1,7 +1,5 @@
 """
-Endpoints for producers.
-
-Operations, items of a change feed, and changes as changeagent's clients post them.
+Endpoints for producers of operations, of items of a change feed, and of changeagent's changes.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ TEXT, YAML = "text/plain", "application/yaml"
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """`POST /`, `/ops` and `/feeds/{feed}/ops`, and every path that no other route matches."""
+    """Serve `POST /`, `/ops` and `/feeds/{feed}/ops`, and every path without another route."""
 
     ingester: ingest.Ingester
     compatibility: CompatibilityMode
@@ -55,7 +53,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """`POST /changefeeds`: appends the items of a publisher as one page of the log."""
+    """Serve `POST /changefeeds`, which appends the items of a publisher as one page of the log."""
 
     ingester: ingest.Ingester
 
@@ -79,7 +77,7 @@ def to_core_request(request: Request) -> ingest.Request:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """`POST /changes`: appends a change; the response contains its number."""
+    """Serve `POST /changes`, which appends a change. The response contains its number."""
 
     proposer: Proposer
 

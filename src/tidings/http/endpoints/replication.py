@@ -30,7 +30,7 @@ class RelayPasswords(Protocol):
         """Return the password for the upstream of *feed*; "" if it is not set."""
 
     def keep(self, feed: str, password: str) -> None:
-        """Store *password*; "" stops sending one."""
+        """Store *password*. If it is "", no password is sent any more."""
 
 
 class ReplicaRouter:
@@ -56,7 +56,7 @@ class ReplicaRouter:
         Return the feeds that the credential may read.
 
         Raises:
-            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: it may not read any of them.
+            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: the credential may read no feed.
         """
         credential = request.credential
         relays: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ class ReplicaRouter:
         return self._control.act(request.feed, action, object_from(request.content(), InvalidRelay))
 
     def _keep(self, request: Request) -> Document:
-        """Store the password for the upstream; an empty one is not sent."""
+        """Store the password for the upstream. An empty password is not sent."""
         self._check(request)
         if request.feed not in self._sources:
             raise NotChained("is not chained: it has no upstream", field="feed", value=request.feed)

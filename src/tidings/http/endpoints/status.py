@@ -25,12 +25,12 @@ _PAGE_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Protections that the page itself cannot declare: other sites may not embed it.
+# The page itself cannot declare that other sites may not embed it.
 _PAGE_GUARDS = {
     "content-security-policy": "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
 }
-# One plain file name, which cannot leave the folder.
+# Matches only a plain file name, so that a path cannot leave the folder.
 _PAGE_NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 
 
@@ -42,7 +42,7 @@ class Status:
 
     def __call__(self, request: Request) -> Answer:
         if request.route == "GET /openapi.json":
-            from tidings.http.openapi import document  # most processes never need it
+            from tidings.http.openapi import document  # most processes never need this module
 
             return json_answer(200, document(self.feeds, self.prefix))
         if request.route == "GET /schemas/{format}":
@@ -79,8 +79,8 @@ def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
     if rest == path:
         return None
     if rest == "":
-        # The page refers to its files by relative paths. A proxy may remove a prefix that is
-        # unknown here; a relative address keeps it.
+        # The page refers to its files by relative paths. If a proxy removes a prefix that is
+        # unknown here, a relative address still includes the prefix.
         at = f"{prefix}{LIVE_PAGE}" if prefix else LIVE_PAGE.removeprefix("/")
         return Answer(307, {"location": f"{at}/"})
     match = _PAGE_NAME.fullmatch("/index.html" if rest == "/" else rest)

@@ -1,1 +1,1 @@
-"""Clients of external systems: upstream, token issuer, webhooks, archive folder; bcrypt."""
+"""Adapters for upstreams, token issuers, webhooks, archive folders, and bcrypt."""

@@ -1,13 +1,11 @@
 """
-Verify the tokens of an issuer with its keys.
+Verify the tokens of an issuer with its keys, and check bcrypt hashes.
 
-The keys are fetched for the first token, and again when they are old or a token names an unknown
-key, but at most once in `ASK_AGAIN_S`: forged tokens cause no requests.
+The keys are fetched for the first token, and again when they are old. If a token names an unknown
+key, they are fetched again at most once in `ASK_AGAIN_S`, so that forged tokens cause few requests.
 
 On Lambda, the request that needs a key fetches the keys. A server fetches them (`fetches` False)
 before it passes a request to a thread, so that an unresponsive issuer occupies no thread.
-
-Also check bcrypt hashes: the standard library has no bcrypt.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
     from tidings.core.auth.oidc_claims import Issuer
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-KEYS_AGE_S = 3600  # a key that its issuer withdrew is accepted no longer than this
-KEYS_KEPT_S = 6 * 3600  # or than this, while the issuer cannot be reached
-ASK_AGAIN_S = 30  # after a fetch, for an unknown key
+KEYS_AGE_S = 3600  # a key that its issuer withdrew is accepted for this time at most
+KEYS_KEPT_S = 6 * 3600  # the same while the issuer cannot be reached
+ASK_AGAIN_S = 30  # time between two fetches for unknown keys
 TIMEOUT_S = 3  # per response of the issuer; there are two
 BYTES_MAX = 256 * 1024  # per response; the largest key sets have some 20 KB
 TOKEN_CHARS_MAX = 8192  # larger tokens do not fit a header of API Gateway
@@ -66,16 +64,16 @@ class Tokens:
         self._asked_s: float | None = None
         self._keys_at, self._failed = 0.0, True  # *failed* until the keys have been fetched
         self._lock = Lock()
-        self.fetches = True  # in the call that needs a key; False: the server fetches them before
+        self.fetches = True  # the call that needs a key fetches the keys; a server sets it to False
 
     def knows(self, given: Credential) -> bool:
         """
-        Return True if *given* looks like a token; `grant_of` rejects one without a valid signature.
+        Return True if *given* looks like a token. The signature is not checked here.
         """
         return len(given.secret) <= TOKEN_CHARS_MAX and bool(_TOKEN.fullmatch(given.secret))
 
     def may_block(self, feed: str, given: Credential) -> bool:
-        """Return True: the signature takes a while, and the keys have a lock."""
+        """Return True, because checking a signature takes long, and the keys have a lock."""
         return True
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
@@ -83,8 +81,8 @@ class Tokens:
         Return the rights of the token *given*.
 
         Raises:
-            WrongKey: it is not a valid token of the issuer for this audience, or it has expired.
-            OutsideKey: it does not grant *role* on *feed*.
+            WrongKey: the token has expired or is not a valid one of the issuer for this audience.
+            OutsideKey: the token does not grant *role* on *feed*.
             Unavailable: the keys of the issuer could not be fetched.
         """
         return oidc_claims.grant_of(self._claims(given.secret), self._issuer.claim, feed, role)
@@ -107,7 +105,7 @@ class Tokens:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.InvalidTokenError as error:
-            rule = f"is not taken here: {type(error).__name__}"  # its text may contain the token
+            rule = f"is not taken here: {type(error).__name__}"  # the error may contain the token
             raise WrongKey(rule, field="token") from None
         return claims
 
@@ -150,9 +148,7 @@ class Tokens:
 
     def _renew(self) -> None:
         """
-        Fetch the keys.
-
-        If that fails, keep the old ones for `KEYS_KEPT_S`, so that no caller is locked out.
+        Fetch the keys. If that fails, keep the old ones until they are older than `KEYS_KEPT_S`.
         """
         self._asked_s = self._elapsed()
         try:
@@ -182,7 +178,7 @@ def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
     Return the body, truncated after `BYTES_MAX` + 1 bytes.
 
     Raises:
-        Unavailable: the body did not arrive by *until_s*, however slowly it is sent.
+        Unavailable: the body did not arrive completely by *until_s*.
     """
     body = b""
     while len(body) <= BYTES_MAX and (part := answer.read1(BYTES_MAX + 1 - len(body))):
@@ -205,7 +201,7 @@ def _key_name(token: str) -> str | None:
 
 def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
     """
-    Return the JSON object at *url*. Redirects are not followed. *ca_certs* None: the system's CAs.
+    Return the JSON object at *url*, without redirects. *ca_certs* is None for the system's CAs.
 
     Raises:
         Unavailable: the object could not be fetched.

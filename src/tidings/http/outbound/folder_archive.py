@@ -23,7 +23,7 @@ class FolderArchive:
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
         """
-        Write the part atomically: concurrent readers see either the old part or the whole new one.
+        Write the part atomically. Concurrent readers see either the old part or the whole new one.
         """
         path = self._path(feed, span)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Selection
     from tidings.core.replication.wire import ReplicationBatch, Rows
 
-CONNECT_S = 5  # across an ocean, with TLS, it takes half a second
-SLACK_S = 10  # for the transfer, in addition to the time that the upstream waits for news
-BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # of a response: the requested size, and one line per page
+CONNECT_S = 5  # a TLS connection across an ocean takes half a second
+SLACK_S = 10  # for the transfer, in addition to the time that the upstream waits for new pages
+BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # of a response, which also has one line per page
 PIECE_BYTES = 64 * 1024  # read between two checks of the deadline
 REASON_CHARS_MAX = 300  # of an upstream's refusal
 _OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500
@@ -46,10 +46,10 @@ _LOOPBACK_NAME = "localhost"
 
 class HttpUpstream:
     """
-    Implements `Upstream`. *password* returns the upstream's password, "" if it has no password.
+    Implements `Upstream`. *password* returns the upstream's password, or "" if it has none.
 
-    It is called once, and again after a 401. *ca_certs* is a file of CA certificates; None: those
-    of the system.
+    *password* is called once, and again after a 401. *ca_certs* is a file of CA certificates, or
+    None for those of the system.
     """
 
     def __init__(self, password: Callable[[], str], ca_certs: str | None = None) -> None:
@@ -145,13 +145,13 @@ def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
     Return the body, decompressed.
 
     Raises:
-        Unavailable: it takes too long.
-        BrokenPortion: it is too long, or not valid text.
+        Unavailable: the body takes too long.
+        BrokenPortion: the body is too long, or not valid text.
     """
     try:
         packed = _body(answer, deadline)
     except BaseException:
-        answer.close()  # its rest must not be taken for the next response
+        answer.close()  # the rest must not be read as the next response
         raise
     answer.release_conn()
     spelling = "strict" if answer.status == _OK else "replace"
@@ -164,7 +164,7 @@ def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
 
 
 def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
-    """Read the body as it arrives; a read of a fixed size could block as long as the peer likes."""
+    """Read the body as it arrives, because a read of a fixed size could block for any time."""
     pieces, size = [], 0
     while piece := answer.read1(PIECE_BYTES, decode_content=False):
         pieces.append(piece)

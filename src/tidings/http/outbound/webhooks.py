@@ -38,7 +38,7 @@ class Poster:
         Send *requests* in parallel and return the verdict of each.
 
         Raises:
-            Unavailable: it was closed; the webhooks may or may not have received the requests.
+            Unavailable: the poster was closed; the webhooks may have received the requests.
         """
         threads = ThreadPoolExecutor(len(requests), thread_name_prefix="hook")
         calls = [_Call(each, self._timeout_s, private=self._private) for each in requests]
@@ -57,7 +57,7 @@ class Poster:
 
     def close(self) -> None:
         """
-        Cancel the calls in progress within `_LOOK_S` and make no more; called by another thread.
+        Cancel the calls in progress within `_LOOK_S`, from another thread, and make no more.
         """
         self._closed = True
 
@@ -106,8 +106,8 @@ class _Call:
         """
         Cancel the call from another thread, which then stops or never begins.
 
-        This sets the flag before it reads the connection; `_post` sets the connection before it
-        checks the flag.
+        This method sets the flag before it reads the connection, and `_post` sets the connection
+        before it checks the flag, so that a call is never missed.
         """
         self._is_cut = True
         if self._connection is not None:
@@ -176,10 +176,10 @@ class _Pinned(HTTPConnection):
         self.sock.settimeout(timeout_s)
 
     def cut(self) -> None:
-        """Abort from another thread: the operation in progress raises an error."""
+        """Abort from another thread, so that the operation in progress raises an error."""
         sock: socket.socket | None = self.sock
         if sock is not None:
-            with suppress(OSError):  # it has ended in the meantime
+            with suppress(OSError):  # the connection has ended in the meantime
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)  # for TLS too, without close_notify
 
 

@@ -1,8 +1,8 @@
 """
 Count the streams of an ASGI app for `/status` while they are served.
 
-A separate task writes the counts, and no stream waits for it, except the last one: a function is
-frozen after the end of a stream, so the count is written before that.
+A separate task writes the counts, and only the last stream waits for it. A function is frozen after
+the end of its last stream, so the counts are written before.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.http.asgi import WRITE_NOW, App, Message, Receive, Send, WriteNow
 from tidings.http.router import feed_of
 
-# Occurs exactly once in each SSE block, or in each line of NDJSON: data is one line of JSON.
+# Each SSE block contains the first, and each line of NDJSON the second, exactly once, because data
+# is one line of JSON.
 _BLOCK, _LINE = b"\nevent: ", b"}\n"
 
 
 class ClientCounter:
-    """The app *app* with its streams counted; *place* identifies this process in the counts."""
+    """A wrapper that counts the streams of *app*. *place* identifies this process in the counts."""
 
     def __init__(
         self, app: App, counter_store: Callable[[], Counters], clock: Clock, place: str
@@ -76,7 +77,7 @@ class ClientCounter:
 
 
 class TrackedRequest:
-    """One request; it is counted from its status 200 until its end."""
+    """One request. It is counted from the response status 200 until its end."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class TrackedRequest:
     ) -> None:
         self._client_counter, self._feed, self._send = client_counter, feed, send
         self._write_now = write_now
-        self._counter: StreamCounter | None = None  # while it counts; None for an unknown feed
+        self._counter: StreamCounter | None = None  # None while the request is not counted
         self._mark = _BLOCK
 
     async def send(self, message: Message) -> None:

@@ -1,10 +1,10 @@
 """
-Lists that wait for news, as ASGI apps: changes, and pages and rows for chained feeds.
+Serve lists that wait for new entries: changes, and pages and rows for chained feeds.
 
 `GET /changes` and `/changes/{id}`, also below `/feeds/{feed}`, answer as changeagent did. A relay
-reads `GET /feeds/{feed}/pages` and `/rows` (PROTOCOL 16). A response without entries waits for news
-as long as the client requests. All waiting clients share one reader of the log's end, as streams
-do. `answers.sharing` decides which responses a cache may share.
+reads `GET /feeds/{feed}/pages` and `/rows` (PROTOCOL 16). If there are no entries, the response
+waits for new ones as long as the client requests. All waiting clients share one reader of the log's
+end, as streams do. `answers.sharing` decides which responses a cache may share.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 
 Requested = TypeVar("Requested", "PagesRequest", "RowsRequest")
 NDJSON = "application/x-ndjson; charset=utf-8"
-PACKED_BYTES_MIN = 1024  # of a compressed response: smaller ones would not be faster
-_PACKING = 1  # level of gzip: five times as fast as the default, for an eighth more bytes
+PACKED_BYTES_MIN = 1024  # smaller responses are not compressed, which would not be faster
+_PACKING = 1  # level of gzip, five times as fast as the default, with an eighth more bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request: *gone* is done when its client has disconnected. It arrived at *came_s*."""
+    """A request that arrived at *came_s*. *gone* is done when its client has disconnected."""
 
     scope: Message
     headers: dict[str, str]
@@ -82,8 +82,8 @@ class WaitingList(ABC):
     """
     An app for one kind of list. *guard* is built for the first request.
 
-    *origins* are the origins of web pages that may read. *listen* returns the news of a feed;
-    without it the end of the log is polled.
+    *origins* are the origins of web pages that may read. *listen* returns the notifications of a
+    feed. Without it the end of the log is polled.
     """
 
     guard: Callable[[], Guard]
@@ -121,7 +121,7 @@ class WaitingList(ABC):
         Return the rights of the credential in *headers* on *feed*.
 
         Raises:
-            Rejected: it allows nothing.
+            Rejected: the credential gives no access.
         """
 
     async def _send(self, send: Send, answer: Answer, headers: Mapping[str, str]) -> None:
@@ -135,7 +135,7 @@ class WaitingList(ABC):
         """
         Check the credential after a wait, before a response that only its client receives.
 
-        The request of a key with a rate must count only once.
+        A request of a key with a rate must count only once.
         """
         waited_ms = round(-request.left_s(request.came_s) * 1000)
 
@@ -157,7 +157,7 @@ class WaitingList(ABC):
     ) -> Mapping[str, str]:
         """Return the headers for caches; check the credential again if the request *waited*."""
         shared = sharing(allowed, waits=waits, full=full)
-        if waited and shared:  # clients with other credentials may receive it
+        if waited and shared:  # other clients may receive the response
             await in_thread(self._admit, feed, request.headers)
         elif waited:
             await self._check_again(request, feed, allowed)
@@ -176,7 +176,7 @@ class ChangeLists(WaitingList):
     async def _found(self, request: _Request) -> Answer:
         scope, headers = request.scope, request.headers
         match = CHANGES.fullmatch(scope["path"])
-        if match is None:  # other paths are not routed here
+        if match is None:  # no other path is routed here
             return changeagent_answer(200, root_links(base_url(headers, self.prefix)))
         if scope["method"] == "OPTIONS":
             return preflight(headers, self.origins, "GET", "POST")
@@ -206,7 +206,7 @@ class ChangeLists(WaitingList):
         """
         Return the listing and charge for it.
 
-        It is returned in any case; excess counts as later requests.
+        The listing is returned even above the rate of the key; the excess counts later.
         """
         listing = self.lister().list(feed, query)
         charge.add(listing.read)
@@ -242,7 +242,7 @@ class ChangeLists(WaitingList):
         """
         Return the entries after *listing*.
 
-        They come from memory if the poller's tail has them, else from the log.
+        Take them from memory if the poller's tail has them, else read the log.
         """
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
@@ -324,7 +324,7 @@ class ReplicationApp(WaitingList):
             end = min(requested.after.page, batch.status.head)  # the caller may be ahead of us
             await poller.wait(end, request.gone, request.left_s(until_s))
             batch = await in_thread(self._pages, feed, requested)
-            if _is_empty(batch):  # the news is not after its position, or not readable yet
+            if _is_empty(batch):  # the new pages are before its position, or not readable yet
                 pause_s = min(POLL_S, max(0, request.left_s(until_s)))
                 await asyncio.wait({request.gone}, timeout=pause_s)
         return batch

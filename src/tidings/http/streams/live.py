@@ -1,5 +1,5 @@
 """
-Streams at the end of the log, which need no task: the poller of the feed writes to all of them.
+Streams at the end of the log, to which the poller of the feed writes, so they need no own task.
 
 The text of a page is built and encoded once for all streams with the same form.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidings.core.catchup.sse import Stream, Tail
     from tidings.http.asgi import WriteNow
 
-HEARTBEAT_MS = 20_000  # oplog guaranteed 25.5 s; proxies close silent streams after 30
+HEARTBEAT_MS = 20_000  # oplog guaranteed 25.5 s; proxies close silent streams after 30 s
 
 
 class _Text(NamedTuple):
@@ -28,7 +28,7 @@ class _Text(NamedTuple):
     progress: Progress
 
 
-# By the form and the progress of the streams that need it; None: not in memory.
+# Texts by the form and the progress of the streams that need them; None if not in memory.
 Texts = dict[tuple[Hashable, Progress], "_Text | None"]
 
 
@@ -43,9 +43,9 @@ def _text(stream: Stream, tail: Tail) -> _Text | None:
 
 class LiveStream:
     """
-    The progress of an open stream; with *write*, its poller may send to it.
+    The progress of an open stream. With *write*, its poller may send to it.
 
-    *left* is done when the stream must continue by itself: its client does not keep up, its
+    *left* is done when the stream must continue by itself, because its client does not keep up, its
     credential has ended, or the log does not answer. *sent* is the progress that its client has.
     """
 
@@ -78,7 +78,7 @@ class LiveStream:
             self.left.set_result(None)
 
     def send(self, tail: Tail, texts: Texts) -> None:
-        """Write the pages of *tail* that the stream lacks; *texts* are those of other streams."""
+        """Write the pages of *tail* that the stream lacks; *texts* caches texts for all streams."""
         stream, before = self.stream, self.stream.progress
         if self.left.done() or (stream.admission.may_end and stream.has_ended()):
             self.leave()

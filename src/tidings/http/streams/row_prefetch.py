@@ -1,8 +1,8 @@
 """
-Prefetch the rows of a copy: while rows are sent, the next ones are read from the store.
+Prefetch the rows of a copy from the store while earlier rows are sent.
 
 The order and the content of the reads do not change, only their time. Only a few copies at a time
-are prefetched, so that memory stays bounded; the others wait for each read.
+are prefetched, so that memory stays bounded. Other copies wait for each read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidings.core.state.rows import Lines, Overwritten, Row
 if TYPE_CHECKING:
     from tidings.core.state.rows import Difference, StateStore
 
-_COPIES = 8  # prefetched at a time; each holds three reads of a megabyte
+_COPIES = 8  # copies prefetched at a time; each holds three reads of a megabyte
 _BUCKETS = 2  # buckets to read from in advance, in parallel with the current one
 _THREADS = 4  # more queries at a time gain nothing (measured)
 

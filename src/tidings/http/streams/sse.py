@@ -1,5 +1,5 @@
 """
-The stream of events as an ASGI app: `GET /`, `/ops`, `/feeds/{feed}/ops`, as SSE or NDJSON.
+Serve streams of events at `GET /`, `/ops` and `/feeds/{feed}/ops`, as SSE or NDJSON.
 
 With Lambda response streaming, one process serves one client; a server process serves many.
 """
@@ -53,10 +53,11 @@ if TYPE_CHECKING:
     from tidings.http.streams.tail_poller import Chunks, Listen, TailPoller, TailPollers
 
 log = logging.getLogger(__name__)
-# With the age of a profile, streams end within five seconds of their credential.
+# Streams are checked this often. Together with the age of a cached profile, they end within five
+# seconds after their credential.
 CHECK_S = 0.5
-CUT_S = 0.3  # to receive the end of a stream whose credential has ended: a slow round trip
-LAST_MS = 5_000  # for the last piece: until a client has read it, or before Lambda ends
+CUT_S = 0.3  # for a client to receive the end of a stream after its credential has ended
+LAST_MS = 5_000  # for a client to receive the last piece before the stream or the function ends
 _LAMBDA = "x-amzn-lambda-context"  # contains the function's deadline, set by the web adapter
 EVENT_STREAM = "text/event-stream"
 
@@ -64,7 +65,7 @@ EVENT_STREAM = "text/event-stream"
 @dataclass(eq=False, slots=True)
 class OpenStream:
     """
-    An event stream in progress. *over* is done when it has to end. *cut_after* see `CUT_AFTER`.
+    An event stream in progress. *over* is done when it has to end. For *cut_after* see `CUT_AFTER`.
     """
 
     stream: Stream
@@ -77,16 +78,16 @@ class OpenStream:
             self.over.set_result(None)
 
     def revoke(self) -> None:
-        """End because the credential has ended; the client does not decide how long that takes."""
+        """End because the credential has ended, even if the client does not read."""
         self.end()
         self.cut_after(CUT_S)
 
 
 class OpenStreams:
     """
-    The open streams, which it ends for reasons other than their time limit.
+    The open streams. This class ends them for reasons other than their time limit.
 
-    *lasting*: streams have no time limit. Passwords are then checked again when the profile of
+    If *lasting*, streams have no time limit. Passwords are then checked again when the profile of
     their feed changes, and the stream slots of keys are renewed.
     """
 
@@ -117,14 +118,14 @@ class OpenStreams:
 
     def end_all(self) -> None:
         """
-        End every stream between two blocks; its client resumes, possibly from another process.
+        End every stream between two blocks. Its client resumes, possibly from another process.
         """
         for each in self._open:
             each.end()
 
     async def _check_often(self) -> None:
         """
-        Check all streams periodically, together in one thread: the profile of a feed is read once.
+        Check all streams periodically, in one thread, so that a profile is read once for all.
         """
         while True:
             await asyncio.sleep(CHECK_S)
@@ -157,10 +158,10 @@ class EventStreams:
     """
     The app. *streamer* and *compatibility* are built for the first request.
 
-    *origins* are the origins of web pages that may read. A stream ends after *longest_ms*: Lambda
-    does not report a disconnected client, which therefore occupies a function for that time. None:
-    streams do not end. *listen* returns the news of a feed; without it the end of the log is
-    polled.
+    *origins* are the origins of web pages that may read. A stream ends after *longest_ms*, because
+    Lambda does not report a disconnected client, which occupies a function for that time. With None
+    streams do not end. *listen* returns the notifications of a feed. Without it the end of the log
+    is polled.
     """
 
     def __init__(
@@ -254,7 +255,7 @@ class EventStreams:
                 await self._tell_until(one, live, chunks, send, left)
             finally:
                 chunks.stop()
-        await self._release_slot(stream)  # before the end, after which the function is frozen
+        await self._release_slot(stream)  # the function is frozen after the end of the response
         if not one.has_left:
             await send_body(send, "", more=False)
 
@@ -265,8 +266,7 @@ class EventStreams:
         while not over.done() and left.any(_now_ms()):
             try:
                 chunk = await chunks.next()
-                # Checked after the read, which may take long: a key that has ended must receive
-                # nothing.
+                # Check after the read, which may take long, so that an ended key receives nothing.
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     one.revoke()
                     break
@@ -315,14 +315,14 @@ class EventStreams:
         for piece in chunk.pieces():
             if over.done() or not left.any(_now_ms()):
                 break
-            # Set `retry` inside an event: oplog's clients treat a block without an event as an
-            # error.
+            # Send `retry` in the block of an event, because oplog's clients treat a block without
+            # an event as an error.
             left.size -= await send_body(send, left.resume + piece, more=True)
             left.resume, sent = "", True
         return sent
 
     def _poller(self, stream: Stream) -> TailPoller:
-        """Return the poller of the stream's feed; it is loaded by the first stream."""
+        """Return the poller of the stream's feed. The first stream loads its module."""
         from tidings.http.streams.tail_poller import TailPollers, at_fixed_interval
 
         if self._pollers is None:
@@ -334,7 +334,7 @@ class EventStreams:
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
             "content-type": f"{NDJSON_TYPE if stream.lines else EVENT_STREAM}; charset=utf-8",
-            # The start position: a client that is cut before its first event resumes from here.
+            # A client that is cut before its first event resumes from this start position.
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }
         always = headers_for(headers.get("origin", ""), self._origins)
@@ -352,7 +352,7 @@ def accepts_events(accept: str) -> bool:
 
 
 def accepts_lines(accept: str) -> bool:
-    """Return True if NDJSON is named; clients that accept any type receive an event stream."""
+    """Return True if *accept* names NDJSON. Clients that accept any type get an event stream."""
     return named_quality(accept, NDJSON_TYPE) > 0
 
 
@@ -361,7 +361,7 @@ class _Left:
     """
     The remaining time and bytes of a response.
 
-    *resume* is the text in its first event with the client's delay before a reconnect.
+    *resume* is a field of its first event, with the client's delay before a reconnect.
     """
 
     end_ms: float = inf
@@ -370,7 +370,7 @@ class _Left:
 
     @property
     def is_unlimited(self) -> bool:
-        """Return True without any limit, once the first event needs no additional field."""
+        """Return True if there is no limit, and no field to add to the first event."""
         return self.end_ms == self.size == inf and not self.resume
 
     def any(self, now_ms: float) -> bool:
@@ -379,7 +379,7 @@ class _Left:
 
 def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
     """
-    Return the limits of a response; on Lambda, its deadline counts if the header can be parsed.
+    Return the limits of a response. On Lambda, they include the deadline of the function.
     """
     if longest_ms is None:
         return _Left()

@@ -1,9 +1,9 @@
 """
-One reader of the end of a feed's log, shared by all waiting streams of this process.
+A reader of the end of a feed's log, shared by all waiting streams of this process.
 
-It reads only while a stream waits, at the rate of a single stream. A Lambda with one client
-therefore costs the same as without it, and a thousand streams cost no more than one. On a server,
-streams at the end of the log do not even wait: the reader writes to their connections.
+The reader reads only while a stream waits, at the rate of a single stream. A thousand streams
+therefore cost no more than one, and a Lambda function with one client costs no more than without
+this reader. On a server, the reader writes to the connections of streams at the end of the log.
 """
 
 from __future__ import annotations
@@ -24,30 +24,28 @@ FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
 
 
 class Notifications(Protocol):
-    """A signal to a poller that a read is worthwhile."""
+    """A signal to a poller that there may be new pages."""
 
     async def wait(self) -> None:
-        """Return when there may be news since the last call."""
+        """Return when there may be new pages since the last call."""
 
     def look(self) -> None:
-        """Make the next `wait` return at once, because there may be news already."""
+        """Make the next `wait` return at once, because there may already be new pages."""
 
 
 class FixedInterval:
     """
-    Implements `Notifications` for processes that receive no notifications.
-
-    Poll at a fixed interval.
+    Implements `Notifications` at a fixed interval, for processes that receive no notifications.
     """
 
     async def wait(self) -> None:
         await asyncio.sleep(POLL_S)
 
     def look(self) -> None:
-        """Do nothing: it polls in any case."""
+        """Do nothing, because `wait` returns soon in any case."""
 
 
-Listen = Callable[[str], Notifications]  # returns the news of a feed
+Listen = Callable[[str], Notifications]  # returns the notifications of a feed
 
 
 def at_fixed_interval(feed: str) -> Notifications:
@@ -56,7 +54,7 @@ def at_fixed_interval(feed: str) -> Notifications:
 
 
 class TailPoller:
-    """A poller of a feed: *read*, run in a thread on *news*, returns the entries after a page."""
+    """A poller of a feed. On *news*, it calls *read* in a thread for the pages after a page."""
 
     def __init__(self, read: Callable[[int], Run], notifications: Notifications) -> None:
         self._read, self._notifications = read, notifications
@@ -64,9 +62,9 @@ class TailPoller:
         self._read_s = float("-inf")
         self._waiting = 0
         self._live: dict[LiveStream, None] = {}
-        self._arrival: asyncio.Future[None] | None = None  # of pages, for those that wait
+        self._arrival: asyncio.Future[None] | None = None  # done when new pages have arrived
         self._looking: asyncio.Task[None] | None = None
-        # A dedicated thread: streams that catch up may occupy all others.
+        # Use a dedicated thread, because streams that catch up may occupy all others.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tail-poller")
 
     @property
@@ -101,7 +99,7 @@ class TailPoller:
             self._rest()
 
     def join(self, live: LiveStream) -> None:
-        """Write new pages to *live*, which is at the end of the log, until `part`."""
+        """Write new pages to *live*, which is at the end of the log, until it calls `part`."""
         self._begin(live.stream.progress.page)
         self._live[live] = None
         self._look_on()
@@ -129,7 +127,7 @@ class TailPoller:
             self._looking = None  # it is done only in the next iteration of the event loop
 
     async def _look(self) -> None:
-        """Read when there is news, for all streams together, until reading fails."""
+        """Read when there are new pages, once for all streams, until reading fails."""
         loop = asyncio.get_running_loop()
         while True:
             await self._notifications.wait()
@@ -138,7 +136,7 @@ class TailPoller:
                 self._read_s = self._now_s()
                 if self._tail.extend(run):
                     self._notify()
-            except BaseException as error:  # also if all streams ended: the next one reads on
+            except BaseException as error:  # also if no stream waits any more
                 self._notifications.look()
                 if isinstance(error, Exception):
                     self._fail(error)
@@ -158,7 +156,7 @@ class TailPoller:
         arrival, self._arrival = self._arrival, None
         if arrival is not None:
             arrival.set_exception(error)
-            arrival.exception()  # retrieved, even if all have left
+            arrival.exception()  # avoid a warning if no stream retrieves it
         for live in self._live:
             live.leave()
 
@@ -176,7 +174,7 @@ class TailPoller:
 
 
 class TailPollers:
-    """The pollers of a process: one for each feed, another one for its readers with leaves."""
+    """The pollers of a process, two for each feed, of which one is for readers with leaves."""
 
     def __init__(self, listen: Listen = at_fixed_interval) -> None:
         self._listen = listen
@@ -211,7 +209,7 @@ class Chunks:
 
     async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: float) -> None:
         """
-        Wait for at most *wait_ms* after *chunk*, until there is news or reading is allowed again.
+        Wait for new pages after *chunk*, or until reading is allowed again; at most *wait_ms*.
         """
         if chunk.wait_ms:
             await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
