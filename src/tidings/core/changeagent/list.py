@@ -345,7 +345,7 @@ class Lister:
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
         elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
-            page = 0 if reached else scan.page  # if the scan began after the end, it has no page
+            page = 0 if reached else scan.page  # not a page after the end of the log
             self._heads[feed] = (now, max(known, self._look(feed, page)))
         return max(gone, self._heads[feed][1])
 

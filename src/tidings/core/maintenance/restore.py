@@ -73,7 +73,7 @@ class Plan:
     @property
     def end(self) -> int:
         """
-        Return the last empty page. It was never sent, so places on or after it are of the new log.
+        Return the last empty page. It was never sent, so places after it belong to the new log.
         """
         return self.last + 1
 

@@ -264,7 +264,7 @@ class Sweeper:
         if leaves_push(connection):
             return partial(self._hand_over, connection)
         if is_ahead(connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS):
-            return None  # a replay is running; or a listener gets its answer, before any item
+            return None  # a replay is running, or a listener has not received its answer yet
         if serves(connection):
             return partial(self.waker.replay, connection.id)
         return partial(self._hand_over, connection) if connection.state is State.JOINING else None

@@ -99,7 +99,7 @@ class TailPoller:
             self._rest()
 
     def join(self, live: LiveStream) -> None:
-        """Write new pages to *live*, which is at the end of the log, until it calls `part`."""
+        """Write new pages to *live*, which is at the end of the log, until `part` is called."""
         self._begin(live.stream.progress.page)
         self._live[live] = None
         self._look_on()
