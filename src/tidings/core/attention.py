@@ -1,5 +1,5 @@
 """
-Attention: decide which metric values need an operator, by a limit per metric.
+Decide which metric values need an operator, by a limit per metric.
 
 A value above its limit adds to one of two metrics: `Attention` if it needs action now, `Behind` if
 it needs action only when it persists. A stage therefore has one alarm for each of the two. The line
@@ -25,9 +25,9 @@ class Rule:
     """
     The alarm rule of one metric.
 
-    A value above *limit* needs an operator; with *lasting*, only if it persists. A *lingers*
-    condition may last for days, for example an absent worker of another team. It is reported once a
-    day: otherwise its alarm would stay on and hide the next one.
+    A value above *limit* needs an operator. If *lasting*, it does so only if it persists. A
+    condition that *lingers* may last for days, for example if a worker of another team is absent.
+    It is reported once a day, because its alarm would otherwise stay on and hide the next one.
     """
 
     limit: int = 0
@@ -45,7 +45,7 @@ class Alert:
     limit: int
 
 
-# A lag in pages may be a short burst, so it has to persist. An age shows by itself that it did.
+# A lag in pages may be a short burst, so it has to persist. A high age has persisted already.
 RULES: Mapping[str, Rule] = {
     "FollowerLag": Rule(limits.LAG_PAGES_MAX, lasting=True),
     "FollowerAge": Rule(limits.FOLLOWER_AGE_S_MAX),

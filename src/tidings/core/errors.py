@@ -183,7 +183,7 @@ class RefusedByHook(Rejected, code="refused_by_hook"):
     """
     A webhook rejected a change.
 
-    *status* 400: every failing webhook answered with 4xx; 502: at least one of them is broken.
+    *status* is 400 if every failing webhook answered with 4xx, or 502 if one of them is broken.
     """
 
     def __init__(self, failures: str, *, broken: bool) -> None:
@@ -291,7 +291,7 @@ class BrokenRelay(TidingsError):
     """
     The stored record of a chained feed cannot be read.
 
-    It is never treated as a new feed: that would silently copy everything again.
+    The feed is never treated as a new one, because it would silently copy everything again.
     """
 
     def __init__(self, feed: str, reason: str) -> None:
@@ -309,7 +309,7 @@ class FellOff(TidingsError):
     """
     The log no longer contains the next page of a follower.
 
-    The page is never skipped: the follower stops, and its function fails until it is repaired.
+    The page is never skipped. The follower stops, and its function fails until it is repaired.
     """
 
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
@@ -318,7 +318,7 @@ class FellOff(TidingsError):
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):
     """
-    The log has lost changes since the plan was created: the rest of the plan is not applied.
+    The plan is too old to detect later changes of its objects, so its rest is not applied.
     """
 
     def __init__(self, *, feed: str, through: int) -> None:
@@ -330,7 +330,7 @@ class PlanTooOld(Rejected, code="plan_too_old", status=410):
 
 
 class PlanMissing(TidingsError):
-    """The job of a sync succeeded but left no plan: a bug."""
+    """The job of a sync succeeded but left no plan, which is a bug."""
 
 
 class LogIncomplete(TidingsError):
@@ -362,7 +362,7 @@ def whole(text: str, least: int, most: int) -> int:
     *least* and *most* are the inclusive limits; neither is negative.
 
     Raises:
-        ValueError: the text is not such a number; the error's text is the rule.
+        ValueError: *text* is not such a number; the error's text is the rule.
     """
     digits = text.isascii() and text.isdigit()
     if digits and len(text) <= len(str(most)) and least <= int(text) <= most:

@@ -137,7 +137,7 @@ class Bearers(Protocol):
         Return the rights of *given*, a credential of this kind.
 
         Raises:
-            Rejected: it does not grant *role* on *feed*.
+            Rejected: *given* does not grant *role* on *feed*.
         """
 
 

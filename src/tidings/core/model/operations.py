@@ -169,9 +169,9 @@ def build_line(
     where: str,
 ) -> str:
     """
-    Return the log's line for the values of an operation's fields, None if one was not sent.
+    Return the log's line for the values of an operation's fields. Fields not sent are None.
 
-    *type_* and *id_* are `MISSING` if they were not sent; *extras* are tags, changed and data.
+    *type_* and *id_* are `MISSING` if they were not sent. *extras* are tags, changed and data.
 
     Raises:
         InvalidOperation, TooLarge: see `line_from`.
