@@ -82,9 +82,8 @@ OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of f
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # text of a part, 1 MB compressed; readers have 512 MB
-# The last page of a part may end far above ARCHIVE_PART_BYTES. Twice the size leaves room for the
-# numbers of the pages.
-ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX
+# The last page of a part may end far above ARCHIVE_PART_BYTES.
+ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # with page numbers
 ARCHIVE_PAGES = 1_000  # this many waiting pages fill a part if a page holds some 8 KB of text
 ARCHIVE_PART_OPERATIONS = 80_000  # small operations fill a part; compressing it takes a second
 ARCHIVE_STEP_BYTES = 2 * 1024 * 1024  # text sent in one step, some twenty messages
