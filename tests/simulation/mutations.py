@@ -204,7 +204,7 @@ MUTATIONS = (
     Mutation(
         "one look is enough to take over", Parts(around=broken_leases.without_margin), 937, 1400
     ),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 721, 1200),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 1217, 1700),
     Mutation("rows in doubt are taken for written", Parts(HastyProjector), 0, 50),
     Mutation(
         "an unanswered message is sent again", Parts(around=broken_websocket.repeats_all), 3, 50
