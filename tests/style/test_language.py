@@ -22,7 +22,7 @@ PATTERNS = {
 }
 # How many there are at most, by folder. Lower a number when the test asks for it.
 FOUND = {
-    "src functions infra": 16,
+    "src functions infra": 15,
     "docs README.md CONTRIBUTING.md": 42,
     "tests bench": 116,
 }
