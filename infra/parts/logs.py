@@ -30,7 +30,7 @@ NAME = "Failures"
 FUNCTION = '{ $.type = "platform.report" && $.record.status != "success" }'
 # Matches access logs with a status 5xx of API Gateway or of a function.
 API = '{ $.status = "5*" }'
-# Matches the log of executions. An execution that a guard stopped is aborted, which is no failure.
+# Matches the log of executions. A guard aborts an execution; it does not fail.
 MACHINE = '{ $.type = "ExecutionFailed" || $.type = "ExecutionTimedOut" }'
 
 

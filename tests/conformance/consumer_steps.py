@@ -44,7 +44,7 @@ def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_consumer_shows(scene: Scene, argument: dict[str, Any]) -> None:
-    """The document of the consumer, or of what is `below` it, `has` these fields."""
+    """Check that the consumer's document, or the one at the path `below` it, `has` these fields."""
     below = f"/{argument['below']}" if "below" in argument else ""
     scene.answer = scene.http.get(_path(scene, argument) + below)
     _check(scene, {"status": 200} | argument)

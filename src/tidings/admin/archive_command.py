@@ -221,7 +221,7 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     """
     Print the operations of page X, or of all pages from X to Y.
 
-    X and Y are numbers of pages, or ids of operations, which stand for their page. Without Y
+    X and Y are numbers of pages, or ids of operations, which select their page. Without Y
     (`X..`) the range ends with the archive. A compacted page is shown with its remaining
     operations.
 

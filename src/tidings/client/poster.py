@@ -16,10 +16,9 @@ from typing import Any, BinaryIO, TypeAlias
 from tidings.client.errors import Lost, Refused, WrongAnswer
 from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.client.retries import Closing, error_of_answer, repeat
-from tidings.core.model.operations import spell_numbers
+from tidings.core.model.operations import to_ascii_json
 
 LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # by which an error names an operation of a request
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _TOO_LARGE = 413
 ATTEMPTS_MAX = 8  # about two minutes, longer than a deployment and not too long for a user
 BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
@@ -112,7 +111,7 @@ class Poster(Closing):
 
 def encode(operation: Mapping[str, Any]) -> bytes:
     """Return one operation as a line of JSON, in ASCII so that any text can be sent."""
-    return spell_numbers(operation, _ENCODER).encode()
+    return to_ascii_json(operation).encode()
 
 
 def _part_key(key: str, part: int) -> str:

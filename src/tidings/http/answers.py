@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.auth.origins import READING, check_change, cors_headers
 from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
-from tidings.core.model.operations import spell_numbers
+from tidings.core.model.operations import to_ascii_json
 from tidings.core.version import VERSION
 from tidings.http.request import ACCEPTED_ENCODING, Answer, UnsupportedEncoding
 from tidings.http.router import CHANGEAGENT, WrongMethod
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tidings.http.request import Endpoint, Request
 
 JSON = "application/json"
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
 RETRY_AFTER_S = 1  # a throttled partition of the log recovers within a second
@@ -84,7 +83,7 @@ def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer
 
 def json_answer(status: int, body: object) -> Answer:
     headers = {"content-type": JSON, **_error_headers(status)}
-    return Answer(status, headers, spell_numbers(body, _ENCODER))
+    return Answer(status, headers, to_ascii_json(body))
 
 
 def accepted_answer(request: Request, ids: list[str]) -> Answer:

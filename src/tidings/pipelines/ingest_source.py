@@ -8,14 +8,12 @@ reader that restarts receives its last position, however old it is.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidings.client.errors import Refused
-from tidings.client.poster import Poster
-from tidings.core.model.operations import spell_numbers
+from tidings.client.poster import Poster, encode
 from tidings.pipelines.messages import READER
 
 BATCH = 500  # maximum number of operations; the reader's object still fits into the request
@@ -24,7 +22,6 @@ COPY, COMPLETE = "copy", "complete"  # modes of a namespace: being copied, or co
 ReaderState = Mapping[str, Mapping[str, Any]]  # the position of a reader in each namespace, as JSON
 Known = Callable[[str], Iterable[str]]  # returns the ids of all objects of a type
 _TOO_LARGE = 413
-_JSON = json.JSONEncoder(separators=(",", ":"))  # in ASCII, so that any text can be sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +72,6 @@ def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Ba
     yield Batch(operations, state)
 
 
-def encode_operation(operation: Mapping[str, Any]) -> bytes:
-    """Return *operation* as a line of JSON; numbers keep the digits that they were read with."""
-    return spell_numbers(operation, _JSON).encode()
-
-
 def append(poster: Poster, name: str, batch: Batch) -> None:
     """
     Append the *batch* of the reader *name* as one page, or as several if it is too large.
@@ -91,10 +83,10 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
         Refused: an operation is invalid; the operations before it may have been appended.
     """
     operations, state = batch.operations, batch.state
-    lines = [encode_operation(each) for each in operations]
+    lines = [encode(each) for each in operations]
     if state:
         document = {"event": "update", "type": READER, "id": name, "data": dict(state)}
-        lines.append(encode_operation(document))
+        lines.append(encode(document))
     try:
         poster.post_lines(lines)
     except Refused as refused:

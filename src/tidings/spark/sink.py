@@ -30,7 +30,7 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType, Times
 
 from tidings.client.errors import Refused
 from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, Poster
-from tidings.core.model.operations import parse_number, spell_numbers
+from tidings.core.model.operations import decode, to_ascii_json
 from tidings.spark.columns import SCHEMA
 from tidings.spark.options import NotAppended, Options, WrongColumn, WrongOption
 
@@ -49,8 +49,6 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
 _NEEDED = ("event", "type", "id")
 _LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # columns with the place that was read
 _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # the feed's name for a line of a page, from 1
-# The same encoding as `client.poster.encode`. `json.dumps` would create an encoder per call.
-_JSON = json.JSONEncoder(separators=(",", ":"))
 _REUSED = "idempotency_key_reused"
 
 
@@ -233,8 +231,8 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:
-            value = json.loads(text or "null", parse_float=parse_number)
-            yield None if text is None else spell_numbers(value, _JSON)
+            value = decode(text or "null")
+            yield None if text is None else to_ascii_json(value)
         except ValueError:
             raise NotAppended(f"row {number}: data is not JSON") from None
 

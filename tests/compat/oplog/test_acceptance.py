@@ -185,7 +185,7 @@ def test_O78_a_restart_of_the_server(client: str, host: Server, tmp_path: Path) 
 
 
 def test_O74_without_a_state_file_there_is_no_copy(host: Server) -> None:
-    """As with oplog-tail, `--allow-replication` alone is ignored."""
+    """The option `--allow-replication` alone is ignored, which oplog-tail does, too."""
     _post(host, "insert", "ignored")
     with _tail("tail", host, "--allow-replication", "--password", PASSWORD) as tail:
         assert tail.rest() == []

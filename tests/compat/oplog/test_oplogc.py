@@ -35,7 +35,7 @@ def test_comments_and_blank_lines_are_nothing() -> None:
 
 
 def test_when_to_resume_may_be_said_inside_an_event() -> None:
-    """As in a stream's first event; oplogc cannot parse it in a block of its own: below."""
+    """A stream's first event has it. oplogc cannot parse it in a block of its own (next test)."""
     told = RESUME.encode() + b"id: 1\nevent: reset\n\n"
 
     assert [(event.id, event.name) for event in _decoded(told)] == [("1", "reset")]

@@ -18,7 +18,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """Yield an address where no process listens."""
+    """Yield an address at which no process accepts connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"

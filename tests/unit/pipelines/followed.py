@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tidings.client.poster import encode
 from tidings.core.model.operations import parse_number
-from tidings.pipelines.ingest_source import Batch, Reader, encode_operation
+from tidings.pipelines.ingest_source import Batch, Reader
 
 PATIENCE_S = 60.0
 
@@ -44,7 +45,7 @@ class Followed:
         """Apply the next batch; the reader continues after it only with the next step."""
         batch = next(self._batches)
         for operation in batch.operations:
-            each = json.loads(encode_operation(operation), parse_float=parse_number)
+            each = json.loads(encode(operation), parse_float=parse_number)
             self.appended.append(each)
             if each["event"] == "delete":
                 self.objects.pop(each["id"], None)

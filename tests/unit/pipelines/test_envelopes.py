@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.unit.pipelines.messages import video
+from tidings.client.poster import encode
 from tidings.pipelines import Message
 from tidings.pipelines.bodies import encoder
 from tidings.pipelines.documents import Messages
-from tidings.pipelines.ingest_source import encode_operation
 from tidings.pipelines.messages import WrongPipeline
 
 
@@ -72,7 +72,7 @@ def test_documents() -> None:
 def test_numbers_keep_their_digits(envelope: str, text: str, number: str) -> None:
     """This holds from the message to the feed, also in a document within a text."""
     (made,) = read(envelope, (text % number).encode(), type="video")
-    assert f'"n":{number}' in encode_operation(made).decode()
+    assert f'"n":{number}' in encode(made).decode()
 
 
 def test_a_number_with_more_digits_than_a_double_is_an_id() -> None:

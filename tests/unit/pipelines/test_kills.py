@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -205,19 +206,13 @@ def test_T25_a_process_is_killed_at_any_moment(
         subject.change(chance)
     with started(command, subprocess.DEVNULL) as process:
         subject.insert()  # this process alone can have read it
-        settled(lambda: process.poll() is not None or held(pipe) == subject.rows(), within_s=90)
+        with suppress(AssertionError):  # the next line shows what differs
+            until(lambda: process.poll() is not None or held(pipe) == subject.rows(), within_s=90)
         assert (process.poll(), held(pipe)) == (None, subject.rows())
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     until(lambda: projected(pipe), within_s=60)
     assert held(pipe) == subject.rows()
-
-
-def settled(condition: Callable[[], bool], within_s: float) -> None:
-    """Wait for *condition*; the caller shows what differs if it did not become true."""
-    deadline = time.monotonic() + within_s
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 def position(pipe: Pipe) -> dict[str, Any]:

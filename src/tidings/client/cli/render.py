@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ import click
 
 from tidings.client.errors import ClientError, Lost
 from tidings.client.events import Event
-from tidings.core.model.operations import spell_numbers
+from tidings.core.model.operations import to_ascii_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
 NONE = "none"
 _NAME_CHARS = len("insert")
 # Events may contain any characters. Control characters could change the terminal, and direction
@@ -59,7 +57,7 @@ def machine(event: Event) -> str:
 
 def compact(value: object) -> str:
     """Return *value* as one line of JSON."""
-    return spell_numbers(value, _ENCODER)
+    return to_ascii_json(value)
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -229,8 +229,9 @@ def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
     """
     Return *producers*, without one of them if there are too many.
 
-    Of the credential with the most producers, remove the producer that has not appended for the
-    longest time. A credential thus cannot displace the producers of another one that has fewer.
+    Remove the producer that has not appended for the longest time, among those of the credential
+    with the most producers. A credential thus cannot displace the producers of another one that
+    has fewer.
     """
     if len(producers) <= limits.STREAM_PRODUCERS_MAX:
         return producers

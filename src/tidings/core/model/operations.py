@@ -27,6 +27,7 @@ _EVENT_AT = len('{"event":"')
 _DATA_AT = len('{"event":"insert",')  # each event name has six letters
 # One encoder for all operations, because `json.dumps` would build one for each.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = "#"  # a repetition of it marks a number in a string until the JSON text is complete
@@ -85,6 +86,11 @@ def spell_numbers(data: object, encoder: json.JSONEncoder) -> str:
     mark = _MARK * (1 + max(map(len, re.findall(f"{_MARK}+", text)), default=0))
     marked = _marked(data, mark)
     return re.sub(rf'"{mark}([^"]*)"', r"\1", encoder.encode(marked)) if marked != data else text
+
+
+def to_ascii_json(value: object) -> str:
+    """Return *value* as JSON in ASCII, in which any text can be sent, with all digits."""
+    return spell_numbers(value, _ASCII_ENCODER)
 
 
 def _marked(data: object, mark: str) -> object:
