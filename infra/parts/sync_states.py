@@ -1,5 +1,27 @@
-"""
-The states of a sync, in Amazon States Language; docs/guides/SYNC.md has a diagram.
+r"""
+The states of a sync, in Amazon States Language.
+
+```
+ tidings sync DUMP --cloud    an upload to dumps/FEED/     a schedule
+              \                        |                     /
+               v                       v                    v
+   Check ---------------------------------------------------------- wrong ---+
+     |  the request becomes the job's arguments                              |
+   Measure                                                                   |
+     |  up to 10 GB of state        above                                    |
+     |                                 Base, Export, Look ...   (the state,  |
+     v                                   v                       to S3)      |
+   Plan <--------------------------------+                                   |
+     |  Spark: dump and state become a plan                                  |
+   Judge -------- nothing to do, dry run, stopped for good ----------------->|
+     |        \                                                              |
+     |         Ask, Wait for an answer -- rejected, or three days pass ----->|
+     v          /  approved                                                  |
+   Apply <-----+                                                             |
+     |  inserts, then updates, then deletes: two parts at a time             |
+     v                                                                       v
+   Report, Tell ---------- Done, or Failed with a name and a sentence <------+
+```
 
 Each step adds to the data of the execution: `request` (the input), `sync` (validated), `judged`
 (the summary of the plan, and the operations to apply), `answer` (the operator's), `error`,
