@@ -43,7 +43,6 @@ def text(measured: Mapping[str, Any]) -> str:
         held=bill.held_dollars(),
         leaves=bill.LEAVES,
         lengths="".join(_length(bills[0], seconds) for seconds in _LENGTHS_S),
-        prices="".join(f"| [{each.unit}]({each.source}) | {each} |\n" for each in prices.ALL),
     )
 
 

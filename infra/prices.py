@@ -58,25 +58,3 @@ KEY = Price(1.00, 1, "KMS key, or one of its first two rotations, a month", _KMS
 S3_PUT = Price(0.005, 1000, "PUT to S3", _S3)
 S3_GB = Price(0.023, 1, "GB in S3, a month", _S3)
 OUT_GB = Price(0.09, 1, "GB to the internet", _OUT)
-
-ALL = (
-    WRITE_UNIT,
-    READ_UNIT,
-    TABLE_GB,
-    RECOVERY_GB,
-    INVOCATION,
-    GB_SECOND,
-    SCHEDULE,
-    HTTP_REQUEST,
-    MESSAGE,
-    CONNECTION_MINUTE,
-    ALARM,
-    DASHBOARD,
-    METRIC,
-    LOG_GB,
-    LOG_KEPT_GB,
-    KEY,
-    S3_PUT,
-    S3_GB,
-    OUT_GB,
-)
