@@ -8,5 +8,5 @@ from tidings.aws.stage import stage
 from tidings.aws.telemetry import asgi_edge
 
 _settings = stage().settings
-_streams = event_streams(stage, _settings.stream_ms)
-app = asgi_edge(waiting_app(stage, _streams, name=new_id(), lazy=True, prefix=_settings.url_prefix))
+_streams = event_streams(stage, new_id(), _settings.stream_ms)
+app = asgi_edge(waiting_app(stage, _streams, lazy=True, prefix=_settings.url_prefix))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tidings.http.asgi import disable_buffering, headers_of
 from tidings.http.request import wants_links
 from tidings.http.router import CHANGES, COPIED
-from tidings.http.streams.client_count import ClientCounter
-from tidings.http.streams.sse import EventStreams
+from tidings.http.streams.sse import ClientCounter, EventStreams
+from tidings.http.streams.tail_poller import at_fixed_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +20,22 @@ if TYPE_CHECKING:
 
 
 def event_streams(
-    here: Callable[[], Assembly], longest_ms: int | None = None, listen: Listen | None = None
+    here: Callable[[], Assembly],
+    name: str,
+    longest_ms: int | None = None,
+    listen: Listen = at_fixed_interval,
 ) -> EventStreams:
-    """Return the app of event streams, which ends each one after *longest_ms*."""
+    """
+    Return the app of event streams, which ends each one after *longest_ms*.
+
+    *name* identifies the process in the client count.
+    """
     host = here()
     return EventStreams(
         streamer=lambda: here().streamer,
         compatibility=lambda: here().compatibility,
         clock=host.runtime.clock,
+        clients=ClientCounter(lambda: here().stores.counters, host.runtime.clock, name),
         origins=host.settings.cors_origins,
         longest_ms=longest_ms,
         listen=listen,
@@ -38,19 +46,16 @@ def waiting_app(
     here: Callable[[], Assembly],
     streams: EventStreams,
     *,
-    name: str,
     lazy: bool,
     prefix: str = "",
-    listen: Listen | None = None,
+    listen: Listen = at_fixed_interval,
 ) -> App:
     """
     Return an app that selects the app of a request by its path below *prefix*.
 
-    *streams* also refuses unknown paths. *name* identifies the process in the client count. If
-    *lazy*, the apps for lists and pages are loaded by their first request, so that a process that
-    serves only event streams starts sooner.
+    *streams* also refuses unknown paths. If *lazy*, the apps for lists and pages are loaded by
+    their first request, so that a process that serves only event streams starts sooner.
     """
-    counted = ClientCounter(streams, lambda: here().stores.counters, here().runtime.clock, name)
     lists = cache(lambda: _lists(here, listen))
     if not lazy:
         lists()
@@ -61,7 +66,7 @@ def waiting_app(
         if prefix and scope["path"].startswith(f"{prefix}/"):
             scope = {**scope, "path": scope["path"].removeprefix(prefix)}
         path = scope["path"]
-        chosen: App = counted
+        chosen: App = streams
         if CHANGES.fullmatch(path) or wants_links(scope["method"], path, headers_of(scope)):
             chosen = lists()[0]
         elif COPIED.fullmatch(path):
@@ -71,10 +76,9 @@ def waiting_app(
     return app
 
 
-def _lists(here: Callable[[], Assembly], listen: Listen | None) -> tuple[App, App]:
+def _lists(here: Callable[[], Assembly], listen: Listen) -> tuple[App, App]:
     """Return the app of change lists, and the app of pages and rows."""
     from tidings.http.streams.lists import ChangeLists, ReplicationApp
-    from tidings.http.streams.tail_poller import at_fixed_interval
 
     host = here()
     changes = ChangeLists(
@@ -82,7 +86,7 @@ def _lists(here: Callable[[], Assembly], listen: Listen | None) -> tuple[App, Ap
         clock=host.runtime.clock,
         feeds=host.settings.feeds,
         origins=host.settings.cors_origins,
-        listen=listen or at_fixed_interval,
+        listen=listen,
         lister=lambda: here().lister,
         gate=lambda: here().gate,
         prefix=host.settings.url_prefix,

@@ -60,14 +60,14 @@ class StreamCounter:
 
     _clients: int = 0
     _connections: int = 0
-    _sent: int = 0
+    sent: int = 0
     _changed: bool = False
     _written_ms: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Return True if there are no clients and there is nothing to write."""
-        return not (self._clients or self._changed or self._sent)
+        return not (self._clients or self._changed or self.sent)
 
     @property
     def has_left(self) -> bool:
@@ -80,7 +80,7 @@ class StreamCounter:
         self._changed = True
 
     def send(self, events: int) -> None:
-        self._sent += events
+        self.sent += events
 
     def close(self) -> None:
         self._clients -= 1
@@ -97,15 +97,15 @@ class StreamCounter:
 
     def take_delta(self, now_ms: int) -> CounterDelta:
         """Return the figures to write and mark them as written."""
-        delta = CounterDelta(self._connections, self._sent, self._clients)
-        self._connections = self._sent = 0
+        delta = CounterDelta(self._connections, self.sent, self._clients)
+        self._connections = self.sent = 0
         self._changed, self._written_ms = False, now_ms
         return delta
 
     def give_back(self, delta: CounterDelta) -> None:
         """Take back *delta* after a failed write, so that the next write includes it."""
         self._connections += delta.connections
-        self._sent += delta.sent
+        self.sent += delta.sent
         self._changed = True
 
 

@@ -24,10 +24,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 BODY_BYTES_MAX = 10 * 1024 * 1024  # the limit of API Gateway's HTTP APIs
 ARRIVAL = "tidings.arrival"  # key in the ASGI scope
-# An optional key in the ASGI scope. Its function gets a framed part of the body and the number of
-# its events, and writes it to the connection at once. It returns False if the connection is full.
+# An optional key in the ASGI scope. Its function gets a framed part of the body and writes it to
+# the connection at once. It returns False if the connection is full.
 WRITE_NOW = "tidings.write_now"
-WriteNow = Callable[[bytes, int], bool]
+WriteNow = Callable[[bytes], bool]
 # An optional key in the ASGI scope. Its function resets the connection after some seconds, unless
 # its client has received everything by then. Without it, a slow client would still receive data
 # from buffers.

@@ -65,10 +65,8 @@ class ServerApp:
         self._routes = RouteTable(_ROUTES, answers_head=True)
         listen = host.notifications.listen
         # A server does not limit the duration of event streams.
-        self._events = event_streams(lambda: host, longest_ms=None, listen=listen)
-        self._waiting = waiting_app(
-            lambda: host, self._events, name="server", lazy=False, listen=listen
-        )
+        self._events = event_streams(lambda: host, "server", listen=listen)
+        self._waiting = waiting_app(lambda: host, self._events, lazy=False, listen=listen)
         self._streams = host.stream_reads()
         self._bodies = BodyBudget()
         keys = host.issuer_keys

@@ -270,7 +270,7 @@ class Cycle(RequestResponseCycle):
                 self.on_response()
             self.on_response = _nothing
 
-    def write_now(self, frame: bytes, _: int) -> bool:
+    def write_now(self, frame: bytes) -> bool:
         """Implement `asgi.WriteNow`, for a body in chunks that has begun."""
         if not self.chunked_encoding or self.disconnected or self.response_complete:
             return False

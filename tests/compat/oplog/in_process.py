@@ -17,8 +17,8 @@ from tidings.client.sse import Parser
 from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
 from tidings.core.settings.profiles import CompatibilityMode
-from tidings.http.streams.sse import EventStreams
-from tidings.http.streams.tail_poller import Listen
+from tidings.http.streams.sse import ClientCounter, EventStreams
+from tidings.http.streams.tail_poller import Listen, at_fixed_interval
 
 ORIGIN = "https://example.org"
 PATIENCE_S = 180.0  # none takes two seconds on an idle machine
@@ -37,7 +37,7 @@ def refused(scene: Scene, body: str) -> Rejected:
 
 
 def streams(
-    scene: Scene, longest_ms: int | None = 60_000, listen: Listen | None = None
+    scene: Scene, longest_ms: int | None = 60_000, listen: Listen = at_fixed_interval
 ) -> EventStreams:
     """Return the app; without *longest_ms* it does not end streams, as on a server."""
     compatibility = CompatibilityMode(scene.profiles, FEEDS)
@@ -45,6 +45,7 @@ def streams(
         streamer=lambda: scene.streamer,
         compatibility=lambda: compatibility,
         clock=now_ms,
+        clients=ClientCounter(lambda: scene.counters, now_ms, "here"),
         origins=(ORIGIN,),
         longest_ms=longest_ms,
         listen=listen,

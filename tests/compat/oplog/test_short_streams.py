@@ -15,9 +15,9 @@ from tests.compat.oplog.oplogc import Decoder, Event, InFlight
 from tests.unit.core.scene import Scene, op
 from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup.sse import HEARTBEAT
-from tidings.http.streams import live
-from tidings.http.streams.live import HEARTBEAT_MS
+from tidings.http.streams import tail_poller
 from tidings.http.streams.sse import EventStreams
+from tidings.http.streams.tail_poller import HEARTBEAT_MS
 
 SHORT_MS = 300  # of a stream on a stage
 HOUR_S = 3600
@@ -198,7 +198,7 @@ def test_7_7_oplogc_with_a_rare_filter_is_sent_what_oplog_sent(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Comments while the feed moves without it, then the block of its event, byte by byte."""
-    monkeypatch.setattr(live, "HEARTBEAT_MS", 20)
+    monkeypatch.setattr(tail_poller, "HEARTBEAT_MS", 20)
     consumer = Oplogc()
 
     async def work() -> tuple[Client, str]:

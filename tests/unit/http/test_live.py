@@ -10,11 +10,11 @@ import pytest
 
 from tests.unit.core.scene import FEED, Scene, op
 from tidings.core.catchup.sse import Stream
+from tidings.core.counters import StreamCounter
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Run
 from tidings.core.settings.values import Admission, Ended
-from tidings.http.streams.live import HEARTBEAT_MS, LiveStream
-from tidings.http.streams.tail_poller import TailPoller
+from tidings.http.streams.tail_poller import HEARTBEAT_MS, LiveStream, TailPoller
 
 LONG_S = 60.0
 NO_TIME: dict[str, str | None] = {}
@@ -26,13 +26,16 @@ class Connection:
     def __init__(self) -> None:
         self.full = False
         self.frames: list[bytes] = []
-        self.events = 0
+        self.counter = StreamCounter()
 
-    def write(self, frame: bytes, events: int) -> bool:
+    def write(self, frame: bytes) -> bool:
         if not self.full:
             self.frames.append(frame)
-            self.events += events
         return not self.full
+
+    @property
+    def events(self) -> int:
+        return self.counter.sent
 
 
 class Signal:
@@ -85,7 +88,7 @@ def opened(scene: Scene, query: dict[str, str | None] = NO_TIME, *, lines: bool 
 
 def joined(poller: Poller, stream: Stream) -> tuple[LiveStream, Connection]:
     connection = Connection()
-    live = LiveStream(stream, connection.write)
+    live = LiveStream(stream, connection.counter, connection.write)
     assert live.begin()
     poller.join(live)
     return live, connection
@@ -232,8 +235,8 @@ def test_only_streams_that_memory_can_serve_join(
     async def act(_: Poller) -> None:
         scene.configure(leave=True)
         stream = opened(scene, query) if query else scene.streamer.open(FEED, "0")
-        assert not LiveStream(stream, Connection().write).begin()
-        assert not LiveStream(opened(scene), None).begin()
+        assert not LiveStream(stream, StreamCounter(), Connection().write).begin()
+        assert not LiveStream(opened(scene), StreamCounter(), None).begin()
 
     play(scene, act)
 

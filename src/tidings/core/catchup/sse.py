@@ -186,6 +186,10 @@ class Stream:
         """Return a value that is equal for streams with the same text for the same pages."""
         return self.filter, self.template, self.form
 
+    def count(self, text: str) -> int:
+        """Return the number of events in *text*. Data is one line of JSON, so it has no marks."""
+        return text.count("}\n" if self.lines else "\nevent: ")
+
     def has_ended(self) -> bool:
         """
         Return True if the credential of the stream no longer opens the feed.

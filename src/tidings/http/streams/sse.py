@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.auth.guard import credential_from
 from tidings.core.catchup.sse import RESUME, Chunk, Stream, Streamer
+from tidings.core.counters import CounterDelta, Counters, StreamCounter
 from tidings.core.effects import Clock
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.model.cursors import NOW
@@ -44,13 +46,18 @@ from tidings.http.asgi import (
 )
 from tidings.http.request import named_quality, quality
 from tidings.http.router import check_operations, feed_of
-from tidings.http.streams.live import LiveStream
+from tidings.http.streams.tail_poller import (
+    Chunks,
+    Listen,
+    LiveStream,
+    TailPoller,
+    TailPollers,
+    at_fixed_interval,
+)
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Sequence
-
-    from tidings.http.streams.tail_poller import Chunks, Listen, TailPoller, TailPollers
 
 log = logging.getLogger(__name__)
 # Streams are checked this often. Together with the age of a cached profile, they end within five
@@ -150,6 +157,61 @@ async def _note_leaving(one: OpenStream, receive: Receive) -> None:
     one.end()
 
 
+class ClientCounter:
+    """
+    Counts the open streams of this process and their events for `/status`.
+
+    *place* identifies this process in the counts. A separate task writes them, and only the last
+    stream waits for it: a function is frozen after the end of its last stream.
+    """
+
+    def __init__(self, counters: Callable[[], Counters], clock: Clock, place: str) -> None:
+        self._counters, self._clock, self._place = counters, clock, place
+        self._by_feed: defaultdict[str, StreamCounter] = defaultdict(StreamCounter)
+        self._writing = asyncio.Lock()
+        self._ticking: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def counting(self, feed: str) -> AsyncIterator[StreamCounter]:
+        """Count a stream of *feed* while it is open, however it ends."""
+        counter = self._by_feed[feed]
+        counter.open()
+        self._wake()
+        try:
+            yield counter
+        finally:
+            counter.close()
+            if counter.has_left:
+                await self._write(feed)
+
+    def _wake(self) -> None:
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.ensure_future(self._tick())
+
+    async def _tick(self) -> None:
+        """Write the due counts while there are any clients."""
+        while not all(counter.is_empty for counter in self._by_feed.values()):
+            for feed, counter in list(self._by_feed.items()):
+                if counter.is_due(self._clock()):
+                    await self._write(feed)
+            await asyncio.sleep(limits.COUNT_SOON_MS / 1000)
+
+    async def _write(self, feed: str) -> None:
+        async with self._writing:
+            delta = self._by_feed[feed].take_delta(self._clock())
+            try:
+                await asyncio.to_thread(self._store, feed, delta)
+            except TidingsError:
+                self._by_feed[feed].give_back(delta)
+                self._wake()
+
+    def _store(self, feed: str, delta: CounterDelta) -> None:
+        until_ms = self._clock() + limits.PRESENCE_MS
+        self._counters().attend(feed, self._place, delta.clients, until_ms=until_ms)
+        if delta.connections or delta.sent:
+            self._counters().serve(feed, connections=delta.connections, sent=delta.sent)
+
+
 class NotAcceptable(Rejected, code="not_acceptable", status=406):
     """The client accepts neither event streams nor NDJSON."""
 
@@ -160,8 +222,7 @@ class EventStreams:
 
     *origins* are the origins of web pages that may read. A stream ends after *longest_ms*, because
     Lambda does not report a disconnected client, which occupies a function for that time. With None
-    streams do not end. *listen* returns the notifications of a feed. Without it the end of the log
-    is polled.
+    streams do not end. *listen* returns the notifications of a feed.
     """
 
     def __init__(
@@ -170,15 +231,15 @@ class EventStreams:
         streamer: Callable[[], Streamer],
         compatibility: Callable[[], CompatibilityMode],
         clock: Clock,
+        clients: ClientCounter,
         origins: tuple[str, ...],
         longest_ms: int | None,
-        listen: Listen | None = None,
+        listen: Listen = at_fixed_interval,
     ) -> None:
-        self._listen = listen
+        self._clients, self._pollers = clients, TailPollers(listen)
         self._open_streams = OpenStreams(lasting=longest_ms is None)
         self._streamer, self._compatibility = streamer, compatibility
         self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
-        self._pollers: TailPollers | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -212,21 +273,19 @@ class EventStreams:
         """Serve the stream until its time is over; disconnect a stalled client soon after that."""
         headers = headers_of(scope)
         left = _left(headers, self._clock(), self._longest_ms)
-        longest_ms = self._longest_ms
-        cut_s = None if longest_ms is None else (longest_ms + LAST_MS) / 1000
+        cut_s = None if self._longest_ms is None else (self._longest_ms + LAST_MS) / 1000
+        cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
         with suppress(TimeoutError):
             async with asyncio.timeout(cut_s):
-                await self._start(send, stream, cursor, headers)
-                if not stream.lines and (stream.cursors or longest_ms is not None):
-                    left.resume = RESUME
-                without_cursor = cursor in ("", NOW)
-                block = stream.beginning(without_cursor=without_cursor, ends=longest_ms is not None)
-                if block:
-                    left.resume = ""
-                    left.size -= await send_body(send, block, more=True)
-                live = LiveStream(stream, scope.get(WRITE_NOW))
-                cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
-                await self._serve(live, receive, cut_after, send, left)
+                with self._open_streams.serving(stream, receive, cut_after) as one:
+                    async with self._clients.counting(stream.feed) as counter:
+                        block = await self._start(send, stream, cursor, headers, left)
+                        counter.send(stream.count(block))
+                        live = LiveStream(stream, counter, scope.get(WRITE_NOW))
+                        await self._serve(one, live, send, left)
+                await self._release_slot(stream)  # the function is frozen after the response
+                if not one.has_left:
+                    await send_body(send, "", more=False)
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         feed = check_operations(scope["method"], scope["path"], "GET")
@@ -243,21 +302,13 @@ class EventStreams:
             lines=not blocks,
         )
 
-    async def _serve(
-        self, live: LiveStream, receive: Receive, cut_after: CutAfter, send: Send, left: _Left
-    ) -> None:
-        from tidings.http.streams.tail_poller import Chunks
-
-        stream = live.stream
-        chunks = Chunks(stream, self._poller(stream))
-        with self._open_streams.serving(stream, receive, cut_after) as one:
-            try:
-                await self._tell_until(one, live, chunks, send, left)
-            finally:
-                chunks.stop()
-        await self._release_slot(stream)  # the function is frozen after the end of the response
-        if not one.has_left:
-            await send_body(send, "", more=False)
+    async def _serve(self, one: OpenStream, live: LiveStream, send: Send, left: _Left) -> None:
+        """Send until the stream is over."""
+        chunks = Chunks(live.stream, self._poller(live.stream))
+        try:
+            await self._tell_until(one, live, chunks, send, left)
+        finally:
+            chunks.stop()
 
     async def _tell_until(
         self, one: OpenStream, live: LiveStream, chunks: Chunks, send: Send, left: _Left
@@ -270,7 +321,7 @@ class EventStreams:
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     one.revoke()
                     break
-                if await self._tell(send, chunk, over, left):
+                if await self._tell(send, live, chunk, over, left):
                     live.mark_sent(chunk.progress)
                 elif over.done() or not left.any(_now_ms()):
                     break  # possibly before the first piece of the chunk
@@ -309,7 +360,9 @@ class EventStreams:
         with suppress(TidingsError):  # the slot then expires
             await in_thread(stream.close)
 
-    async def _tell(self, send: Send, chunk: Chunk, over: Future[None], left: _Left) -> bool:
+    async def _tell(
+        self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], left: _Left
+    ) -> bool:
         """Send pieces until the stream is over; return True if any was sent."""
         sent = False
         for piece in chunk.pieces():
@@ -318,28 +371,34 @@ class EventStreams:
             # Send `retry` in the block of an event, because oplog's clients treat a block without
             # an event as an error.
             left.size -= await send_body(send, left.resume + piece, more=True)
+            live.counter.send(live.stream.count(piece))
             left.resume, sent = "", True
         return sent
 
     def _poller(self, stream: Stream) -> TailPoller:
-        """Return the poller of the stream's feed. The first stream loads its module."""
-        from tidings.http.streams.tail_poller import TailPollers, at_fixed_interval
-
-        if self._pollers is None:
-            self._pollers = TailPollers(self._listen or at_fixed_interval)
         leave = stream.filter.leave
         read = partial(stream.catch_up.read, stream.feed, leave=leave)
         return self._pollers.of(stream.feed, read, leave=leave)
 
-    async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
+    async def _start(
+        self, send: Send, stream: Stream, cursor: str, headers: dict[str, str], left: _Left
+    ) -> str:
+        """Send the head and the block before the first event; return the block."""
+        without_cursor, ends = cursor in ("", NOW), self._longest_ms is not None
         answer = {
             "content-type": f"{NDJSON_TYPE if stream.lines else EVENT_STREAM}; charset=utf-8",
             # A client that is cut before its first event resumes from this start position.
-            "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
+            "last-event-id": stream.progress.cursor if without_cursor else cursor,
         }
         always = headers_for(headers.get("origin", ""), self._origins)
         await send_head(send, 200, {**always, **answer})
         await send_body(send, "", more=True)
+        block = stream.beginning(without_cursor=without_cursor, ends=ends)
+        if block:
+            left.size -= await send_body(send, block, more=True)
+        elif not stream.lines and (stream.cursors or ends):
+            left.resume = RESUME
+        return block
 
     def _as_oplog(self, path: str) -> bool:
         return self._compatibility().are_oplogs(feed_of(path))

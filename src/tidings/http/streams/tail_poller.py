@@ -3,24 +3,30 @@ A reader of the end of a feed's log, shared by all waiting streams of this proce
 
 The reader reads only while a stream waits, at the rate of a single stream. A thousand streams
 therefore cost no more than one, and a Lambda function with one client costs no more than without
-this reader. On a server, the reader writes to the connections of streams at the end of the log.
+this reader. On a server, the reader writes to the connections of streams at the end of the log, so
+they need no own task. The text of a page is built and encoded once for all streams with the same
+form.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from tidings.core.catchup.catchup import Progress
 from tidings.core.catchup.sse import Chunk, Stream, Tail
 from tidings.core.log.reader import Run
+from tidings.http.asgi import frame_chunk
 
 if TYPE_CHECKING:
-    from tidings.http.streams.live import LiveStream, Texts
+    from tidings.core.counters import StreamCounter
+    from tidings.http.asgi import WriteNow
 
 POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU
 FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
+HEARTBEAT_MS = 20_000  # oplog guaranteed 25.5 s; proxies close silent streams after 30 s
 
 
 class Notifications(Protocol):
@@ -51,6 +57,88 @@ Listen = Callable[[str], Notifications]  # returns the notifications of a feed
 def at_fixed_interval(feed: str) -> Notifications:
     """Implement `Listen` with a fixed interval for every feed."""
     return FixedInterval()
+
+
+class _Text(NamedTuple):
+    """The framed text of some pages, the number of its events, and the progress after them."""
+
+    frame: bytes
+    events: int
+    progress: Progress
+
+
+# Texts by the form and the progress of the streams that need them; None if not in memory.
+Texts = dict[tuple[Hashable, Progress], "_Text | None"]
+
+
+def _text(stream: Stream, tail: Tail) -> _Text | None:
+    chunk = stream.take(tail)
+    if chunk is None:
+        return None
+    text = chunk.text
+    return _Text(frame_chunk(text) if text else b"", stream.count(text), chunk.progress)
+
+
+class LiveStream:
+    """
+    The progress of an open stream, whose events *counter* counts.
+
+    With *write*, its poller may send to it.
+
+    *left* is done when the stream must continue by itself, because its client does not keep up, its
+    credential has ended, or the log does not answer. *sent* is the progress that its client has.
+    """
+
+    def __init__(self, stream: Stream, counter: StreamCounter, write: WriteNow | None) -> None:
+        self.stream, self.counter, self._write = stream, counter, write
+        self._loop = asyncio.get_running_loop()
+        self._sent_s, self.sent = self._loop.time(), stream.progress
+        self.left: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def silent_ms(self) -> float:
+        """Return the time until something has to be sent."""
+        return HEARTBEAT_MS - (self._loop.time() - self._sent_s) * 1000
+
+    def mark_sent(self, progress: Progress) -> None:
+        """Record that data up to *progress* was sent now."""
+        self._sent_s, self.sent = self._loop.time(), progress
+
+    def begin(self) -> bool:
+        """Return True if the poller can serve the stream now."""
+        stream = self.stream
+        if self._write is None or stream.filter.leave or not stream.progress.in_step:
+            return False
+        self.left = self._loop.create_future()
+        return True
+
+    def leave(self) -> None:
+        """Let the stream continue by itself."""
+        if not self.left.done():
+            self.left.set_result(None)
+
+    def send(self, tail: Tail, texts: Texts) -> None:
+        """Write the pages of *tail* that the stream lacks; *texts* caches texts for all streams."""
+        stream, before = self.stream, self.stream.progress
+        if self.left.done() or (stream.admission.may_end and stream.has_ended()):
+            self.leave()
+            return
+        place = stream.text_key, before
+        if place not in texts:
+            texts[place] = _text(stream, tail)
+        text = texts[place]
+        if text is None:
+            self.leave()
+            return
+        stream.progress = text.progress
+        if text.frame:
+            assert self._write is not None
+            if self._write(text.frame):
+                self.counter.send(text.events)
+                self.mark_sent(text.progress)
+            else:
+                stream.progress = before
+                self.leave()
 
 
 class TailPoller:
