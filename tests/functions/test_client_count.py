@@ -19,7 +19,7 @@ from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
-from tidings.http.asgi import Send
+from tidings.http.asgi import Send, send_body
 from tidings.http.streams import sse
 from tidings.http.streams.sse import ClientCounter
 
@@ -35,7 +35,7 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 class Process:
-    """A process whose streams send two events and end when they are released."""
+    """A process with streams that send two events and end when they are released."""
 
     def __init__(self, counters: MemoryCounters | None = None) -> None:
         self.counters = counters or MemoryCounters()
@@ -165,7 +165,6 @@ def test_the_last_stream_is_written_before_it_ends(
 ) -> None:
     """After its last byte a function is frozen, and would never write it."""
     seen = list[Totals]()
-    send_body = sse.send_body
 
     async def received(send: Send, text: str, *, more: bool) -> int:
         if not more:

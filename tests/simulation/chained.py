@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.fakes import (
@@ -25,36 +26,39 @@ from tests.fakes import (
     MemoryWaker,
 )
 from tests.simulation import checks
-from tests.simulation.functions import FEED, FEEDS
+from tests.simulation.functions import (
+    FEED,
+    FEEDS,
+    Reached,
+    counting,
+    directly,
+    idle,
+    no_randomness,
+)
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
 from tests.simulation.stores import rows_of
 from tests.simulation.world import World
+from tidings.assembly.feed import Assembly
 from tidings.core import limits
-from tidings.core.catchup.catchup import CatchUp
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import Follower
-from tidings.core.followers.leases import Observation
-from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.pages import Page
-from tidings.core.replication.admin import RelayControl
-from tidings.core.replication.bootstrap import Bootstrapper
-from tidings.core.replication.copies import CopiedUntil
 from tidings.core.replication.election import LeaderLease
 from tidings.core.replication.relay import RELAY
-from tidings.core.replication.replicate import Relayer
-from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Source
-from tidings.core.state.projector import Projector, SumKeeper
-from tidings.core.state.removed_parents import RemovedParentsReader
+from tidings.core.state.projector import SumKeeper
 from tidings.core.state.rows import Difference, Kind
 from tidings.core.state.sums import SumReader, ToldSums
 
 if TYPE_CHECKING:
+    from tidings.core.effects import Runtime
+    from tidings.core.followers.follower import Handler
+    from tidings.core.followers.leases import Observation
     from tidings.core.model.cursors import Place
+    from tidings.core.replication.serve import ReplicationReader
     from tidings.core.replication.source import Selection
-    from tidings.core.replication.wire import ReplicationBatch, Rows
+    from tidings.core.replication.wire import ReplicationBatch, Rows, Upstream
     from tidings.core.state.rows import Row
 
 WAKE_EVERY_MS: Final = 2_000
@@ -165,6 +169,42 @@ class Seats:
         return getattr(self._target, name)
 
 
+class Copying(Assembly):
+    """
+    What `tidings.assembly` builds for *deployment*, or for one *process* of it.
+
+    The state is counted without faults.
+    """
+
+    def __init__(
+        self, deployment: Deployment, runtime: Runtime, stores: Any, process: Process | None = None
+    ) -> None:
+        settings: Any = SimpleNamespace(
+            feeds=FEEDS,
+            sources={FEED: deployment.source},
+            page_ms=limits.TTL_SLACK_MS,
+            tombstone_ms=TOMBSTONE_MS,
+            late_ms=0,
+        )
+        super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=no_randomness)
+        self.waker = stores.waker = MemoryWaker()
+        self._deployment, self._process = deployment, process
+        if process is not None:
+            seats = Seats(deployment.network, deployment.leases)
+            stores.coordinator = process.through("coordinator", seats)
+
+    def upstream(self, feed: str) -> Upstream:
+        assert self._process is not None
+        line: Upstream = self._process.through(
+            "upstream", Line(self._deployment.network, self._process)
+        )
+        return line
+
+    def projector(self) -> Handler:
+        copy = self._deployment
+        return counting(super().projector(), SumKeeper(copy.sums, copy.state))
+
+
 class Deployment:
     """One chained feed: its stores, its functions, and their wakers."""
 
@@ -176,59 +216,22 @@ class Deployment:
         self.log = CopiedLog(world, name)
         self.relays = MemoryRelays(self.log)
         self.state, self.followers = MemoryState(), MemoryFollowers()
-        self.removed_parents_reader, self.profiles = MemoryRemovedParents(), MemoryProfiles()
+        self.removed_parents, self.profiles = MemoryRemovedParents(), MemoryProfiles()
         self.tombstones = MemoryTombstones()
         self.sums = MemorySums()
+        self.archive = None
         self.off = False
         self.processes: list[Process] = []
-        network.portioners[self.address] = (
-            ReplicationReader(self.catch_up(), {FEED: source}, self.relays),
-            FEED,
-        )
-        network.sums[self.address] = SumReader(self.sums, self.followers)
+        undisturbed = Copying(self, idle(self._now, self._count), Reached(directly, self))
+        self.catch_up, self.control = undisturbed.catch_up, undisturbed.relay_control
+        network.portioners[self.address] = undisturbed.replication_reader, FEED
+        network.sums[self.address] = undisturbed.sum_reader
         world.scheduler.spawn(f"{name}-relay", lambda: self._every(WAKE_EVERY_MS, self._relay))
         world.scheduler.spawn(f"{name}-state", lambda: self._every(_FOLLOW_EVERY_MS, self._follow))
 
     @property
     def address(self) -> str:
         return self.source.address or f"https://{self.name}.example/feeds/main"
-
-    def catch_up(self) -> CatchUp:
-        reader = Reader(
-            log=self.log,
-            checkpoints=self.followers,
-            clock=self._now,
-            count=self._count,
-        )
-        return CatchUp(
-            reader=reader,
-            states=self.state,
-            tombstones=self.tombstones,
-            removed_parents_reader=RemovedParentsReader(
-                self.removed_parents_reader, self.followers
-            ),
-            copied_until=CopiedUntil({FEED}, self.relays),
-        )
-
-    def control(self) -> RelayControl:
-        reader = Reader(
-            log=self.log,
-            checkpoints=self.followers,
-            clock=self._now,
-            count=self._count,
-        )
-        sources = {FEED: self.source}
-        ms, profiles = limits.TTL_SLACK_MS, self.profiles
-        return RelayControl(
-            store=self.relays,
-            sources=sources,
-            feeds=FEEDS,
-            reader=reader,
-            log=self.log,
-            waker=MemoryWaker(),
-            page_ms=ms,
-            profiles=profiles,
-        )
 
     def _now(self) -> int:
         return self.world.scheduler.now_ms
@@ -251,38 +254,15 @@ class Deployment:
             if process.task is not None:
                 process.task.kill()
 
+    def _services(self, process: Process) -> Copying:
+        """Return the services of *process*."""
+        runtime = replace(process.runtime, count=self._count)
+        return Copying(self, runtime, Reached(process.through, self), process)
+
     def _relaying(self, process: Process) -> None:
-        log = process.through("log", self.log)
-        upstream = process.through("upstream", Line(self.network, process))
-        state = process.through("state", self.state)
-        waker = MemoryWaker()
-        bootstrapper = Bootstrapper(
-            upstream=upstream,
-            states=state,
-            repairs=state,
-            followers=process.through("followers", self.followers),
-            log=log,
-            waker=waker,
-            runtime=process.runtime,
-            tombstones=process.through("tombstones", self.tombstones),
-            tombstone_ms=TOMBSTONE_MS,
-        )
-        relayer = Relayer(
-            store=process.through("relays", self.relays),
-            upstream=upstream,
-            sources={FEED: self.source},
-            bootstrapper=bootstrapper,
-            log=log,
-            waker=waker,
-            runtime=replace(process.runtime, count=self._count),
-            page_ms=limits.TTL_SLACK_MS,
-            sums=SumReader(
-                process.through("sums", self.sums), process.through("followers", self.followers)
-            ),
-            coordinator=process.through("clusters", Seats(self.network, self.leases)),
-        )
-        relayer.run(FEED)
-        if (FEED, RELAY) in waker.woken:
+        services = self._services(process)
+        services.relayer(FEED).run(FEED)
+        if (FEED, RELAY) in services.waker.woken:
             self.world.scheduler.after(self.world.random.uniform(5, 300), self._relay)
 
     def _count(self, metric: str, value: int) -> None:
@@ -301,29 +281,9 @@ class Deployment:
         self.world.machine.start("follow-copy", limits.FOLLOW_TIMEOUT_S, body)
 
     def _following(self, process: Process, observation: Observation | None) -> None:
-        waker = MemoryWaker()
-        log = process.through("log", self.log)
-        followers = process.through("followers", self.followers)
-        projector = Projector(
-            states=process.through("state", self.state),
-            removed_parents=self.removed_parents_reader,
-            profiles=self.profiles,
-            waker=MemoryWaker(),
-            clock=process.clock,
-            tombstones=process.through("tombstones", self.tombstones),
-            sums=SumKeeper(self.sums, self.state),
-            tombstone_ms=TOMBSTONE_MS,
-            page_ms=limits.TTL_SLACK_MS,
-        )
-        reader = Reader(log=log, checkpoints=followers, clock=process.clock, count=process.count)
-        Follower(
-            store=followers,
-            reader=reader,
-            filler=Filler(reader, limits.TTL_SLACK_MS),
-            waker=waker,
-            runtime=process.runtime,
-        ).run(FEED, projector, observation)
-        for _, _, seen in waker.observations:
+        services = self._services(process)
+        services.follower.run(FEED, services.projector(), observation)
+        for _, _, seen in services.waker.observations:
             delay_ms = self.world.random.uniform(5, 300)
             self.world.scheduler.after(delay_ms, partial(self._follow, seen))
 

@@ -20,7 +20,7 @@ from tests.simulation.stores import Stores
 from tidings.assembly.feed import Assembly
 from tidings.core import limits, tracing
 from tidings.core.consumers.service import ConsumerRetention
-from tidings.core.effects import Clock, Runtime, discard_trace
+from tidings.core.effects import Clock, Count, Runtime, discard_trace
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig, Handler, TracingHandler
 from tidings.core.followers.leases import Observation
@@ -29,6 +29,7 @@ from tidings.core.maintenance.retention import RetentionService
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention, lane_of, one_lane
 from tidings.core.settings.profiles import Losses, MaxAges, Profile
+from tidings.core.state.projector import SumKeeper
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.send import Exchange, Sockets, Steps, Turn, Window, perform
@@ -81,20 +82,14 @@ class Functions:
 
     def undisturbed(self, clock: Clock) -> Assembly:
         """Services on the stores themselves."""
-        idle: Any = None  # nothing here waits, counts or makes ids
-        runtime = Runtime(
-            clock=clock,
-            steady=clock,
-            sleep=idle,
-            new_id=idle,
-            count=lambda *_: None,
-            spread=idle,
-            trace=discard_trace,
-            await_writer=idle,
-        )
-        stores: Any = Reached(self, lambda port, store: store)
+        stores: Any = Reached(directly, self, self.stores)
         settings: Any = DrawnSettings(self)
-        return Assembly(stores=stores, runtime=runtime, settings=settings, new_key=_no_randomness)
+        return Assembly(
+            stores=stores,
+            runtime=idle(clock, lambda *_: None),
+            settings=settings,
+            new_key=no_randomness,
+        )
 
     def follow(
         self,
@@ -150,13 +145,13 @@ class Services(Assembly):
     """
 
     def __init__(self, functions: Functions, process: Process) -> None:
-        stores = Reached(functions, process.through)
+        stores = Reached(process.through, functions, functions.stores)
         settings: Any = DrawnSettings(functions)
         super().__init__(
             stores=cast(Any, stores),
             runtime=process.runtime,
             settings=settings,
-            new_key=_no_randomness,
+            new_key=no_randomness,
         )
         self._functions, self._process = functions, process
         self.follower_config = FollowerConfig(
@@ -211,11 +206,8 @@ class Services(Assembly):
         return KnownLanes(self._functions, self._process)
 
     def projector(self) -> Handler:
-        traced: Any = super().projector()
         stored = self._functions.stores
-        projector = traced.handler
-        sums = replace(projector.sums, states=stored.state)
-        return cast(Handler, replace(traced, handler=replace(projector, sums=sums)))
+        return counting(super().projector(), SumKeeper(stored.sums, stored.state))
 
     def _pusher(self, lane: int) -> Pusher:
         warm = self._process.machine.random.random() < 0.8
@@ -250,23 +242,47 @@ class KnownLanes:
 
 
 class Reached:
-    """Implements `tidings.assembly.stores.Stores`; *through* is how a store is reached."""
+    """
+    Implements `tidings.assembly.stores.Stores` by the attributes of *owners*, through *through*.
+    """
 
     replay_room = unretried = coordinator = None
 
-    def __init__(self, functions: Functions, through: Callable[[str, object], Any]) -> None:
-        self._functions, self._through = functions, through
+    def __init__(self, through: Callable[[str, object], Any], *owners: object) -> None:
+        self._through, self._owners = through, owners
 
     def __getattr__(self, name: str) -> Any:
-        functions = self._functions
         port = _PORTS.get(name, name)
-        owner: object = functions.stores
-        if name in ("archive", "keys", "profiles", "waker"):
-            owner = functions
-        store = getattr(owner, port)
+        store = next(getattr(each, port) for each in self._owners if hasattr(each, port))
         found = store if name in _SETTINGS or store is None else self._through(port, store)
         self.__dict__[name] = found
         return found
+
+
+def directly(port: str, store: object) -> object:
+    """Return *store*. Its calls take no time and do not fail."""
+    return store
+
+
+def idle(clock: Clock, count: Count) -> Runtime:
+    """Return the runtime of services that do not wait or make ids."""
+    nothing: Any = None
+    return Runtime(
+        clock=clock,
+        steady=clock,
+        sleep=nothing,
+        new_id=nothing,
+        count=count,
+        spread=nothing,
+        trace=discard_trace,
+        await_writer=nothing,
+    )
+
+
+def counting(projector: Handler, sums: SumKeeper) -> Handler:
+    """Return the traced *projector* with *sums*."""
+    traced: Any = projector
+    return cast(Handler, replace(traced, handler=replace(traced.handler, sums=sums)))
 
 
 class DrawnSettings:
@@ -308,7 +324,7 @@ class DrawnSettings:
         return self._deployed.tombstone_ms
 
 
-def _no_randomness(size: int) -> bytes:
+def no_randomness(size: int) -> bytes:
     return bytes(size)
 
 

@@ -76,7 +76,7 @@ class Relays:
         self.deployments = [self._member("a"), self._member("b")]
         behind = Source(world.random.choice(self.deployments).address)
         self.deployments.append(Deployment(world, "c", behind, self.network, self.leases))
-        reads = [each.catch_up() for each in self.deployments]
+        reads = [each.catch_up for each in self.deployments]
         self.reader = SwitchingReader(world, [world.catch_up(), *reads])
         world.scheduler.spawn("relay-operator", self._operate)
         world.scheduler.spawn("relay-trimming", self._trim)
@@ -100,7 +100,7 @@ class Relays:
     def _act(self, chosen: Deployment, action: str) -> None:
         fields = {"to": "everything", "why": "a test"} if action == "reset" else {}
         try:
-            chosen.control().act(FEED, action, fields)
+            chosen.control.act(FEED, action, fields)
         except NothingDone:
             return
         self.world.machine.note(chosen.name, action)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.replicate import Relayer
     from tidings.core.replication.serve import ReplicationReader
     from tidings.core.replication.source import Sources
+    from tidings.core.replication.wire import Upstream
     from tidings.core.settings.profiles import CompatibilityMode, Losses, PushLanes, RecentProfiles
     from tidings.core.settings.values import Admission
     from tidings.core.state.projector import SumDemand
@@ -579,14 +580,19 @@ class Assembly:
             coordinator=self.stores.coordinator,
         )
 
-    def relayer(self, feed: str) -> Relayer:
-        """Return the relay for one run of *feed*. It sends the upstream the password of *feed*."""
-        from tidings.core.replication.bootstrap import Bootstrapper
-        from tidings.core.replication.replicate import Relayer
+    def upstream(self, feed: str) -> Upstream:
+        """Return the client of the host that *feed* copies. It sends the password of *feed*."""
         from tidings.http.outbound.upstream import HttpUpstream
 
+        return HttpUpstream(lambda: self.stores.relay_passwords.password(feed), self.ca_file)
+
+    def relayer(self, feed: str) -> Relayer:
+        """Return the relay for one run of *feed*."""
+        from tidings.core.replication.bootstrap import Bootstrapper
+        from tidings.core.replication.replicate import Relayer
+
         stores, runtime, settings = self.stores, self.runtime, self.settings
-        upstream = HttpUpstream(lambda: stores.relay_passwords.password(feed), self.ca_file)
+        upstream = self.upstream(feed)
         bootstrapper = Bootstrapper(
             upstream=upstream,
             states=stores.state,

@@ -20,7 +20,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
@@ -30,6 +30,7 @@ from tidings.core import limits
 from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival
 
 log = logging.getLogger(__name__)
+Abort = Callable[[], object]
 REPORT_EVERY_S = 60.0  # so that a flood of connections does not become a flood of log lines
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request; the largest body and its framing fit
@@ -63,13 +64,6 @@ class RequestLimits:
     subscribe_s: float = limits.SUBSCRIBE_S
 
 
-class Evictable(Protocol):
-    """A connection that may be closed in favour of another one."""
-
-    def abort(self) -> object:
-        """Close the connection immediately."""
-
-
 @dataclass(slots=True)
 class Admission:
     """
@@ -82,8 +76,8 @@ class Admission:
     """
 
     bounds: RequestLimits
-    # In the order in which they became idle.
-    _idle: dict[Evictable, None] = field(default_factory=dict)
+    # Closes an idle connection immediately; in the order in which they became idle.
+    _idle: dict[Abort, None] = field(default_factory=dict)
     _evicted: int = 0
     _refused: int = 0
     _reported_s: float = float("-inf")
@@ -98,17 +92,17 @@ class Admission:
         else:
             del self._idle[oldest]
             self._evicted += 1
-            oldest.abort()
+            oldest()
         self._report()
         return oldest is not None
 
-    def add_idle(self, connection: Evictable) -> None:
-        """Record that *connection* waits for its client."""
-        self._idle[connection] = None
+    def add_idle(self, abort: Abort) -> None:
+        """Record that the connection that *abort* closes waits for its client."""
+        self._idle[abort] = None
 
-    def remove_idle(self, connection: Evictable) -> None:
-        """Record that *connection* is in use, or closed."""
-        self._idle.pop(connection, None)
+    def remove_idle(self, abort: Abort) -> None:
+        """Record that the connection that *abort* closes is in use, or closed."""
+        self._idle.pop(abort, None)
 
     def _report(self) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -145,7 +139,7 @@ class Connection:
         self._stall: asyncio.TimerHandle | None = None
         self._cut: asyncio.TimerHandle | None = None
         self.is_lingering = False
-        self.write = transport.write
+        self.write, self.abort = transport.write, transport.abort
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
 
@@ -155,7 +149,7 @@ class Connection:
     def wait(self, seconds: float, on_deadline: Callable[[], None]) -> None:
         """Wait for the client for *seconds*; in the meantime the connection may be evicted."""
         self.stop_waiting()
-        self._admission.add_idle(self)
+        self._admission.add_idle(self.abort)
         self._deadline = self._loop.call_later(seconds, on_deadline)
 
     def stop_waiting(self) -> None:
@@ -163,7 +157,7 @@ class Connection:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._admission.remove_idle(self)
+        self._admission.remove_idle(self.abort)
 
     def is_closing(self) -> bool:
         """Return True if nothing may be written any more."""
@@ -189,7 +183,7 @@ class Connection:
             self._timer = self._loop.call_at(self._cut.when(), self.finish)
             return
         self._transport.close()
-        self._timer = self._loop.call_later(self.bounds.close_s, self._transport.abort)
+        self._timer = self._loop.call_later(self.bounds.close_s, self.abort)
 
     def lost(self) -> None:
         """Record that the connection is closed."""
@@ -215,7 +209,7 @@ class Connection:
         if self._unread() < size:
             self.stalled()
         else:
-            self._transport.abort()
+            self.abort()
 
     def cut_after(self, seconds: float) -> None:
         """Reset the connection after *seconds* unless the client has received everything."""
@@ -228,7 +222,7 @@ class Connection:
             connection = self._transport.get_extra_info("socket")
             # Discard the data in the kernel, which would otherwise continue to send it.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self._transport.abort()
+            self.abort()
 
     def _unread(self) -> int:
         """Return how many bytes the client's machine has not received yet."""
@@ -352,7 +346,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._connection.written()
 
     def shutdown(self) -> None:
-        self.admission.remove_idle(self._connection)
+        self.admission.remove_idle(self._connection.abort)
         if self._active is None:
             self._connection.finish()  # do not wait for the rest of a head
         else:

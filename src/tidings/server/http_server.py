@@ -191,7 +191,7 @@ class _Handshake:
         state.tasks.add(self._task)
         self._task.add_done_callback(partial(self._end, connection))
         state.connections.add(self)  # type: ignore[arg-type]
-        admission.add_idle(self)
+        admission.add_idle(self.abort)
 
     def abort(self) -> None:
         self._task.cancel()
@@ -208,7 +208,7 @@ class _Handshake:
     def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
         if task.cancelled():  # possibly before its first step, so close the connection here
             connection.close()
-        self._admission.remove_idle(self)
+        self._admission.remove_idle(self.abort)
         self._state.tasks.discard(task)
         self._state.connections.discard(self)
 

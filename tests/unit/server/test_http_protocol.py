@@ -791,8 +791,8 @@ def test_the_oldest_idle_connection_goes_first() -> None:
         admission = Admission(RequestLimits(2))
         idle: list[Any] = [Idle() for _ in range(3)]
         for each in idle:
-            admission.add_idle(each)
-        admission.remove_idle(idle[0])
+            admission.add_idle(each.abort)
+        admission.remove_idle(idle[0].abort)
         assert admission.admit(1)
         assert admission.admit(2)
         assert [each.evicted for each in idle] == [False, True, False]

@@ -81,7 +81,7 @@ def _text(stream: Stream, tail: Tail) -> _Text | None:
 
 class LiveStream:
     """
-    The progress of an open stream, whose events *counter* counts.
+    The progress of an open stream. *counter* counts its events.
 
     With *write*, its poller may send to it.
 
