@@ -1,1 +1,1 @@
-"""The archive stores the pages of the log on cheap storage; it is read, written and compacted."""
+"""Write the pages of the log to the archive, which is cheap storage; read and compact them."""

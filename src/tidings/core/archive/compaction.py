@@ -1,9 +1,9 @@
 """
 Select the parts of the archive to compact, the entries to keep, and the parts to merge.
 
-Compaction covers the closed parts and keeps only the last operation of each object among them. The
-removed entries must have been copied to a table before. Concurrent reads of the archive do not
-fail, because at least one part holds each page at every moment.
+Compaction covers the closed parts and keeps only the last operation of each object in them. Entries
+may be removed only after they were copied to a table. Concurrent reads of the archive do not fail,
+because each page is in at least one part at every moment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from tidings.core.consumers.position import Position
     from tidings.core.model.pages import Page
 
-PAGE_BYTES = 400  # memory of a page in addition to its text; it limits parts with empty pages
+# Memory that a page takes in addition to its text. It counts, so that a part cannot have too many
+# empty pages.
+PAGE_BYTES = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Weighed:
     """
     The size of a part before and after compaction.
 
-    *entries* is the number of its entries before, *left* their number after compaction, and *size*
-    the size of the text of the entries that are left.
+    The part has *entries* entries before and *left* entries after compaction. *size* is the size of
+    the text of the entries that are left.
     """
 
     span: Span
@@ -55,7 +57,7 @@ def closed_parts(spans: Sequence[Span]) -> list[Span]:
     """
     Return the parts that end before the last part begins.
 
-    The last part is never changed, because the next pages of the feed are written after it.
+    The last part is not closed and is never changed, because the next pages of the feed follow it.
     """
     return [span for span in spans if span.last < spans[-1].first] if spans else []
 
@@ -65,7 +67,8 @@ def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) 
     Return the last page that every named consumer and every follower has handled.
 
     A consumer that has acknowledged nothing is before the first page, so nothing may be compacted.
-    A consumer that still copies the state has not started to read the log and needs no page of it.
+    A consumer that still copies the state does not count: it needs no page, because it has not
+    started to read the log.
     """
     handled = [
         page for each in consumers if (page := position.last_unneeded_page(each)) is not None
@@ -82,8 +85,8 @@ def older(spans: Sequence[Span], at_ms: Callable[[Span], int], before_ms: int) -
     """
     Return the parts in which the last page was committed at *before_ms* or earlier.
 
-    *at_ms* returns the commit time of the last page of a part. The search is a bisection, because
-    commit times ascend, apart from the skew of the writers' clocks.
+    *at_ms* returns the commit time of the last page of a part. Commit times ascend, apart from the
+    skew of the writers' clocks, so the search is a bisection.
     """
     return list(spans[: bisect_right(spans, before_ms, key=at_ms)])
 
@@ -111,9 +114,10 @@ def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator
 
 def select_entries(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int]]:
     """
-    Return the page and slot of each entry of *pages* to keep. *pages* must ascend.
+    Return the page and slot of each entry that compaction keeps. *pages* must be in order.
 
-    These are the last operation of each object and, if *changes*, all entries that have no object.
+    Compaction keeps the last operation of each object and, if *changes*, all entries that are about
+    no object.
     """
     latest: dict[str, tuple[int, int]] = {}
     without: set[tuple[int, int]] = set()
@@ -131,8 +135,9 @@ def groups(parts: Sequence[Weighed]) -> list[list[Span]]:
     """
     Return the groups of parts to rewrite; each group becomes one part.
 
-    Neighbours are merged up to the size that a reader can hold. A part without removable entries
-    and without a neighbour is left alone. *parts* are all parts to be compacted, in order.
+    Adjacent parts are merged up to the size that a reader can hold in memory. A part that has no
+    removable entries, and is not merged with another part, is left out. *parts* are all parts to be
+    compacted, in order.
     """
     grouped: list[list[Weighed]] = []
     reached = size = 0
@@ -165,10 +170,10 @@ def covered_parts(spans: Iterable[Span]) -> list[Span]:
     """
     Return the parts that another part contains entirely, in the order in which to remove them.
 
-    The last part comes first. A reader looks for a page in the first part that ends at the page or
-    after it. If the part with pages 1 to 5 were removed before the part with 6 to 10, the reader
-    would look for page 3 in the latter, which does not hold it. In this order the reader finds the
-    part that covers both.
+    The last part comes first, because a reader may look for a page only in the first part that ends
+    at the page or after it. For example, a part with pages 1 to 20 covers parts with 1 to 5 and 6
+    to 10. If 1 to 5 were removed first, a reader would look for page 3 in the part with 6 to 10. If
+    6 to 10 is removed first, the reader finds page 3 in 1 to 5, and later in 1 to 20.
     """
     redundant: list[Span] = []
     lowest: int | None = None

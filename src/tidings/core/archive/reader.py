@@ -1,9 +1,9 @@
 """
-Read the pages after a position from the archive, up to the first hole.
+Read from the archive the pages after a position, up to the first hole.
 
-Parts may overlap, and may be compacted or merged while they are read. Older listings and parts
-stay valid, because all parts that hold a page have the same entries for it, except for entries that
-compaction removed.
+Parts may overlap, and may be compacted or merged while they are read. Listings and parts that were
+read earlier stay valid, because all parts that hold a page have the same entries for it, except for
+entries that compaction removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ArchiveReader:
-    """A reader that caches the last listing and the last part read of each feed."""
+    """A reader that caches the last listing of each feed, and the last part that was read."""
 
     store: ArchiveStore
     count: Count
@@ -34,9 +34,9 @@ class ArchiveReader:
 
     def read(self, feed: str, after: int, until: int) -> Sequence[Page]:
         """
-        Return some of the pages after *after* up to *until*, without a hole.
+        Return consecutive pages that follow page *after*, up to page *until* at most.
 
-        Return no pages if the next page is missing.
+        Return no pages if the page after *after* is missing.
         """
         pages: list[Page] = []
         size = 0
@@ -55,7 +55,8 @@ class ArchiveReader:
         """
         Return True if every page after *after* up to *until* is in the archive.
 
-        Check at most `limits.ARCHIVE_LISTS_MAX` listings. A hole after them is found while reading.
+        Check at most `limits.ARCHIVE_LISTS_MAX` listings. A hole after the pages in these listings
+        is found only when the pages are read.
         """
         for _ in range(limits.ARCHIVE_LISTS_MAX):
             if after >= until:
@@ -67,7 +68,11 @@ class ArchiveReader:
         return True
 
     def begins(self, feed: str, until: int) -> int:
-        """Return the first page from which all pages up to *until* exist, or `until + 1`."""
+        """
+        Return the first page from which the archive has all pages up to *until*.
+
+        Return `until + 1` if it does not have page *until*.
+        """
         first = until + 1
         for span in sorted(all_spans(self.store, feed), reverse=True):
             if span.last >= first - 1:
@@ -75,7 +80,7 @@ class ArchiveReader:
         return first
 
     def _part(self, feed: str, number: int) -> Sequence[Page]:
-        """Return the pages of a part that holds page *number*; no pages if no part does."""
+        """Return the pages of a part that holds page *number*, or no pages if no part holds it."""
         recent = self._recent
         if recent is not None and recent[0] == feed and recent[1].holds(number):
             return recent[2]
@@ -88,7 +93,7 @@ class ArchiveReader:
 
     def _holders(self, feed: str, number: int) -> Iterator[Span]:
         """
-        Yield the parts that should hold page *number*, from the cached listing and then a new one.
+        Yield the parts that should hold page *number*: from the cached, then from a new listing.
         """
         yield from (span for span in self._listed.get(feed, ()) if span.holds(number))
         yield from (span for span in self._list(feed, number - 1) if span.holds(number))
@@ -117,7 +122,8 @@ def all_spans(store: ArchiveStore, feed: str, after: int = 0) -> Iterator[Span]:
     """
     Yield the parts that end after page *after*.
 
-    Parts that end with the same page as the last one of a listing are included.
+    If a listing is full, more parts may end with the same page as its last part. All parts that end
+    with this page are therefore read with the next listing.
     """
     while spans := store.list(feed, after, limits.ARCHIVE_LISTED):
         cut = len(spans) == limits.ARCHIVE_LISTED and spans[0].last < spans[-1].last
@@ -137,7 +143,7 @@ def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
 
 
 def covered_page(spans: Sequence[Span], after: int) -> int:
-    """Return the last page up to which *spans*, in order, hold all pages after *after*."""
+    """Return the page up to which *spans*, which are in order, hold every page after *after*."""
     for span in spans:
         if span.first <= after + 1:
             after = max(after, span.last)

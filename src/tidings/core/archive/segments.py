@@ -3,8 +3,8 @@ Archive parts, each of which is an object that holds many pages of a log.
 
 A part is gzipped NDJSON. Each page begins with a line such as
 `{"page":12,"at":1767225600000,"lines":2}`, followed by its entries as they are in the log. If
-entries are missing, `"slots":[0,4]` lists the slots of the remaining ones. These are the entries
-that compaction kept or, with `"selected":true`, all entries that a chained feed copied.
+entries are missing, `"slots":[0,4]` lists the slots of the remaining entries: those that compaction
+kept or, with `"selected":true`, those that a chained feed copied.
 `"first":7` means that no page has a number from 7 up to the number before this page
 (`Page.skipped`).
 
@@ -48,10 +48,10 @@ class Span:
     @property
     def name(self) -> str:
         """
-        Return the end of the object's key, which starts with the last page.
+        Return the end of the object's key. It starts with the number of the last page.
 
-        With such keys one listing finds the part that holds a page. Keys are listed in order from a
-        given key on, and the first part that ends at the page or after it holds the page.
+        With such keys, one listing finds the part that holds a page. Keys are listed in order from
+        a given key on, and the first part that ends at the page or after it holds the page.
         """
         return f"{self.last:013d}-{self.first:013d}.ndjson.gz"
 
@@ -77,7 +77,7 @@ def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
 
 
 def are_whole(pages: Sequence[Page], span: Span) -> bool:
-    """Return True if *pages* are those of *span*, without a hole."""
+    """Return True if *pages* are all pages of *span*, in order."""
     ends = [span.first - 1, *(page.number for page in pages)]
     firsts = [*(page.first for page in pages), span.last + 1]
     return firsts == [end + 1 for end in ends]
@@ -103,7 +103,7 @@ def text_of(pages: Iterable[Page]) -> str:
 
 def pages_of(text: str) -> Iterator[Page]:
     """
-    Yield the pages in the output of `text_of`.
+    Yield the pages in *text*, which `text_of` returned.
 
     Raises:
         BrokenPart: *text* is truncated or has an invalid line.
@@ -151,12 +151,12 @@ def _head(line: str) -> dict[str, Any]:
         assert 0 < head.get("first", head["page"]) <= head["page"]
         assert "slots" not in head or _are_slots(head["slots"], head["lines"])
     except (ValueError, KeyError, TypeError, AssertionError):
-        raise BrokenPart("a part of the archive says nothing of a page", value=line) from None
+        raise BrokenPart("a part of the archive has an invalid page header", value=line) from None
     return head
 
 
 def _are_slots(slots: list[int], count: int) -> bool:
-    """Return True if *slots* are *count* ascending slots, so that the ids of entries ascend too."""
+    """Return True if *slots* are *count* ascending slots, so that the entries' ids ascend, too."""
     ascend = all(low < high for low, high in pairwise([-1, *slots, limits.REQUEST_OPERATIONS_MAX]))
     return len(slots) == count and ascend
 
@@ -186,7 +186,7 @@ class ArchiveStore(Protocol):
         """
         Return at most *limit* parts that end after page *after*, in order.
 
-        Strongly consistent: a part is included if its `put` returned before the call.
+        Strongly consistent: a part is included if `put` stored it before the call.
         """
 
     def remove(self, feed: str, span: Span) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
 
-# A run starts each minute and archives the pages that exist. It does not wait for a missing page,
-# because each batch costs a write, and the batch after the wait would have only a page or two.
+# A run archives the pages that exist. It does not wait for a missing page, because each batch costs
+# a write, and the batch after the wait would have only a page or two.
 ARCHIVE_CONFIG = FollowerConfig(
     limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False
 )
@@ -39,7 +39,7 @@ class ArchiveReadAhead(Reader):
                 return Run(pages, more=True)  # the next read finds the hole or the higher floor
             pages += run.pages
             size += _size(run.pages)
-        # If the floor rose during the read, the next batch finds out.
+        # If the floor rose after some pages were read, return them. The next read reports the trim.
         lost = run.trimmed and bool(pages)
         return replace(run, pages=pages, more=run.more or lost, trimmed=run.trimmed and not lost)
 
