@@ -1,1 +1,1 @@
-"""Append the writes of producers to the log: posts, the outbox and streams of other tables."""
+"""Append to the log: requests of producers, messages of the outbox, and writes to other tables."""

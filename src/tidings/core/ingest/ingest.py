@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from tidings.core.log.append import Appender, Precondition
     from tidings.core.model.pages import Page
 
-    # Parses a request: feed, body, content type, time in ms. Returns lines of the log.
+    # A function that parses the body of a request. It takes the feed, the body, the content type
+    # and the time in ms, and returns the operations as lines of the log.
     BodyParser = Callable[[str, bytes, str, int], list[str]]
 
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)
@@ -45,10 +46,10 @@ class Request:
     """
     A producer's request.
 
-    *key* is the Idempotency-Key and *credential* the producer's credential, or None if missing.
-    *trace* is the result of `tracing.parse_trace_headers`. *late* reads the body, because the
-    producer is authorized before the body is read. Without *ids* the ids of the operations are not
-    computed.
+    *key* is the Idempotency-Key, and *credential* the producer's credential. Each is None if the
+    request does not have it. *trace* is the result of `tracing.parse_trace_headers`. *late* is a
+    function that reads the body, or None if *body* has it: a producer is authorized before its body
+    is read. If *ids* is False, the event ids of the operations are not computed.
     """
 
     feed: str
@@ -61,12 +62,12 @@ class Request:
     ids: bool = True
 
     def content(self) -> bytes:
-        """Return the body; read it if it was not read yet."""
+        """Return the body, after reading it if *late* is given."""
         return self.body if self.late is None else self.late()
 
 
 def _operations(feed: str, body: bytes, content_type: str, now_ms: int) -> list[str]:
-    """Implement `BodyParser` in the same way for every feed."""
+    """Implement `BodyParser` for a body of operations, which are parsed alike for every feed."""
     return lines_from(body, content_type, now_ms=now_ms)
 
 
@@ -75,7 +76,7 @@ class Ingester:
     """
     A service that appends the operations of producers' requests.
 
-    *required* returns the precondition for a restricted producer; *lines* parses a body.
+    *required* returns the precondition for a restricted producer. *lines* parses a body.
     """
 
     appender: Appender
@@ -89,10 +90,10 @@ class Ingester:
 
     def accept(self, request: Request) -> list[str]:
         """
-        Append the operations of *request*; return their event ids, in order, if they are requested.
+        Append the operations of *request*; return their event ids in order, or [] without `ids`.
 
         Raises:
-            Rejected: one of its subclasses; nothing was written.
+            Rejected: no operation was written; the subclass and the message say why.
             Unavailable: it is unknown whether the page was written; the producer should retry.
         """
         try:
@@ -109,25 +110,25 @@ class Ingester:
         return [f"{prefix}{slot:06x}" for slot in range(count)]
 
     def _count_refused(self, feed: str) -> None:
-        """Count a request with refused operations, unless the store of the counters fails."""
+        """Count a request with invalid operations; ignore a failure of the store of counters."""
         with suppress(Unavailable):
             self.counters.refuse(feed)
 
     def _append(self, request: Request) -> tuple[Page, int]:
-        """Append the operations; return the page and their number."""
+        """Append the operations; return the page and the number of operations in it."""
         feed = feeds.check_known(request.feed, self.feeds)
         allowed = INGEST.admit(self.guard, feed, request.credential)
-        self.appender.check_writable(feed)  # before the request is validated
+        self.appender.check_writable(feed)  # reject a chained feed before validating the request
         key = None if request.key is None else check_key(request.key)
-        reader_for(request.content_type)  # before waiting for the body
+        reader_for(request.content_type)  # reject a wrong type before waiting for the body
         body = request.content()
         lines = self.lines(feed, body, request.content_type, self.runtime.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)
         page = append_lines(self.appender, self.tracer, request, body, lines, own, required)
-        # With a key, return the ids of the page in the log, which may be an earlier request's.
-        # Without a key, the page need not be unpacked.
+        # With a key, an earlier request may have written the page, so count its operations.
+        # Without a key, the page has exactly *lines*, and need not be unpacked.
         return page, len(lines) if own is None else len(page.lines)
 
 
@@ -141,7 +142,10 @@ def append_lines(
     required: Precondition | None = None,
 ) -> Page:
     """
-    Return the page with *lines*, or the page of an earlier request with the key *own* and *body*.
+    Append *lines* as a page and return it, or the page that an earlier request with *own* wrote.
+
+    *own* is the Idempotency-Key in the namespace of the producer (`Allowed.namespaced_key`), or
+    None. *body* is the text of *lines* in the request; a repeated request must have the same body.
 
     Raises:
         Rejected, Unavailable: see `Appender.append_once`.
@@ -158,10 +162,10 @@ def append_lines(
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
     """
-    Return if each of *lines* is within the bound of *allowed*.
+    Check that each of *lines* is within the bound of *allowed*.
 
     Raises:
-        OutsideKey: a line is outside of the bound; the error names the first one.
+        OutsideKey: a line is outside the bound; the error names the first such line.
     """
     if not allowed.is_bounded:
         return

@@ -1,9 +1,9 @@
 """
 The outbox: messages that other applications write in one transaction with their own tables.
 
-The forwarder appends each message to the log under the id of the message, so that retries append
-it once. A message is deleted after its page is in the log. An invalid message is set aside with
-the reason.
+The forwarder appends each message to the log, with the id of the message as the key of the request
+(`Appender.append_once`), so that a retry does not append the message again. A message is deleted
+once its page is in the log. An invalid message is moved elsewhere, together with the reason.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 OPERATIONS, ITEMS = "operations", "items"
-_MS_DIGITS = 13  # digits of milliseconds since 1970, until the year 2286
+_MS_DIGITS = 13  # the length of a time in milliseconds since 1970, until the year 2286
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
     """
-    A message of the given *kind*, with NDJSON as *body*.
+    A message. Its *kind* selects the parser of its *body*, which is NDJSON.
 
     Messages are appended in the order of their ids.
     """
@@ -50,13 +50,13 @@ class OutboxMessage:
 
 
 class Outbox(Protocol):
-    """The messages for each feed that other applications wrote."""
+    """The messages that other applications wrote, separately for each feed."""
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
-        """Return the oldest messages, at most about 1 MB. Strongly consistent."""
+        """Return the oldest messages, at most about 1 MB, with a strongly consistent read."""
 
     def done(self, feed: str, message: OutboxMessage) -> None:
-        """Delete *message*: its page is in the log."""
+        """Delete *message*, because its page is in the log."""
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """Delete *message* and store it elsewhere, with the reason why it can never be appended."""
@@ -64,7 +64,7 @@ class Outbox(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarder:
-    """A worker that appends the messages of the outbox. *lines* parses the body of each kind."""
+    """A worker that appends the messages of the outbox. *lines* has a parser for each kind."""
 
     outbox: Outbox
     appender: Appender
@@ -73,10 +73,12 @@ class Forwarder:
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """
-        Append the pending messages of *feed*, until *until_ms*; return how many were handled.
+        Append the pending messages of *feed* until the time *until_ms*; return how many it handled.
+
+        Without *until_ms*, the run lasts at most `limits.FORWARD_RUN_MS`.
 
         Raises:
-            Unavailable: a store did not answer; the remaining messages are handled by the next run.
+            Unavailable: a store did not answer; the next run handles the remaining messages.
         """
         done, until = 0, until_ms or self.runtime.clock() + limits.FORWARD_RUN_MS
         while messages := self.outbox.pending(feed):
@@ -106,7 +108,7 @@ class Forwarder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxMonitor:
-    """A monitor that calls *wake* with each feed that has pending messages."""
+    """A monitor that reports the age of a feed's oldest message, and calls *wake* with the feed."""
 
     outbox: Outbox
     wake: Callable[[str], None]

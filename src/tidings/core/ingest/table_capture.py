@@ -1,9 +1,9 @@
 """
-Table captures, which convert writes to the table of another application to operations.
+Table captures, which convert the writes to another application's table into operations.
 
-A write is reported with the attributes of the item before and after it, and with those of its key.
-The owner of the table describes it with templates for type, id and parents, such as
-`user/{{owner}}`.
+A write is reported with the attributes of the item before the write and after it, and with the
+attributes of the item's key. The owner of the table describes its objects with templates for type,
+id and parents, such as `user/{{owner}}`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tidings.core.ingest.outbox import Outbox
     from tidings.core.log.append import Appender
 
-# The attributes that are strings or numbers, as strings, and lists or sets with their values of
-# these types. Attributes of other types are left out.
+# The attributes of an item, by name. A string or number is a string here. A list or set is a tuple
+# of those of its values that are strings or numbers. Attributes of other types are left out.
 Attributes = dict[str, str | tuple[str, ...]]
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
@@ -40,10 +40,10 @@ _REQUIRED = ("type", "id")
 @dataclass(frozen=True, slots=True)
 class Write:
     """
-    A write of one item at *at_ms*, with the *event* name of an operation.
+    A write of one item at the time *at_ms*. *event* is `insert`, `update` or `delete`.
 
-    *before* is empty for an insert, *after* for a delete. Both may be empty if the table's stream
-    does not contain them. *id* is the same each time the write is reported.
+    *before* is empty for an insert, and *after* for a delete. Both may be empty if the table's
+    stream does not contain them. *id* is the same each time that this write is reported.
     """
 
     id: str
@@ -57,10 +57,10 @@ class Write:
 @dataclass(frozen=True, slots=True)
 class Capture:
     """
-    The description of a table. *type*, *id* and each of *parents* are templates.
+    The description of a table's objects. *type*, *id* and each of *parents* are templates.
 
-    *timestamp* is the name of an attribute, or "". An id is built from key attributes only, so that
-    an item is always the same object.
+    *timestamp* is the name of the attribute that has the timestamp, or "". An id is built from the
+    attributes of the key only, so that an item is always the same object.
     """
 
     feed: str
@@ -71,7 +71,7 @@ class Capture:
 
     def lines_of(self, write: Write) -> list[str]:
         """
-        Return the line of the log for *write*, or two lines if the type of the object changed.
+        Return the line of the log for *write*, or a delete and an insert if the type changed.
 
         Raises:
             InvalidOperation, TooLarge: the write cannot become an operation; a retry does not help.
@@ -98,14 +98,14 @@ class Capture:
     def _id(self, write: Write) -> str:
         made = _one(self.id, write.keys, "id")
         if not _can_be_split(self.id, write.keys):
-            rule = "no attribute may contain the text between two attributes"
+            rule = "the value of an attribute contains the text that follows it in the template"
             raise InvalidOperation(rule, field="id", value=made)
         return made
 
 
 def parse(text: str) -> Capture:
     """
-    Parse a capture, a JSON object.
+    Parse a capture from a JSON object.
 
     Raises:
         InvalidSetting: *text* is not a valid capture.
@@ -128,7 +128,7 @@ def parse(text: str) -> Capture:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Return the fields after checking their names and types."""
+    """Parse *text* as a JSON object; check the names of its fields and the types of the values."""
     try:
         fields = decode_json(text.encode(), "capture")
     except InvalidOperation as error:
@@ -138,7 +138,7 @@ def _object(text: str) -> dict[str, Any]:
     for name, value in fields.items():
         if name not in _TEXTS + _LISTS:
             known = ", ".join(_TEXTS + _LISTS)
-            raise InvalidSetting(f"there is none; known are {known}", field=name)
+            raise InvalidSetting(f"is not a known field; the fields are {known}", field=name)
         each = value if name in _LISTS else [value]
         if not isinstance(each, list) or not all(isinstance(one, str) for one in each):
             rule = "must be an array of strings" if name in _LISTS else "must be a string"
@@ -147,7 +147,11 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _texts(template: str, attributes: Attributes) -> list[str]:
-    """Return *template* with each combination of its attributes' values, [] if one is missing."""
+    """
+    Return *template* filled with each combination of its attributes' values.
+
+    Return [] if an attribute is missing or has no values.
+    """
     names = _PLACEHOLDER.findall(template)
     values = [attributes.get(name, ()) for name in names]
     each = [(value,) if isinstance(value, str) else value for value in values]
@@ -155,7 +159,7 @@ def _texts(template: str, attributes: Attributes) -> list[str]:
 
 
 def _filled(template: str, values: tuple[str, ...]) -> str:
-    """Replace all placeholders in one pass, so that a placeholder in a value stays text."""
+    """Replace all placeholders in one pass, so that a placeholder in a value is not replaced."""
     left = iter(values)
     return _PLACEHOLDER.sub(lambda _: next(left), template)
 
@@ -163,16 +167,17 @@ def _filled(template: str, values: tuple[str, ...]) -> str:
 def _one(template: str, attributes: Attributes, field: str) -> str:
     texts = _texts(template, attributes)
     if len(texts) != 1:
-        rule = f"needs each attribute of {template} as one text or number"
+        rule = f"needs each attribute of {template} as one string or number"
         raise InvalidOperation(rule, field=field)
     return texts[0]
 
 
 def _can_be_split(template: str, attributes: Attributes) -> bool:
     """
-    Return True if no other values give the same text, so that two items never become one object.
+    Return True if the filled *template* can be split into the values of its attributes again.
 
-    For this, no value may contain the text that follows its placeholder in *template*.
+    Otherwise two items could become one object. It can be split if no value contains the text that
+    follows its placeholder in *template*.
     """
     parts = _PLACEHOLDER.split(template)
     pairs = zip(parts[1:-2:2], parts[2:-1:2], strict=True)
@@ -211,17 +216,22 @@ class Capturer:
 
     def run(self, writes: Sequence[Write]) -> None:
         """
-        Append the operations for *writes*, in order, each once.
+        Append the operations for *writes* in order, and each of them only once.
 
         Raises:
-            Unavailable: a store did not answer; the same writes may be passed again.
+            Unavailable: a store did not answer; the caller may pass the same writes again.
         """
         left = [captured for write in writes if (captured := self._captured(write)).lines]
         while left:
             left = left[self._append(left) :]
 
     def _append(self, left: Sequence[_Captured]) -> int:
-        """Append the first of *left* and return how many are in the log now, at least one."""
+        """
+        Append the first writes of *left* as a page; return how many of *left* are in the page.
+
+        If an earlier run has appended the first write already, the page is the one of that run. At
+        least the first write is in it.
+        """
         lines = [line for captured in left[: _fitting(left)] for line in captured.lines]
         key = f"table/{left[0].write.id}"
         page = self.appender.append_once(self.capture.feed, lines, key, _FINGERPRINT)
@@ -242,7 +252,7 @@ class Capturer:
 
 
 def _fitting(left: Sequence[_Captured]) -> int:
-    """Return how many of the first writes fit one page; one always fits."""
+    """Return how many of the first writes of *left* fit into one page together; one always fits."""
     lines = accumulate(len(captured.lines) for captured in left)
     sizes = accumulate(captured.size for captured in left)
     fits = [

@@ -1,13 +1,14 @@
 """
-Check that operations of a restricted producer, and the objects they change, are within its bound.
+Check that a restricted producer changes only objects that are within its bound.
 
 A producer with a key restricted by parents could name its own parent in an operation on any object.
-Therefore the latest operation of the object is checked, too, in the state and in the log after the
-state's checkpoint. Concurrent appends are checked as for a correction (`sync.apply`): after a page
-number is taken, all pages before it can be read. A deleted object belongs to no producer, so every
-producer may create it again.
+Therefore the object's latest operation is checked in addition to the new one. It is in the state,
+or in the log after the state's checkpoint; both are read strongly consistently. A deleted object
+belongs to no producer, so every producer may create it again.
 
-The check reads each object's row and the pages after the state's checkpoint, strongly consistent.
+Other producers may append to the log during the check. Therefore, as for a correction
+(`sync.apply`), the page number is taken first. The check then waits until every page with a lower
+number can be read, and reads these pages.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
     from tidings.core.state.rows import StateStore
 
-    # Return the precondition for the lines of a producer with these rights on a feed, or None.
+    # A function that takes a feed, the rights of a producer on it, and the lines to append. It
+    # returns the precondition for the append, or None.
     Preconditions = Callable[[str, Allowed, Sequence[str]], Precondition | None]
 
 
@@ -46,8 +48,8 @@ class ParentBoundCheck:
         """
         Return a precondition if the key is restricted by parents, else None.
 
-        The types of *lines* are checked already, and the type is part of an object's identity. Only
-        the stored parents may be outside of the bound.
+        The caller has checked the types and parents of *lines*. The type is part of an object's
+        identity, so only the stored parents of the object can be outside the bound.
         """
         if allowed.bound.parents is None:
             return None
@@ -82,9 +84,9 @@ class StoredObjectsInBound:
 
     def _read_on(self) -> bool:
         """
-        Read more pages and return True if there may be more.
+        Read the rows if they are not read yet, and then pages; return True if more may follow.
 
-        Read the checkpoint before the rows, so that they contain at least all pages up to it.
+        Read the checkpoint before the rows, so that the rows contain all pages up to it.
         """
         if self._page is None:
             known = self._stores.reader.checkpoints.checkpoints(self._feed).get(STATE, 0)
@@ -93,7 +95,7 @@ class StoredObjectsInBound:
             self._page = known
         run = self._stores.reader.read(self._feed, self._page)
         if run.trimmed:
-            raise Unavailable(f"{self._feed}: the log ends above the state's page {self._page}")
+            raise Unavailable(f"{self._feed}: the log begins after the state's page {self._page}")
         for page in run.pages:
             for line in page.lines:
                 self._see(key_of(line), line)
@@ -102,10 +104,10 @@ class StoredObjectsInBound:
 
     def _see(self, key: str, line: str) -> None:
         """
-        Record the object's latest operation.
+        Record whether *line*, the object's latest operation so far, is outside the bound.
 
-        Pages that a row already contains may be read again. Their last operation of the object is
-        the one of the row.
+        The pages that follow a row may begin before the operation in the row. They then repeat it,
+        and the object's last operation is the same.
         """
         if key in self._outside:
             operation = parse_line(line)

@@ -2,10 +2,11 @@
 Append pages: take a number, write the page with that number, and only then acknowledge.
 
 A store with transactions takes the number and writes the page in one transaction
-(`LogStore.together`). With any other store a writer may crash between the two, and readers close
-the hole with a filler (`reader`). A writer that finds a filler at its number takes a new number.
-Nothing depends on time, because a conditional write decides which process is first. A claim records
-the page of a request with an Idempotency-Key. A precondition must hold when the page is written.
+(`LogStore.together`). With any other store a writer may crash between these two steps. Followers
+then close the hole with a filler (`reader.Filler`), and a writer that finds a filler at its number
+takes a new number. This does not depend on clocks, because a conditional write decides whether the
+page or the filler is stored. A claim records the page of a request with an Idempotency-Key. A
+precondition must hold when the page is written.
 """
 
 from __future__ import annotations
@@ -29,26 +30,32 @@ class ClaimStore(Protocol):
     """The stored claims of requests with an Idempotency-Key."""
 
     def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
-        """Return the live claim on *key*, or None."""
+        """Return the claim on *key* that has not expired, or None."""
 
     def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
-        """Write *claim* unless a live claim exists; return the claim that is stored afterwards."""
+        """
+        Write *claim* unless its key has a claim that has not expired.
+
+        Return the claim that is stored afterwards.
+        """
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
         """
-        Set the page of *claim* to *page* if the stored claim still has the old page.
+        Set the page of the stored claim to *page* if it is still the page of *claim*.
 
-        Return the stored claim.
+        Return the claim that is stored afterwards.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """
-    The claim of the request with *fingerprint* on *key*, appended as *append_id* at *page*.
+    The claim of a request on its Idempotency-Key *key*.
 
-    The claim names the page before the page is written. A request and a concurrent retry therefore
-    write to the same page number, and only one of the two writes succeeds.
+    *fingerprint* identifies the content of the request. *page* is the number of its page, and
+    *append_id* is stored with that page. The claim is written before the page. A request and a
+    concurrent retry therefore write to the same page number, and only one of the two writes
+    succeeds.
     """
 
     key: str
@@ -71,16 +78,16 @@ class Precondition(Protocol):
 
     def check_before(self, number: int) -> None:
         """
-        Check the condition against all pages before page *number*, which belongs to the caller.
+        Check the condition against all pages below *number*, a number that the caller has taken.
 
         Raises:
             Rejected: the condition does not hold.
-            Unavailable: an earlier page is still in flight after the maximum wait.
+            Unavailable: a page below *number* is still in flight after the maximum wait.
         """
 
 
 def every_feed(feed: str) -> None:
-    """Accept every feed. This is the check of a deployment that has no chained feeds."""
+    """Accept every feed, as `check_writable` of a deployment that has no chained feeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +95,8 @@ class Appender:
     """
     The writer of pages to the logs of feeds.
 
-    *page_ms* is how long DynamoDB keeps a page. *check_writable* raises `Chained` for a feed that
-    is a copy.
+    *page_ms* is the lifetime with which a page is written. *check_writable* raises `Chained` for a
+    feed that is a copy.
     """
 
     log: LogStore
@@ -107,7 +114,7 @@ class Appender:
         trace: str = "",
     ) -> Page:
         """
-        Append *lines* as one page. When the call returns, the page is durable.
+        Append *lines* as one page, which is durable when the call returns.
 
         *trace* is stored with the page (`Page.trace`).
 
@@ -123,12 +130,13 @@ class Appender:
             required.check()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             with self.log.together():
-                number = self.log.take(feed, 0 if attempt else len(lines))  # count only once
+                # The first attempt counts the operations.
+                number = self.log.take(feed, 0 if attempt else len(lines))
                 self._check_before(feed, number, required)
                 page = self._page(number, body, append_id, trace)
                 if self.log.put(feed, page) == append_id:
                     return page
-        raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+        raise Unavailable(f"{feed}: found a filler {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
     def append_once(
         self,
@@ -140,9 +148,9 @@ class Appender:
         trace: str = "",
     ) -> Page:
         """
-        Append *lines* unless a request with this *key* has appended a page; return the page.
+        Append *lines* unless an earlier request with this *key* has appended a page.
 
-        The *trace* of the page is that of the request that wrote it.
+        Return the page that is in the log. *trace* is stored only if this call writes the page.
 
         Raises:
             KeyReused: the key belongs to a request with another fingerprint.
@@ -179,16 +187,17 @@ class Appender:
         trace: str = "",
     ) -> Page:
         """
-        Write to the page of the claim. If it has a filler, move the claim to a new page and retry.
+        Write the page of *claim*. If its number has a filler, move *claim* to a new page and retry.
         """
         for _ in range(limits.APPEND_ATTEMPTS_MAX):
             if required and not self._is_there(feed, claim.page):
                 self._check_before(feed, claim.page, required)
             page = self._page(claim.page, body, claim.append_id, trace)
             if self.log.put(feed, page) == claim.append_id:
-                return self.log.read(feed, claim.page - 1, 1)[0]  # its time differs from a retry's
+                # An earlier request may have written the page, with a time that differs from ours.
+                return self.log.read(feed, claim.page - 1, 1)[0]
             claim = self._moved(feed, claim)
-        raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+        raise Unavailable(f"{feed}: found a filler {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
     def _moved(self, feed: str, claim: Claim) -> Claim:
         """Point *claim* to a new page; return the claim that is stored afterwards."""
@@ -204,17 +213,17 @@ class Appender:
 
     def _is_there(self, feed: str, number: int) -> bool:
         """
-        Return True if page *number* exists.
+        Return True if page *number* exists, so that the precondition need not be checked again.
 
-        The page is then either that of this request, for which the precondition has held, or a
-        filler, so that the write fails.
+        The page is then either that of this request, for which the precondition held, or a filler,
+        and the write fails.
         """
         pages = self.log.read(feed, number - 1, 1)
         return bool(pages) and pages[0].number == number
 
     def _check_before(self, feed: str, number: int, required: Precondition | None) -> None:
         """
-        Check *required* before page *number*. If it fails, fill the number and raise the error.
+        Check *required* against all pages below *number*. If that fails, fill *number* and raise.
         """
         if required is None:
             return
@@ -226,7 +235,7 @@ class Appender:
 
     def _give_back(self, feed: str, number: int, claim: Claim) -> None:
         """
-        Fill *number* if *claim* points to another page, as another request with the key was first.
+        Fill *number* if *claim* has another page, because another request with the key was first.
         """
         if claim.page != number:
             self._close(feed, number)

@@ -1,17 +1,17 @@
 """
 Read the log up to its first hole, and decide what a missing page number means.
 
-A missing number at or above the floor usually belongs to a writer in flight, so readers stop before
-it. If a later page is older than a short grace period, a reader that may write closes the hole with
-a filler. The late writer then finds its number taken. A missing number below the floor was trimmed,
-which is reported as `trimmed`. If a follower has handled the number, or if the number has been
-missing for longer than the minimum lifetime of a page, the page existed and is lost. Every reader
-then gets an error, and the number is never filled.
+A missing number at or above the floor usually belongs to a page in flight, so readers stop before
+it. If the next page in the log is older than a short grace period, a follower closes the hole with
+a filler. The late writer then finds the filler at its number. A missing number below the floor was
+trimmed, which is reported as `trimmed`. If a follower has handled the number, or if the number has
+been missing for longer than the minimum lifetime of a page, the page existed and is lost. Every
+reader then gets an error, and the number is never filled.
 
-Far from the end of the log, reads are eventually consistent. They cost half as much and put no load
-on the leader replica that followers and writers need. A page that such a read returns is correct,
-because pages never change. A page that it does not return may exist, so a missing page shows
-neither the end of the log nor a hole.
+Far from the end of the log, reads are eventually consistent. They cost half as much as strongly
+consistent reads and put no load on the leader replica of DynamoDB, which followers and writers
+need. A page that such a read returns is correct, because pages never change. A page that it does
+not return may exist, so a missing page shows neither the end of the log nor a hole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Gap(Enum):
-    """The reason why the next number is missing although a later page exists."""
+    """The reason why a page number is missing although a later page exists."""
 
     IN_FLIGHT = "in flight"
     OVERDUE = "overdue"
@@ -42,11 +42,11 @@ class Gap(Enum):
 
 
 class PagesLost(TidingsError):
-    """Pages from *first* on, up to the existing page *beyond*, are lost above the floor."""
+    """The pages from *first* up to the next existing page, *beyond*, are lost, not trimmed."""
 
     def __init__(self, *, feed: str, first: int, beyond: int) -> None:
         self.first, self.beyond = first, beyond
-        super().__init__(f"{feed}: the pages {first} to {beyond - 1} are missing, above the floor")
+        super().__init__(f"{feed}: the pages {first} to {beyond - 1} above the floor are missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,9 @@ class Run:
     """
     Pages that follow each other without a hole.
 
-    *waiting* is True if a hole follows the pages. *trimmed* is True if the next page is below
-    *floor* and was deleted. *more* is True if the read stopped early, so more pages may follow.
+    *waiting* is True if a hole follows the pages. *trimmed* is True if the next page was trimmed;
+    *floor* is then the floor of the log. *more* is True if the read stopped early, so that more
+    pages may follow.
     """
 
     pages: list[Page]
@@ -66,7 +67,7 @@ class Run:
 
 
 def contiguous(pages: Sequence[Page], after: int) -> int:
-    """Return how many of *pages* follow *after* without a hole."""
+    """Return how many of *pages* follow page *after* without a hole."""
     for count, page in enumerate(pages):
         if page.first > after + 1:
             return count
@@ -75,7 +76,11 @@ def contiguous(pages: Sequence[Page], after: int) -> int:
 
 
 def classify_gap(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
-    """Return why *missing* has no page, from the next page *beyond* it and the last one handled."""
+    """
+    Return why page *missing* is not in the log.
+
+    *beyond* is the next page in the log, and *handled* the last page that a follower has handled.
+    """
     if missing < floor:
         return Gap.TRIMMED
     if missing <= handled or now_ms - beyond.at_ms >= limits.HOLE_LOST_MS:
@@ -88,8 +93,8 @@ class Reader:
     """
     A reader of the log, without write access.
 
-    *checkpoints* show which pages existed, because followers handled them. *ends* caches the last
-    known end of the log of each feed.
+    *checkpoints* show which pages existed, because a follower handles only pages that exist. *ends*
+    caches the last known end of the log of each feed.
     """
 
     log: LogStore
@@ -112,17 +117,26 @@ class Reader:
         if pages and batch.more and len(pages) == len(batch):
             return Run(pages, more=True)
         if batch and not pages and after + 1 < (floor := self.log.floor(feed)):
-            return Run([], trimmed=True, floor=floor)  # do not read later pages, which are not used
+            return Run([], trimmed=True, floor=floor)  # save the read of pages after the hole
         return self._read(feed, after, limit, pages)
 
     def _is_near(self, feed: str, after: int, limit: int | None) -> bool:
-        """Return True if the read is close to the end of the log, or too small to save anything."""
+        """
+        Return True if the read is to be strongly consistent.
+
+        It is if it begins close to the end of the log, or if it is so small that eventual
+        consistency saves nothing.
+        """
         if limit is not None and limit <= limits.NEAR_PAGES:
             return True
         return feed in self.ends and abs(after - self.ends[feed]) <= limits.NEAR_PAGES
 
     def _read(self, feed: str, after: int, limit: int | None, known: list[Page]) -> Run:
-        """Read as `read` does, strongly consistent after the pages *known* to follow *after*."""
+        """
+        Read as `read` does, but strongly consistently.
+
+        The pages *known* follow page *after* and were read already; read the pages after them.
+        """
         reached = known[-1].number if known else after
         batch = self.log.read(feed, reached, limit and limit - len(known))
         pages = [*known, *batch]
@@ -141,7 +155,7 @@ class Reader:
         return Run([], waiting=waiting, floor=floor)
 
     def _remember(self, feed: str, end: int | None) -> None:
-        """Cache the *end* of the log; drop the cached end if it is None, as the end is far away."""
+        """Cache *end* as the end of the log. If it is None, the end is far away: drop the cache."""
         if end is None:
             self.ends.pop(feed, None)
         else:
@@ -190,18 +204,19 @@ class Reader:
 
     def frontier(self, feed: str, hint: int) -> Place:
         """
-        Return the end of the contiguous prefix. *hint* is a page known to be in it, or 0.
+        Return the place of the frontier. *hint* is a page known to be at or below it, or 0.
 
-        The seconds of the place are 0 if all pages were trimmed, because its time is unknown.
+        The seconds of the place are 0 if all pages were trimmed, because their times are unknown.
         """
         *_, (place, _) = self.walk(feed, hint)
         return place
 
     def walk(self, feed: str, hint: int) -> Iterator[tuple[Place, bool]]:
         """
-        Yield one place per read from *hint* to the frontier, each with True if it is the last one.
+        Read from page *hint* to the frontier; yield the place reached by each read.
 
-        Stop before lost pages in the same way as before a writer in flight.
+        With each place, yield True if it is the last one. Stop before lost pages in the same way as
+        before a page in flight.
         """
         place, after, reached = START, max(0, hint - 1), False
         while not reached:
@@ -225,8 +240,8 @@ class Filler:
 
     Only followers have a `Filler`, because no other reader may write to the log.
 
-    Holes of a *chained* feed are never filled, because its log has no producers that could have
-    crashed.
+    Holes of a *chained* feed are never filled: they are not left by producers that crashed, because
+    such a feed has no producers.
     """
 
     reader: Reader
@@ -247,8 +262,8 @@ class Filler:
             return False
         expires_ms = self.reader.clock() + self.page_ms
         for number in range(after + 1, beyond.first):
-            # Use the time of the next page, so that a reader that resumes from the filler by time
-            # resumes at the time of the crash.
+            # The filler has the time of the next page. A reader that resumes by the time of the
+            # filler therefore resumes at about the time of the crash, not at the current time.
             page = filler(number, at_ms=beyond.at_ms, expires_ms=expires_ms)
             if self.reader.log.put(feed, page) == page.append_id:
                 self.reader.count("HolesFilled", 1)

@@ -1,4 +1,4 @@
-"""The stores of `log`. The tests in `tests/contract` define the behaviour of each adapter."""
+"""The stores of the log. The tests in `tests/contract` define the behaviour of each adapter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LogStore(Protocol):
     The pages of each feed, the counter that numbers them, and the floor.
 
     The floor is the first page that was not trimmed. The counter also has the number of ingested
-    operations, and the successor that continues the log.
+    operations, and the address of the feed that continues the log, called its successor.
     """
 
     def together(self) -> AbstractContextManager[object]:
@@ -30,10 +30,10 @@ class LogStore(Protocol):
 
     def take(self, feed: str, operations: int = 0) -> int:
         """
-        Return the next page number. Each caller gets a number of its own, starting with 1.
+        Return the next page number. The first number is 1, and no number is returned twice.
 
-        *operations* is the number of operations of the request. It is added to the counter in the
-        same write, see `log_counter`.
+        *operations* is the number of operations of the request. The same write adds it to the
+        counter, see `log_counter`.
 
         Raises:
             Yielded: another feed continues the log.
@@ -41,21 +41,20 @@ class LogStore(Protocol):
 
     def put(self, feed: str, page: Page) -> str:
         """
-        Write *page* unless its number is taken.
+        Write *page* unless a page with its number exists.
 
-        Return the append id that is stored there afterwards.
-
-        If this is the append id of *page*, the page was written, by this call or an earlier one.
+        Return the append id of the page that has this number afterwards. If it is the append id of
+        *page*, then *page* was written, by this call or an earlier one.
         """
 
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
     ) -> Pages:
         """
-        Return pages numbered above *after* in ascending order, at most *limit* or about 1 MB.
+        Return pages numbered above *after* in ascending order, at most *limit* and about 1 MB.
 
-        `more` of the result is True if one of the two limits cut it short, so more pages may
-        follow.
+        `more` of the result is True if one of these two limits cut the result short, so that more
+        pages may follow.
 
         The read is strongly consistent: it returns a page if its `put` returned before the call.
         Numbers may be missing. An empty list means that no page above *after* exists. The append id
@@ -67,31 +66,32 @@ class LogStore(Protocol):
         """
 
     def head(self, feed: str) -> int:
-        """Return the last number taken, 0 before the first."""
+        """Return the last page number that was taken, or 0 for a new feed."""
 
     def log_counter(self, feed: str) -> LogCounter:
         """
-        Return the last number taken, the operations counted with the numbers, and the successor.
+        Return the last number taken, the sum of *operations* of all `take`, and the successor.
         """
 
     def yield_to(self, feed: str, successor: str) -> None:
         """
         Make `take` raise `Yielded`, because the feed at *successor* continues the log.
 
-        A writer that took a number before may still write its page. An empty *successor* undoes it.
+        A writer that took a number earlier may still write its page. An empty *successor* lets
+        `take` return numbers again.
         """
 
     def floor(self, feed: str) -> int:
-        """Return the first page still in the log, 1 for a new feed. The floor never decreases."""
+        """Return the first page that was not trimmed, 1 for a new feed. It never decreases."""
 
     def raise_floor(self, feed: str, page: int) -> None:
-        """Set the floor to *page* unless it is already there or above."""
+        """Set the floor to *page* if the floor is lower."""
 
 
 class Checkpoints(Protocol):
-    """The checkpoints of the followers of a feed, for other readers."""
+    """The checkpoints of the followers of a feed, as other readers of the log see them."""
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         """
-        Return the last page that each follower of *feed* has handled, by name; {} for a new feed.
+        Return, by name, the last page that each follower of *feed* has handled; {} for a new feed.
         """

@@ -146,7 +146,7 @@ def test_a_capture_is_written_as_json() -> None:
         ('{"type":"v","id":"{{a}}{{b}}"}', "and text between any two"),
         ('{"type":1,"id":"{{a}}"}', "type: must be a string"),
         ('{"type":"v","id":"{{a}}","parents":"p"}', "parents: must be an array of strings"),
-        ('{"type":"v","id":"{{a}}","tags":[]}', "tags: there is none; known are feed, type, id"),
+        ('{"type":"v","id":"{{a}}","tags":[]}', "tags: is not a known field; the fields are feed"),
     ],
 )
 def test_a_capture_with_a_mistake_is_refused(text: str, sentence: str) -> None:

@@ -77,7 +77,7 @@ def test_overtaken_for_ever_is_an_outage(scene: Scene, key: str | None) -> None:
     """After a few attempts the producer gets a temporary error, with a key and without one."""
     appender, log = overtaken(scene, 100)
 
-    with pytest.raises(Unavailable, match="main: overtaken 8 times in a row"):
+    with pytest.raises(Unavailable, match="main: found a filler 8 times in a row"):
         if key:
             appender.append_once(FEED, LINES, key, "print")
         else:
