@@ -1,9 +1,9 @@
 """
-WebSocket connections, their subscriptions, the changes of these, and the stores for all.
+WebSocket connections, subscriptions, changes of subscriptions, and the stores of all three.
 
-Each sweep reads a bounded part of all connections, so that its cost does not grow with their
-number. With many connections a round over all of them takes several sweeps, and its progress is
-stored. If one sweep reads all connections, nothing is stored.
+Each sweep reads a bounded number of connections, so that the cost of a sweep does not grow with the
+number of all connections. With many connections a round over all of them takes several sweeps, and
+its progress is stored. If one sweep reads all connections, nothing is stored.
 
 A connection stores its lane of push, and only that lane sends to it. The lane is chosen by the id
 of the connection and the number of lanes of the feed. When that number changes, each lane hands
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 class ConnectionStore(Protocol):
-    """The WebSocket connections, one item each, and the progress of a round of sweeps over all."""
+    """
+    The WebSocket connections, one item each, and the progress of the round of sweeps over all.
+    """
 
     def open(self, connection: Connection) -> None:
         """Write a new connection."""
@@ -52,16 +54,18 @@ class ConnectionStore(Protocol):
 
     def page(self, place: str, limit: int) -> ConnectionPage:
         """
-        Return connections of all feeds after *place* ("" at the start), in an order of the store.
+        Return connections of all feeds after *place*, which is "" at the start.
 
-        Read at most *limit* items, which are connections or other items stored with them. A page
-        may therefore be empty although more connections follow. A caller that reads until a page
-        has an empty place gets each connection that stays open during the round exactly once. The
-        data may be some seconds old.
+        The store chooses the order. Read at most *limit* items, which are connections or other
+        items stored with them. A page may therefore be empty although more connections follow. A
+        caller that reads until a page has an empty place gets each connection that stays open
+        during the round exactly once. The data may be some seconds old.
         """
 
     def round(self) -> Round:
-        """Return the last stored round, `Round()` before the first. It may be some seconds old."""
+        """
+        Return the last stored round, or `Round()` if none is stored. It may be some seconds old.
+        """
 
     def keep(self, round_: Round) -> None:
         """Store the progress of the round."""
@@ -83,13 +87,14 @@ class Connection:
     """
     One WebSocket connection.
 
-    *progress* is the state of its catch-up (an encoded `catchup.Progress`). It is empty after the
-    hand-over to push after page *since*, so it also shows which function serves the connection.
-    *runner* is the id of the replay that serves the connection until *runner_expires_ms*. *lane* is
-    the lane of push that serves it, or that will accept it. *listener* is set for a connection of
-    one of Triton's listeners. *admission* is the credential of its subscription. *encoding* is the
-    encoding that its client can read in addition to plain messages. *traced* is True if its client
-    requested the traces of operations. An update is rejected if *version* has changed.
+    *progress* is the state of its catch-up (an encoded `catchup.Progress`). It is empty once the
+    connection is handed over to push, which continues after page *since*. So *progress* also shows
+    which function serves the connection. *runner* is the id of the replay that serves the
+    connection until *runner_expires_ms*. *lane* is the lane of push that serves the connection, or
+    that will accept it. *listener* is set if the client is one of Triton's listeners. *admission*
+    is the credential of its subscription. *encoding* is the encoding that its client can read in
+    addition to plain messages. *traced* is True if its client requested the traces of operations.
+    An update is rejected if *version* has changed.
     """
 
     id: str
@@ -133,7 +138,7 @@ class Change:
     A change of a subscription that a lane of push must apply.
 
     If *joins* is True, the subscription becomes live after page *since*. If *moves* is True, the
-    connection is handed over to the lane that it belongs to now. Otherwise the subscription ends.
+    connection is handed over to the lane to which it belongs now. Otherwise the subscription ends.
     *token* is the unique id of the change.
     """
 
@@ -168,7 +173,7 @@ class Round:
     previous: Mapping[str, int] = field(default_factory=dict)
 
     def behind(self, page: ConnectionPage) -> Round:
-        """Return this round after *page*, with an empty place at the end."""
+        """Return this round with *page* added; its place is empty after the last page."""
         subscribed = Counter(each.feed for each in page.connections if each.feed)
         return replace(self, place=page.place, counted=Counter(self.counted) + subscribed)
 
@@ -189,15 +194,15 @@ class Inbox(Protocol):
     """
     Changes of subscriptions for a lane of push, which is the only process that applies them.
 
-    *lane* is here and in other stores the name that `storage_key` returns. For the first lane, this
-    is the name of the feed.
+    Here and in other stores, *lane* is the name that `storage_key` returns. For the first lane,
+    this is the name of the feed.
     """
 
     def post(self, lane: str, change: Change) -> None:
         """
         Store *change*. It replaces an earlier change of the same connection.
 
-        A change with `moves` replaces only another one with `moves`, and vice versa.
+        A change with `moves` and a change without it do not replace each other.
         """
 
     def list(self, lane: str) -> Sequence[Change]:
@@ -235,7 +240,7 @@ def lane_for(connection_id: str, lanes: int) -> int:
     Return the lane of *connection_id* for this number of *lanes*.
 
     The function is the jump consistent hash (Lamping and Veach, arXiv 1406.2294). When n lanes
-    become n + 1, one of n + 1 connections moves, and always to the new lane.
+    become n + 1, about one in n + 1 connections moves, always to the new lane.
     """
     key, lane, ahead = crc32(connection_id.encode()), 0, 0
     while ahead < lanes:
@@ -247,7 +252,7 @@ def lane_for(connection_id: str, lanes: int) -> int:
 
 def storage_key(feed: str, lane: int) -> str:
     """
-    Return the name under which stores keep the data of a lane, *feed* for the first lane.
+    Return the name under which stores keep the data of a lane, which is *feed* for the first lane.
     """
     return f"{feed}+{lane}" if lane else feed
 
@@ -257,8 +262,8 @@ class Lanes:
     """
     The lanes of feeds.
 
-    *count* returns how many lanes a feed has, possibly some seconds old. *recount* reads the number
-    again.
+    *count* returns the number of lanes of a feed, which may be some seconds old. *recount* reads
+    the number again.
     """
 
     inbox: Inbox

@@ -1,10 +1,10 @@
 """
 Assign operations to subscriptions, and build the messages.
 
-The plan looks subscriptions up by the keys of an operation (its parents, its type, everything) and
-by the parents that it removed. Its cost therefore depends on the matches, not on the number of
-connections. If few subscriptions exist, all of them are read at once. A turn with very many keys
-also reads all subscriptions, once, which bounds its time.
+The plan looks subscriptions up by the keys of an operation (its parents, its type, and the key for
+everything), and by the parents that the operation removed. Its cost therefore depends on the
+matches, not on the number of connections. If few subscriptions exist, all of them are read at once.
+A turn that needs very many keys reads all subscriptions once instead, which bounds its time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Find = Callable[[str], Sequence[Subscription]]
 Resources = Mapping[str, "Resource"]  # the resources that the feed declares, by name
-Lefts = Mapping[int, "Left"]  # the removed parents of each page, without unknown ones
+Lefts = Mapping[int, "Left"]  # removed parents by page, without pages for which they are unknown
 _NONE: Resources = {}
 
 
@@ -46,11 +46,11 @@ class Plan:
     """
     The messages to send for *pages* pages.
 
-    *events* are the operations that match any subscription, in log order, as JSON. *items* are
-    the indexes of the events for listeners, each sent as a separate message. For each connection,
-    *wanted* has the ascending indexes of its events. *cursor* is the place after the pages.
-    *deliveries* is the number of pairs of an event and a subscription. *traces* has the traces of
-    events, by index.
+    *events* are the operations that match any subscription, in log order, as JSON. *items* are the
+    indexes of the events for listeners; each of these events is sent as a separate message. For
+    each connection, *wanted* has the ascending indexes of its events. *cursor* is the place after
+    the pages. *deliveries* is the number of pairs of an event and a subscription. *traces* has the
+    traces of events, by index.
     """
 
     cursor: str = ""
@@ -70,7 +70,7 @@ class Plan:
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
         """
-        Yield groups of connections that get the same messages, which are built once.
+        Yield groups of connections that get the same messages, and these messages.
         """
         alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
         for connection_id, indexes in self.wanted.items():
@@ -81,7 +81,7 @@ class Plan:
             yield connection_ids, self._messages(chosen, encoding, traced=traced)
 
     def _messages(self, chosen: Sequence[int], encoding: str, *, traced: bool) -> list[str]:
-        """Return the messages for *chosen*, which are either all events or all items."""
+        """Return the messages for the indexes *chosen*, of which either all or none are items."""
         if traced:
             texts = [with_trace(self.events[at], self.traces.get(at, "")) for at in chosen]
         else:
@@ -92,7 +92,9 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Index:
     """
-    The subscriptions of a feed. Each key is looked up once. *empty* means no subscriptions.
+    The subscriptions of a feed. Each key is looked up at most once.
+
+    *empty* is True if the feed has no subscriptions.
     """
 
     find: Find
@@ -119,7 +121,7 @@ class Index:
         return subscriptions
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
-        """Return the subscriptions that *operation* leaves; check all if *left* is unknown."""
+        """Return those that get a leave event for *operation*; check all if *left* is None."""
         places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
         return [
             subscription
@@ -155,7 +157,7 @@ class _Finding:
 
 
 def _filed(subscriptions: Iterable[Subscription]) -> dict[str, list[Subscription]]:
-    """Return the subscriptions by key, as the store has them."""
+    """Return the subscriptions by key, under the keys that the store uses."""
     filed: dict[str, list[Subscription]] = {}
     for subscription in subscriptions:
         for key in subscription.filter.keys():  # noqa: SIM118 a filter is not a dictionary
@@ -171,10 +173,11 @@ def plan(
     resources: Resources = _NONE,
 ) -> Plan:
     """
-    Return the plan for as many of *pages* as a turn has time for, at least one.
+    Return the plan for as many of *pages* as a turn has time for, but for at least one page.
 
-    Without *lefts*, no leave events are planned. *template* is the feed's link template for
-    `catchup.matching`, *resources* are those it declares to listeners.
+    Without *lefts*, no leave events are planned. *template* is the feed's template for the refs of
+    objects (see `catchup.matching`). *resources* are the resources that the feed declares for
+    listeners.
     """
     planned = Plan()
     for page in pages:
@@ -216,7 +219,11 @@ def _tell_leave(
 def _by_redaction(
     leaving: Sequence[Subscription],
 ) -> Iterator[tuple[list[Subscription], Callable[[Event], Event]]]:
-    """Yield the subscriptions that may see the object that left, and those that may not."""
+    """
+    Yield the subscriptions that get the object in leaves, then those with redacted leaves.
+
+    Each group comes with the function that builds its leave event.
+    """
     for redacted, leave in ((False, leave_of), (True, redacted_leave_of)):
         subscriptions = [
             subscription for subscription in leaving if subscription.filter.redacted == redacted
@@ -238,7 +245,11 @@ def _without_listeners(
 
 
 def _want(planned: Plan, page: Page, subscriptions: Iterable[Subscription]) -> bool:
-    """Assign the event that is added next to subscriptions; return True if there are any."""
+    """
+    Assign the next event of the plan to *subscriptions*; return True if any of them gets it.
+
+    A subscription that begins at *page* or later does not get the event.
+    """
     index = len(planned.events)
     wanted = False
     for subscription in subscriptions:
@@ -246,7 +257,7 @@ def _want(planned: Plan, page: Page, subscriptions: Iterable[Subscription]) -> b
             continue
         wanted = True
         indexes = planned.wanted.setdefault(subscription.connection_id, [])
-        if not indexes or indexes[-1] != index:  # a subscription may be found by several keys
+        if not indexes or indexes[-1] != index:  # a subscription may be found under several keys
             indexes.append(index)
             planned.deliveries += 1
             planned.subscriptions[subscription.connection_id] = subscription

@@ -4,17 +4,18 @@ The follower `push`, which sends each page to the connections with matching subs
 A feed has one or several push followers, called lanes. Each lane serves some of the connections
 (`lane_for`). Only the lane of a connection makes its subscription live and then sends to it. The
 lease ensures that one process at a time runs the lane. To make a connection join or leave, a
-function posts a change to the inbox of the lane and wakes the lane. A joining connection first gets
-the pages between the last page of its replay and the checkpoint, from the log, so the hand-over
-neither skips nor reorders pages.
+function posts a change to the inbox of the lane and wakes the lane. The lane first reads from the
+log the pages between the last page of the connection's replay and the checkpoint, and sends them to
+the joining connection. So the hand-over neither skips nor reorders pages.
 
 When the number of lanes changes, a lane releases the connections that now belong to another lane,
-and they join that lane. The releasing lane first writes the moves to its inbox. After a crash it
-finishes the releases before it sends anything.
+and they join that lane. The releasing lane first writes the moves to its own inbox. After a crash,
+the lane therefore finishes the releases before it sends anything.
 
-If any subscription requests leave events, the lane waits for the follower `state`, which
-determines the parents that were removed. A marker subscription without a connection records that
-such a subscription exists. It is stored under the key for everything, which is read anyway.
+If any subscription requests leave events, the lane waits for the follower `state`, which determines
+the parents that were removed. A marker subscription without a connection records that such a
+subscription exists. The marker is stored under the key for everything, which is read for each
+operation anyway.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from tidings.core.websocket.send import Delivery
 
 LEAVE_SENTINEL = Subscription("", LEAVERS, since=0)  # marks that a subscription requests leaves
-_MOVE_ATTEMPTS = 5  # each failed attempt means that the client changed the connection again
+_MOVE_ATTEMPTS = 5  # an attempt fails if the client has changed the connection in the meantime
 
 
 @dataclass(slots=True)
@@ -65,15 +66,17 @@ class _Known:
     """
     The cache of a lane for a feed.
 
-    *misplaced* are connections of this lane that belong to another lane if the feed has *count*
-    lanes. They are *stale*, and determined again, if a connection may have joined for another
-    number of lanes, in this process or in another one that had the lease in the meantime.
+    *misplaced* are the subscriptions of connections of this lane that belong to another lane if the
+    feed has *count* lanes. If *stale* is True, they must be determined again, because a connection
+    may have joined for another number of lanes: in this process, or in another process that had the
+    lease in the meantime.
 
-    The first lane wakes *woken* lanes. Removed lanes are woken until *until_ms*, a time of pages.
-    *idle* are subscriptions that must still get *cursor*, the place after *page*, which was
-    committed in the period *period* of `TELL_EVERY_MS`. All subscriptions were checked for the
-    revocations *ended*. Until *index_until_ms*, a time of pages, the subscriptions are not read at
-    once. *fence* is the fence of the last lease.
+    *woken* is the number of lanes that the first lane wakes. Removed lanes are woken until
+    *until_ms*, which is compared with the times of pages. *idle* are the subscriptions that must
+    still get *cursor*, the place after *page*. This page was committed in the period *period*, in
+    units of `TELL_EVERY_MS`. All subscriptions were checked for the revocations *ended*. Until
+    *index_until_ms*, also a time of pages, subscriptions are looked up by key. *fence* is the fence
+    of the last lease.
     """
 
     count: int = 0
@@ -116,7 +119,7 @@ class Pusher:
         """
         Return the page to resume after.
 
-        A lane without subscriptions skips to the checkpoint of the first lane.
+        A lane without subscriptions skips to the checkpoint of the first lane if that is later.
         """
         feed, checkpoint, known = lease.feed, lease.checkpoint, self._of(lease.feed)
         known.stale = known.stale or lease.fence != known.fence + 1
@@ -133,11 +136,12 @@ class Pusher:
         """
         Apply the changes of subscriptions in the inbox; return True if some are left.
 
+        Also send the cursor to some of the idle connections.
+
         Changes are applied concurrently, and their number is limited, so that a turn ends in time
-        even if many clients arrive at once. The number of moves noted in a turn is limited, too. A
-        turn applies every noted move, because a connection that was only partly released before a
-        crash may have subscribed to something else in the meantime. Also send the cursor to some of
-        the idle connections.
+        even if many clients arrive at once. The number of moves that a turn notes in the inbox is
+        limited, too. But a turn applies every noted move, because a connection that was only partly
+        released before a crash may have subscribed to something else in the meantime.
         """
         misplaced = self._note_misplaced(feed)
         waiting: dict[str, list[Change]] = {}
@@ -195,7 +199,8 @@ class Pusher:
         """
         Determine the misplaced connections for the current number of lanes.
 
-        Two lanes with different numbers would move a connection back and forth.
+        Read the number again, because two lanes that use different numbers would move a connection
+        back and forth.
         """
         before, known.count = known.count, self.lanes.recount(feed)
         known.misplaced = [
@@ -212,7 +217,7 @@ class Pusher:
 
     def _wake_lanes(self, feed: str, at_ms: int) -> None:
         """
-        Wake the other lanes, because the stream of the log wakes only the first.
+        Wake the other lanes, because the stream of the log wakes only the first lane.
 
         A running lane gets a mark instead.
         """
@@ -248,7 +253,8 @@ class Pusher:
         """
         Return an index of the subscriptions.
 
-        If there are few, as in most feeds, read all of them at once. Otherwise look them up by key.
+        If a feed has few subscriptions, as most feeds do, read all of them at once. Otherwise look
+        them up by key.
         """
         lane, known = self._place(feed), self._of(feed)
         if at_ms >= known.index_until_ms:
@@ -264,11 +270,11 @@ class Pusher:
         self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
     ) -> None:
         """
-        Disconnect clients with a revoked or expired key.
+        Disconnect each client with a key that was revoked or has expired.
 
-        Such a client must not receive an operation committed at *at_ms*, after the end of its key.
-        Check every connection that is about to receive an event. After a new revocation, check all
-        connections once.
+        A client must not receive an operation that was committed after the end of its key. *at_ms*
+        is the time of the last page. Check every connection that is about to receive an event.
+        After a new revocation, check all connections once.
         """
         known = self._of(feed)
         news = endings.keys() - known.ended
@@ -283,9 +289,9 @@ class Pusher:
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """
-        Return True if removed parents are not known up to *checkpoint*, and the change needs them.
+        Return True if the change needs removed parents, and those up to *checkpoint* are not final.
 
-        The follower `state` wakes push again when the removed parents are known.
+        The follower `state` wakes push again when it has stored them.
         """
         waits = change.filter.leave and self._keeps(feed)
         return waits and self.removed_parents_reader.until(feed) < checkpoint
@@ -298,10 +304,10 @@ class Pusher:
 
     def lost(self, feed: str) -> bool:
         """
-        Skip missing pages of a *chained* feed and cut all clients, which resume from their cursors.
+        Cut all clients of a *chained* feed, and return True to skip the missing pages.
 
-        For any other feed, return False. Its log keeps pages that were not pushed, so their loss is
-        an error.
+        The clients resume from their cursors. For any other feed, return False: its log keeps pages
+        that were not pushed, so their loss is an error.
         """
         if feed not in self.chained:
             return False
@@ -318,7 +324,7 @@ class Pusher:
 
     def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
         """
-        Return the pages with known removed parents; the follower `state` wakes push for the others.
+        Return the pages that the follower `state` has handled; it wakes push for the others.
 
         If the feed does not record removed parents, return all pages, because waiting for the
         follower `state` would never end.
@@ -341,7 +347,7 @@ class Pusher:
                 if subscription.connection_id not in messages and subscription.since < last
             }
             if known.idle:
-                self.followers.mark(feed, self.name)  # this run then continues with these pages
+                self.followers.mark(feed, self.name)  # so that this run continues with them
         known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
         self._deliver(feed, messages, plan.subscriptions)
 
@@ -349,8 +355,8 @@ class Pusher:
         """
         Send the cursor to some idle connections, between two pages; return True if some are left.
 
-        Send nothing if another process handled pages in the meantime, because that process sends
-        the connections a later cursor.
+        Send nothing if another process has handled pages in the meantime, because that process
+        sends these connections a later cursor.
         """
         known = self._of(feed)
         if known.page != checkpoint:
@@ -372,9 +378,9 @@ class Pusher:
 
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """
-        Remove the marker after the last subscription to leaves has ended.
+        Remove the marker if the last subscription that requests leaves has ended.
 
-        Push then does not wait for the follower `state` any more.
+        After that, push no longer waits for the follower `state`.
         """
         if [subscription for subscription in everybody if subscription.filter.leave] == [
             LEAVE_SENTINEL
@@ -383,10 +389,11 @@ class Pusher:
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """
-        Return True if idle connections must get the cursor, before the log trims their last one.
+        Return True if it is time to send the cursor to idle connections.
 
-        They get it at the first page of each period. If a process crashes during the sends, the
-        remaining connections get the cursor of the next period, which is early enough.
+        They get it at the first page of each period, before the log trims the pages after their
+        last cursor. If a process crashes during the sends, the remaining connections get the cursor
+        in the next period, which is early enough.
         """
         first = pages[0]
         if first.number == 1:
@@ -402,11 +409,11 @@ class Pusher:
         """
         Make a connection live.
 
-        The change may be old and posted late, so the stored connection decides.
+        The change may be outdated, so the state of the stored connection decides.
         """
         connection = self.delivery.connections.get(change.connection_id)
         if connection is None or not self._is_ours(feed, connection, State.JOINING):
-            return  # the connection is gone, left, joins elsewhere, or joined before a crash
+            return  # the connection is gone, left, joins another lane, or joined before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
             self.delivery.end(connection.id)  # its key ended during the hand-over
             return
@@ -429,7 +436,7 @@ class Pusher:
         if not self.delivery.connections.update(connection, live):
             self.subscriptions.remove(lane, subscription)  # the client left in the meantime
         elif lane_for(connection.id, self._of(feed).count) != self.lane:
-            self._of(feed).stale = True  # it joined for another number of lanes
+            self._of(feed).stale = True  # the connection joined for another number of lanes
 
     def _owns(self, feed: str, connection: Connection) -> bool:
         live = connection.state is State.LIVE or leaves_push(connection)
@@ -440,14 +447,14 @@ class Pusher:
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
         """
-        Release the connection so that it joins the lane to which it belongs now.
+        Release the connection, and hand it over to the lane to which it belongs now.
 
-        The release can be repeated after a crash, because the connection then belongs to another
-        lane, or has to join this one again.
+        The release can be repeated after a crash: by then, the connection either belongs to another
+        lane or has to join this lane again, so removing its subscription is right.
         """
         connection = self._moved(feed, change, checkpoint)
         if connection is not None and self._owns(feed, connection):
-            return  # the connection stays, or its change to leave releases it
+            return  # the connection stays in this lane, or its change to leave releases it
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
         self.subscriptions.remove(self._place(feed), stale)
@@ -473,15 +480,15 @@ class Pusher:
             )
             if self.delivery.connections.update(connection, joining):
                 return joining
-        self._of(feed).stale = True  # its client changed it at each attempt, so note it again
+        self._of(feed).stale = True  # the client changed it at each attempt, so note the move again
         return connection
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
         """
         Send the pages between the last page of the connection and the checkpoint, in a few reads.
 
-        Cut the connection if its pages were trimmed, or if it lacks more pages than a turn has time
-        for. Its client then reconnects and resumes from its cursor.
+        Cut the connection if these pages were trimmed, or if they are more than a turn has time
+        for. The client then reconnects and resumes from its cursor.
         """
         behind = connection.since
         profile = self.profiles.profile(connection.feed)
@@ -511,7 +518,7 @@ class Pusher:
         """
         End a subscription.
 
-        The change may be old, as in `_join`, so the client may have subscribed again.
+        The change may be outdated, as in `_join`: the client may have subscribed again.
         """
         connection = self.delivery.connections.get(change.connection_id)
         lane = self._place(feed)
@@ -531,7 +538,7 @@ class Pusher:
 
     def _narrow(self, connection: Connection, listener: Listener) -> None:
         """
-        Serve only the kinds of *listener* that no later registration took, if there are any.
+        Continue with the kinds in *listener*, which later registrations have left to it, if any.
         """
         state = after(connection.state, Event.RELEASED)
         narrowed = connection.changed(state=state)
@@ -552,7 +559,7 @@ def _period(page: Page) -> int:
 
 
 def _minds_cursors(subscription: Subscription) -> bool:
-    """Return True unless *subscription* is of a listener, which never resumes, or the marker."""
+    """Return False for the marker, and for a subscription of a listener, which never resumes."""
     return subscription != LEAVE_SENTINEL and not subscription.filter.listens
 
 
@@ -578,7 +585,9 @@ def leaves_push(connection: Connection) -> bool:
 
 
 def release_from_push(delivery: Delivery, connection: Connection) -> None:
-    """Reopen *connection* after its last message, and confirm the end of its subscription."""
+    """
+    Return *connection* to the open state, and confirm to the client that its subscription ended.
+    """
     opened = Connection(
         connection.id,
         connection.opened_ms,

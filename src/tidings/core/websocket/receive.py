@@ -1,11 +1,12 @@
 """
 Handle the messages of WebSocket clients, including the registration of Triton's listeners.
 
-A message is one JSON object with an `action`. The table in `session` has the messages that are
-allowed in each state. The receiver writes a change, then confirms it, then wakes a lane, so that a
-confirmed subscription is always stored. A registration is stored before it is answered, and
-answered before any item is sent. It starts at the checkpoint of the state, so that an entry that is
-missing from a bootstrap from the state is sent as an item afterwards.
+A message is one JSON object with an `action`. The table in `session` has the actions that are
+allowed in each state. The receiver first stores a subscription, then confirms it, and then wakes a
+lane, so that a confirmed subscription is always stored. A registration is stored before it is
+answered, and answered before any item is sent. A registration starts at the checkpoint of the
+follower `state`. So an entry that a bootstrap from the state does not contain yet is sent as an
+item.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Message:
     """
     A message of a client.
 
-    *cursor* is the text of the client, *at* the parsed cursor. *leave* is True if the client
-    requested leaves, even if *filter* names no parents. *encoding* is a known encoding or "".
-    *traced* is True if the client requested traces.
+    *cursor* is the cursor as the client sent it, *at* the parsed cursor. *leave* is True if the
+    client requested leaves, even if *filter* names no parents. *encoding* is a known encoding or
+    "". *traced* is True if the client requested traces.
     """
 
     act: Act
@@ -143,7 +144,7 @@ def _encoding(raw: dict[str, Any]) -> str:
     """
     Return a known encoding, otherwise "".
 
-    A client with an unknown encoding reads plain messages, too.
+    A client that requests an unknown encoding can also read plain messages, and receives those.
     """
     return GZIP if _text(raw, "encoding", "") == GZIP else ""
 
@@ -168,7 +169,7 @@ _ATTEMPTS = 5  # an attempt fails if the connection is changed concurrently
 
 
 def listens(connection: Connection, text: str) -> bool:
-    """Return True if *connection* is a listener's, by its handshake or by its first message."""
+    """Return True if the handshake or the first message shows that the client is a listener."""
     if connection.listener is not None:
         return True
     return connection.state is State.OPEN and looks_like(text)
@@ -187,9 +188,9 @@ class Registrar:
     runtime: Runtime
 
     def hear(self, connection: Connection, text: str) -> None:
-        """Register at the first text. After that, answer pings only."""
+        """Register the listener when its first text arrives. After that, answer only pings."""
         listener = connection.listener or Listener(V1, DEFAULT_FEED)
-        if connection.feed:  # it has registered
+        if connection.feed:  # the listener has registered
             self._pong(connection, text)
             return
         try:
@@ -210,14 +211,16 @@ class Registrar:
         try:
             act = act_of(text)
         except (InvalidMessage, TooLarge):
-            return  # the heartbeat of a listener, or anything else
+            return  # ignore the heartbeat of a listener, and any other text
         if act is Act.PING:
             idle = connection.state in (State.LEAVING, State.OPEN)  # its registration was replaced
             state = State.LIVE if idle else connection.state
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
     def _refuse(self, connection: Connection, sentence: str) -> None:
-        """Send the reason, then close, because API Gateway cannot send a reason with the close."""
+        """
+        Send the reason before the close, because API Gateway cannot send a reason with the close.
+        """
         self.runtime.count("RegistrationsRefused", 1)
         self.sockets.send(connection.id, sentence)
         self._end(connection.id)
@@ -247,7 +250,7 @@ class Registrar:
         self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
     ) -> None:
         if self.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
-            self._end(joining.id)  # an item must not be its first message
+            self._end(joining.id)  # an item must not be the first message that the client gets
             return
         self.runtime.count("ListenersRegistered", 1)
         self.lanes.hand_over(joining)
@@ -257,7 +260,7 @@ class Registrar:
         """
         Stop sending the connection the kinds that *listener* registered for, and leave it open.
 
-        If the connection was closed, its client would register again and take all kinds back.
+        If the connection were closed, its client would register again and take all kinds back.
         """
         taken = {kind.resource for kind in listener.kinds}
         for _ in range(_ATTEMPTS):
@@ -293,7 +296,7 @@ class Registrar:
         self.connections.remove(connection_id)
 
 
-_UPDATE_ATTEMPTS = 5  # each failed attempt means that the connection changed again
+_UPDATE_ATTEMPTS = 5  # an attempt fails if the connection has changed in the meantime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +351,7 @@ class Receiver:
     ) -> None:
         for _ in range(_UPDATE_ATTEMPTS):
             if connection is None:
-                self.sockets.close(connection_id)  # it was removed, so the client has to reconnect
+                self.sockets.close(connection_id)  # it was removed; the client has to reconnect
                 return
             if self._step(connection, message, allowed):
                 return
@@ -393,7 +396,7 @@ class Receiver:
 
     def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
         """
-        Hand over to push without a replay, because there is nothing to catch up with.
+        Hand the connection over to push without a replay, because it starts at the frontier.
         """
         state = after(subscribed.state, Event.REACHED_FRONTIER)
         lane = self.lanes.lane_for(subscribed.feed, subscribed.id)

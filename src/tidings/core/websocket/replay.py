@@ -1,8 +1,8 @@
 """
 Send a connection the events after its cursor, then hand it over to the push follower.
 
-One replay at a time serves a connection. It stores its id in the item of the connection. A save of
-a step fails if the version of the item has changed.
+One replay at a time serves a connection. The replay stores its id in the item of the connection. It
+saves the item after each step, and a save fails if another process has changed the item.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Room(Protocol):
     """The amount of unread data per client, on a host that queues sends."""
 
     def has_room(self, connection_id: str) -> bool:
-        """Return True if the connection can be sent another step."""
+        """Return True if the client has read enough to be sent another step."""
 
     def replay_with_room(self, connection_id: str) -> None:
         """Replay the connection as soon as it has room, which may be now."""
@@ -46,8 +46,8 @@ class Replayer:
     The replay of events to connections.
 
     Without *room* a send waits for its client, or fails. With *room* a run ends if its client has
-    not read the last step, and the next run begins when it has. A client that reads slowly thus
-    occupies no thread in the meantime.
+    too much unread data, and the next run begins when the client has read enough. A client that
+    reads slowly thus occupies no thread in the meantime.
     """
 
     lanes: Lanes
@@ -61,7 +61,7 @@ class Replayer:
 
     def run(self, connection_id: str) -> None:
         """
-        Bring the connection to the frontier, or as far as the time and the rate of its key allow.
+        Send events up to the frontier, or as far as the time and the rate of the key allow.
         """
         connection = self._sign(connection_id)
         if connection is None:
@@ -76,9 +76,9 @@ class Replayer:
         """
         Let another replay serve the connection after an error.
 
-        The other replay may repeat events that were sent and not saved.
+        The other replay may repeat events that were sent but not saved as progress.
         """
-        with suppress(Exception):  # report the error that ended the replay
+        with suppress(Exception):  # report the error that ended the replay, not this one
             current = self.delivery.connections.get(connection_id)
             if current is not None and current.runner == runner and serves(current):
                 self._save(current, current.changed(runner="", runner_expires_ms=0))
@@ -115,7 +115,9 @@ class Replayer:
         return self._save(connection, signed)
 
     def _sign_off(self, connection: Connection, *, rests: bool) -> None:
-        """Release the connection to the next replay, which the next sweep starts if *rests*."""
+        """
+        Release the connection and request the next run; if *rests*, the next sweep requests it.
+        """
         saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
             release_from_push(
@@ -126,7 +128,7 @@ class Replayer:
 
     def _replay_again(self, connection_id: str) -> None:
         """
-        Request the next run. Call it after the save, so that the next run finds none in progress.
+        Request the next run. Call this after the save that releases the connection.
         """
         if self.room is None:
             self.waker.replay(connection_id)
@@ -141,7 +143,8 @@ class Replayer:
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         charge.add(step.size)
-        # Read the profile after the step, which may take long. All events were committed before.
+        # Read the profile after the step, because the step may take long. All its events were
+        # committed earlier.
         profile = self.profiles.profile(connection.feed)
         if connection.admission.has_ended(endings_of(profile), self.runtime.clock()):
             self.delivery.end(connection.id)
@@ -174,7 +177,7 @@ class Replayer:
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:
         """
-        Save *new*, and return the stored connection, which may be leaving.
+        Save *new*; return the stored connection, which is another one if the client unsubscribed.
 
         Return None if another run serves the connection.
         """

@@ -1,10 +1,10 @@
 """
 Deliver all messages of a connection in order, or cut the connection.
 
-Generators without I/O decide which message is sent next and handle its outcome. `Delivery`
-runs them one request after the other. An `Exchange` runs those of many connections at the same
-time. `Window` limits the requests to the rate that API Gateway accepts. Its times are milliseconds
-of any monotonic clock.
+Generators without I/O decide which message is sent next and handle its outcome. `Delivery` runs
+these generators one request after the other. An `Exchange` runs the generators of many connections
+at the same time. `Window` limits the requests to the rate that API Gateway accepts. Times in
+`Window` and `Turn` are milliseconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Sockets(Protocol):
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         """
-        Send one text message, at most `limits.FRAME_BYTES_MAX` or one operation.
+        Send one text message of at most `limits.FRAME_BYTES_MAX`, or of one larger operation.
 
         Every failure is returned as an outcome, so that one client never causes an error for
         others.
@@ -50,7 +50,7 @@ class Sockets(Protocol):
 
 
 class Send(NamedTuple):
-    """A request to send one message. It is answered with the outcome."""
+    """A request to send one message. The generator gets the outcome as the answer."""
 
     connection_id: str
     message: str
@@ -58,21 +58,21 @@ class Send(NamedTuple):
 
 class Close(NamedTuple):
     """
-    A request to close the connection. It is answered with SENT, or with UNKNOWN after an error.
+    A request to close the connection. The answer is SENT, or UNKNOWN after an error.
     """
 
     connection_id: str
 
 
 class Wait(NamedTuple):
-    """A request to continue after *ms* milliseconds. It is answered with None."""
+    """A request to continue after *ms* milliseconds. The answer is None."""
 
     ms: int
 
 
 Request = Send | Close
 Steps = Generator[Request | Wait, Outcome | None, None]
-# Runs many deliveries concurrently. Errors are raised when all have ended.
+# An exchange runs many deliveries concurrently. It raises errors when all deliveries have ended.
 Exchange = Callable[[Iterable[Steps]], None]
 
 
@@ -81,7 +81,7 @@ class SendCounts:
     """
     The result of deliveries: the number of messages *sent*, and the connections *lost*.
 
-    Messages to a lost connection do not count.
+    Messages to a lost connection are not counted.
     """
 
     sent: int = 0
@@ -102,10 +102,10 @@ class Delivery:
         """
         Send *messages*; return False if the connection is gone or had to be cut.
 
-        A message is repeated only if it is known not to have arrived, with bounded attempts. Any
+        A message is repeated only if it is known not to have arrived, and only a few times. Any
         other failure cuts the connection, so that the client reconnects and resumes from its
-        cursor. Nothing is ever skipped on an open connection, and nothing follows a message that
-        may still arrive.
+        cursor. No message is ever skipped on an open connection, and no message is sent after one
+        that may still arrive.
         """
         counts = SendCounts()
         self._drive(self.steps(connection_id, messages, counts))
@@ -123,7 +123,7 @@ class Delivery:
         the store.
 
         Raises:
-            Unavailable: the turn was given up; connections lost until then are still removed.
+            Unavailable: the turn was given up. Connections that were lost before are still removed.
         """
         counts = SendCounts()
         try:
@@ -143,7 +143,7 @@ class Delivery:
         Close the connection, then remove it from the store, so that its client is notified first.
 
         If the connection cannot be closed, remove it nevertheless, because nothing more may be sent
-        to it. Its client sends a message at some point, and the connection is closed then.
+        to it. The connection is closed later, when its client sends a message.
         """
         self._drive(self._cutting(connection_id))
         self.connections.remove(connection_id)
@@ -165,13 +165,13 @@ class Delivery:
             if outcome is not Outcome.SENT:
                 counts.lost.append(
                     connection_id
-                )  # before the close, because the turn may be given up during it
+                )  # recorded before the close, because the turn may be given up during the close
                 yield from self._giving_up(connection_id, outcome)
                 return
         counts.sent += len(messages)
 
     def _giving_up(self, connection_id: str, outcome: Outcome) -> Steps:
-        """Close only this connection."""
+        """Count the failure, and close this connection unless it is gone."""
         if outcome is Outcome.GONE:
             self.count("ConnectionsGone", 1)
             return
@@ -222,7 +222,7 @@ def perform(sockets: Sockets, request: Request) -> Outcome:
 
 
 def _outcome_of(request: Send) -> Generator[Request | Wait, Outcome | None, Outcome]:
-    """Send with retries and return the outcome: BUSY after the last attempt."""
+    """Send with retries; return the outcome, which is BUSY if no attempt was accepted."""
     for attempt in range(limits.SEND_ATTEMPTS_MAX):
         if attempt:
             yield Wait(limits.SEND_BACKOFF_MS << attempt - 1)
@@ -239,17 +239,17 @@ class Window:
     """
     The limit of concurrent requests, controlled as in TCP.
 
-    The limit grows with each success and is halved when a request is throttled. All requests then
-    wait until the same time. The window is kept for the next turn, because the rate that the other
-    side accepts stays the same.
+    The limit grows with each success. When a request is throttled, the limit is halved, and no
+    request is sent until `opens_ms`. The window is kept for the next turn, because the rate that
+    API Gateway accepts stays the same.
     """
 
     def __init__(self) -> None:
-        self.opens_ms = 0  # nothing is sent before this time
+        self.opens_ms = 0  # no request is sent before this time
         self._size = float(limits.SENDS_FIRST)
         self._slow_above = float(limits.SENDS_MAX)
         self._pause_ms = 0
-        self._refused: set[str] = set()  # connections of the latest answers
+        self._refused: set[str] = set()  # connections with a refusal among the latest answers
         self._passed = 0
         self._throttled_until_ms = 0
 
@@ -269,12 +269,12 @@ class Window:
 
     def refused(self, connection_id: str, sent_ms: int, now_ms: int) -> bool:
         """
-        Record a refused request; return True if all are throttled, False if its client is slow.
+        Record a refusal; return True if all requests are throttled, False if its client is slow.
 
         The answer is 429 in both cases, because `@connections` also refuses messages to a client
         that does not read. A few refused connections among many are therefore assumed to be slow
-        clients. Of requests sent concurrently, only the first that is throttled slows the sender
-        down.
+        clients. If several concurrent requests are throttled, only the first of them slows the
+        sender down.
         """
         self._refused.add(connection_id)
         if len(self._refused) > limits.SEND_REFUSED_FEW:
@@ -290,7 +290,7 @@ class Window:
 
 
 class Task:
-    """A delivery with its next or pending request."""
+    """A delivery with its next or unanswered request."""
 
     __slots__ = ("request", "sent_ms", "steps")
 
@@ -304,10 +304,11 @@ class Turn:
     """
     A turn that drives *deliveries* within *window*.
 
-    Deliveries start in their order when there is room. Started deliveries have priority, so that a
-    refused message does not wait for all others. While all requests are throttled, no message loses
-    attempts. When this has lasted for `limits.SEND_PATIENCE_MS`, refused connections are cut. After
-    twice that time the turn is given up.
+    Deliveries start in the given order when the window has room. Started deliveries have priority
+    over new ones, so that a refused message does not wait for all others. While all requests are
+    throttled, a refusal does not count as an attempt. When all have been throttled for
+    `limits.SEND_PATIENCE_MS`, refused connections are cut. After twice that time the turn is given
+    up.
     """
 
     def __init__(self, deliveries: Iterable[Steps], window: Window) -> None:
@@ -345,7 +346,7 @@ class Turn:
 
     def answered(self, task: Task, outcome: Outcome, now_ms: int) -> None:
         """
-        Record the *outcome* of the request of *task*, which is THROTTLED for any temporary refusal.
+        Record *outcome* for the request of *task*. THROTTLED means any temporary refusal here.
         """
         self._under_way -= 1
         if outcome in _GOT_THROUGH:
@@ -363,7 +364,7 @@ class Turn:
 
     def due_ms(self, now_ms: int) -> int | None:
         """
-        Return when to call `next` if no answer arrives before, or None to wait for an answer.
+        Return the time to call `next` if no answer arrives earlier, or None to wait for an answer.
         """
         times = [self._waiting[0][0]] if self._waiting else []
         if self._window.opens_ms > now_ms and (self._ready or not self._ended):
@@ -372,12 +373,12 @@ class Turn:
 
     def _judged(self, task: Task, now_ms: int) -> Outcome | None:
         """
-        Return the outcome of a refusal for its delivery, or None to repeat the request.
+        Return the outcome that the delivery gets for a refusal, or None to repeat the request.
 
-        A repetition does not count as an attempt.
+        A request that is repeated here does not count as an attempt.
         """
         if self._closes and not self._patient:
-            return Outcome.THROTTLED  # closes succeed, so the clients do not read
+            return Outcome.THROTTLED  # closes succeed, so the refused clients do not read
         if not self._window.refused(task.request.connection_id, task.sent_ms, now_ms):
             return Outcome.BUSY
         if self._stalled_ms is None:
@@ -392,7 +393,7 @@ class Turn:
         """
         Give up the turn.
 
-        Connections that were not served are left as they are, because the turn is repeated.
+        Connections that were not served stay open, because the turn is repeated.
         """
         self._given_up = self._ended = True
         self.errors.append(Unavailable("all messages to WebSockets are throttled"))
@@ -412,7 +413,7 @@ class Turn:
             step = task.steps.send(outcome)
         except StopIteration:
             return
-        except Exception as error:  # noqa: BLE001 (raised when the others have ended)
+        except Exception as error:  # noqa: BLE001 (raised when the other deliveries have ended)
             self.errors.append(error)
             return
         if self._given_up:

@@ -1,5 +1,5 @@
 """
-A table of the actions that a WebSocket client may send in each state.
+A table of the actions that a WebSocket client may request in each state.
 
 The table is data, so that the documentation and the tests can print and iterate over it.
 """
@@ -34,11 +34,11 @@ class Act(Enum):
 
 
 class Event(Enum):
-    """A step of the server. Only the function that serves a connection may make it."""
+    """A step of the server. Only the function that serves a connection may make such a step."""
 
     REACHED_FRONTIER = "reached-frontier"  # the replay has sent all events
     TAKEN_UP = "taken-up"  # the push follower has made the connection live
-    MOVED = "moved"  # a lane of push has stopped sending, and another lane must accept it
+    MOVED = "moved"  # a lane of push has released the connection, and another lane must accept it
     RELEASED = "released"  # the replay or the push follower has stopped sending
 
 
