@@ -1,4 +1,4 @@
-"""Names of datasets by OpenLineage's conventions, without users and passwords."""
+"""Datasets with names that follow OpenLineage's conventions, without users and passwords."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _S3, _FILE = "s3://", "file://"
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """
-    A dataset. *columns* are names and types, empty if it has no columns.
+    A dataset. *columns* has the name and the type of each column.
 
-    *table* is its namespace and name in the catalog, if it is an Iceberg table.
+    If the dataset is an Iceberg table, *table* is its namespace and name in the catalog.
     """
 
     namespace: str
@@ -34,7 +34,7 @@ def of_files(address: str) -> Dataset:
     """
     Return the dataset of a file or folder on this machine, or of `s3://BUCKET/KEY`.
 
-    For a pattern, it is the folder that contains all the files.
+    If *address* is a pattern, return the dataset of the folder that contains all matching files.
     """
     if address.startswith(_S3):
         bucket, _, key = address.removeprefix(_S3).partition("/")
@@ -44,7 +44,11 @@ def of_files(address: str) -> Dataset:
 
 
 def server(url: str, scheme: str = "", port: int | None = None) -> str:
-    """Return scheme, host and port of *url*; *scheme* replaces the scheme, *port* is a default."""
+    """
+    Return the scheme, host and port of *url*.
+
+    *scheme*, if given, replaces the scheme of *url*. *port* is used if *url* has no port.
+    """
     parts = urlsplit(url)
     host = parts.hostname or "localhost"
     where = f"[{host}]" if ":" in host else host

@@ -1,8 +1,9 @@
 """
 Report the runs of a job as OpenLineage events.
 
-A separate thread sends them, so that a failing receiver does not stop the work. OpenLineage's own
-client creates and sends the events. The thread imports it, which takes some tenths of a second.
+A separate thread sends the events, so that a failing receiver does not stop the work. OpenLineage's
+own client creates and sends them. The thread imports this client, because the import takes some
+tenths of a second.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class State(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    A job with repeated runs, which have no end if *streams*; *kind* is SYNC, TABLES or PIPELINE.
+    A job, which runs repeatedly. *kind* is SYNC, TABLES or PIPELINE.
+
+    If *streams*, a run has no planned end.
     """
 
     name: str
@@ -61,7 +64,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A dataset with the number of *rows*, or None if they were not counted."""
+    """A dataset with its number of *rows*, which is None if they were not counted."""
 
     dataset: Dataset
     rows: int | None = None
@@ -80,13 +83,14 @@ class Event:
     error: str = ""
 
 
-RUNNING_S = 60  # between events of a running job; catalogues show states, not progress
-ERROR_CHARS_MAX = 2_000  # of an error's text, which may contain a whole plan of Spark
+# The time between two RUNNING events. Few are enough, because catalogs show states, not progress.
+RUNNING_S = 60
+ERROR_CHARS_MAX = 2_000  # limit of an error's text, which may contain a whole query plan of Spark
 
 
 @dataclass
 class Run:
-    """One run. *secrets* are removed from the texts of errors. All methods return at once."""
+    """One run. Its methods return at once. *secrets* are removed from the texts of errors."""
 
     job: Job
     send: Send
@@ -114,11 +118,11 @@ class Run:
 
     @property
     def is_due(self) -> bool:
-        """Return True if `running` would send an event."""
+        """Return True if `running` would send an event now."""
         return time.monotonic() - self._told_s >= RUNNING_S
 
     def running(self) -> None:
-        """Report that the run continues; send an event at most every `RUNNING_S`."""
+        """Report that the run continues, unless an event was sent in the last `RUNNING_S`."""
         if self.is_due:
             self._tell(State.RUNNING)
 
@@ -157,7 +161,7 @@ def report_run(
     """
     Report a run of *job*, from the start to the end of this context.
 
-    An exception fails the run; Ctrl-C aborts it.
+    An exception ends the run as failed, and Ctrl-C ends it as aborted.
     """
     with sending() as send:
         run = Run(job, send, reads, writes, secrets)
@@ -177,9 +181,10 @@ def _key(dataset: Dataset) -> tuple[str, str]:
     return dataset.namespace, dataset.name
 
 
-END_S = 5.0  # limit of the wait at the end; a receiver normally takes milliseconds for an event
-REASON_CHARS_MAX = 300  # of a logged reason, in which some libraries quote a page of HTML
-_RETRIES = "urllib3.connectionpool"  # the logger of the client's warnings for each attempt
+# The longest wait at the end for queued events. A receiver normally takes milliseconds per event.
+END_S = 5.0
+REASON_CHARS_MAX = 300  # limit of a logged reason; some libraries quote a page of HTML in it
+_RETRIES = "urllib3.connectionpool"  # the logger that warns of each failed attempt of the client
 HIDDEN = "***"
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 _SECRET = re.compile(
@@ -193,7 +198,11 @@ Send = Callable[[Event], None]
 
 @contextmanager
 def sending() -> Iterator[Send]:
-    """Yield a function that sends an event and returns at once; wait up to `END_S` at the end."""
+    """
+    Yield a function that queues an event for sending and returns at once.
+
+    At the end of the context, wait up to `END_S` until all events are sent.
+    """
     sender = _Sender()
     sender.start()
     try:
@@ -209,7 +218,7 @@ class _Sender(threading.Thread):
         self._failed = False
 
     def send(self, event: Event) -> None:
-        """Send *event*, unless it only reports that a run continues and other events are queued."""
+        """Queue *event*. Drop it if its state is RUNNING and other events are still queued."""
         if event.state is not State.RUNNING or self._events.empty():
             self._events.put(event)
 
@@ -217,7 +226,7 @@ class _Sender(threading.Thread):
         self._events.put(None)
         self.join(END_S)
         if self.is_alive():
-            self._fail(f"not all within {END_S:.0f} s")
+            self._fail(f"not all events were sent within {END_S:.0f} s")
 
     def run(self) -> None:
         retries = logging.getLogger(_RETRIES)
@@ -233,7 +242,7 @@ class _Sender(threading.Thread):
             try:
                 emitter = emitter or Emitter()
                 emitter.emit(event)
-            except Exception as error:  # noqa: BLE001 from a library, or its configuration
+            except Exception as error:  # noqa: BLE001 the client raises any class
                 self._fail(f"{type(error).__name__}: {error}")
         if emitter is not None:
             emitter.close(END_S)
@@ -246,22 +255,22 @@ class _Sender(threading.Thread):
         if not self._failed:
             self._failed = True
             said = without_secrets(" ".join(reason.split()))[:REASON_CHARS_MAX]
-            _log.warning("lineage was not accepted, the work continues: %s", said)
+            _log.warning("lineage events were not sent, the work continues: %s", said)
 
 
 def without_secrets(text: str) -> str:
-    """Return *text* without users in addresses, and without possible passwords."""
+    """Return *text* without the users in its addresses, and without anything like a password."""
     return _SECRET.sub(rf"\1{HIDDEN}", _USER.sub("", text))
 
 
 PRODUCER = f"urn:tidings:{VERSION}"
-NAMESPACE = "OPENLINEAGE_NAMESPACE"  # namespace of jobs, as in OpenLineage's integrations
+NAMESPACE = "OPENLINEAGE_NAMESPACE"  # names the namespace of jobs; OpenLineage's own variable
 DEFAULT_NAMESPACE = "default"
 
 
 class Emitter:
     """
-    OpenLineage's client, configured by its environment and files.
+    OpenLineage's client, configured by its own environment variables and files.
 
     Raises:
         Exception: any error of the client, if its configuration is wrong.
@@ -271,7 +280,7 @@ class Emitter:
         from openlineage.client import OpenLineageClient, set_producer
 
         set_producer(PRODUCER)
-        where = os.environ.get(NAMESPACE, "")  # noqa: TID251 read by OpenLineage's integrations
+        where = os.environ.get(NAMESPACE, "")  # noqa: TID251 a variable of OpenLineage
         self._namespace = where or DEFAULT_NAMESPACE
         self._client = OpenLineageClient()
 

@@ -18,20 +18,20 @@ __all__ = ["drain", "lag", "latest", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("tidings")` with *spark*, which becomes the active session."""
+    """Register `format("tidings")` with *spark*, and make *spark* the active session."""
     # Spark looks in the active session for an existing source of this name, and rejects a second
-    # one.
+    # source with the same name. The empty frame makes *spark* the active session.
     spark.createDataFrame([], StructType())
     spark.dataSource.register(TidingsSource)
 
 
 def latest(log: DataFrame) -> DataFrame:
     """
-    Return the latest operation of each object in *log*, which is its state at the end of the read.
+    Return the latest operation of each object in *log*: the state at the end of the read.
 
     *log* must be a read of the whole log with the columns page, slot, event, type, id and line. If
     the read starts later, objects that did not change since then are missing. Deleted objects are
-    included, as deletes. Changes have no object and are left out.
+    included, as operations `delete`. Changes (PROTOCOL 12) have no object and are left out.
     """
     objects = log.where("event != 'reset' and not endswith(line, ',\"change\":true}')")
     place = functions.struct("page", "slot")

@@ -1,7 +1,8 @@
 """
-The backends of a read, which use HTTP, the tables of a deployment, or its archive.
+The interface of the backends of a read, and the backend that reads an archive.
 
-The planner of a read creates a backend and sends it to the tasks, so a backend has no connection.
+Other backends read over HTTP, and from the tables of a deployment. The planner of a read creates a
+backend and sends it to the tasks, so a backend keeps no connection.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Ends:
     """
-    The range of a feed: *floor* is the first readable page, *frontier* the end of the last one.
+    The range of a feed: *floor* is its first readable page, *frontier* the end of the last one.
 
-    The state includes at least everything up to page *projected*.
+    The state includes at least all pages up to *projected*.
     """
 
     floor: int
@@ -41,23 +42,23 @@ class Ends:
 
 class Backend(Protocol):
     """
-    A way to read a feed; the planner calls the first five methods, the tasks the others.
+    A way to read a feed. The planner calls the first five methods, and the tasks call the others.
     """
 
     def ends(self) -> Ends: ...
 
     def end_of(self, page: int) -> Place | None:
         """
-        Return the end of *page*, or of the next page with a known time; None if neither exists.
+        Return the end of *page*, or of the next page that can be read; None if neither exists.
         """
         ...
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
-        """Return the log after *after* up to *last*, in about *count* consecutive pieces."""
+        """Divide the log after *after* up to *last* into about *count* consecutive pieces."""
         ...
 
     def fallen(self, place: Place) -> Replication | Place:
-        """Return the copy to read if the log was trimmed after *place*; else *place*."""
+        """Return *place*, or the copy to read instead if pages after *place* were removed."""
         ...
 
     def lost(self, at: Replication | Place) -> bool:
@@ -66,7 +67,7 @@ class Backend(Protocol):
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         """
-        Yield whole pages; the first may begin before the range, and the last end after it.
+        Yield whole pages. The first may begin before *after*, and the last may end after *last*.
 
         Raises:
             Gone: a page is missing.
@@ -75,16 +76,16 @@ class Backend(Protocol):
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
         """
-        Yield the state from bucket `copy.bucket` to before *end*, as in a copy.
+        Yield the rows of *copy* in the buckets from `copy.bucket` up to, but not including, *end*.
 
         Raises:
-            Gone: the feed sends another copy.
+            Gone: a row cannot be read, or the feed has started a new copy.
         """
         ...
 
 
 def even(after: Place, last: Place, count: int) -> list[Log]:
-    """Return the log after *after* up to *last*, in at most *count* pieces of similar length."""
+    """Divide the log after *after* up to *last* into at most *count* pieces of similar length."""
     first = after.page if after.slot < PAGE_END else after.page + 1
     pages = last.page - first + 1
     if pages <= 0:
@@ -95,13 +96,13 @@ def even(after: Place, last: Place, count: int) -> list[Log]:
 
 
 def cut_log(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
-    """Return the pages after *after* up to *last*, cut after each page of *cuts*."""
+    """Divide the log after *after* up to *last*, with a cut after each page in *cuts*."""
     places = [after, *(Place(page, PAGE_END, 0) for page in cuts), last]
     return [Log(one, other) for one, other in pairwise(places) if one < other]
 
 
 def within(pieces: Iterator[Piece], stretch: Log) -> Iterator[Piece]:
-    """Yield *pieces* of the log without entries outside of *stretch*."""
+    """Yield *pieces*, which are of the log, without their entries outside *stretch*."""
     after, last = stretch.after, stretch.last
     for piece in pieces:
         assert piece.pages is not None and piece.slots is not None
@@ -126,7 +127,9 @@ def _cut(piece: Piece, first: int, end: int) -> Piece:
     )
 
 
-_LOOKS = 3  # attempts with a list of parts that were compacted while they were read
+# Consecutive listings that yield no further page, before the page counts as missing. Compaction may
+# remove parts after they were listed and before they are read.
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class ArchiveBackend:
         return Ends(first, self.end_of(last) or START, projected=0)
 
     def span(self) -> tuple[int, int]:
-        """Return the first page, and the last page before the first gap."""
+        """Return the first page of the archive, and the last page before its first gap."""
         first, last = 0, 0
         for span in all_spans(self._store(), self.where.feed):
             first = min(first, span.first) if first else span.first
@@ -149,7 +152,7 @@ class ArchiveBackend:
         return first, last
 
     def first(self) -> int:
-        """Return the first page."""
+        """Return the first page of the archive, which must not be empty."""
         listed = self._store().list(self.where.feed, 0, limits.ARCHIVE_LISTED)
         return min(span.first for span in listed)
 
@@ -170,7 +173,7 @@ class ArchiveBackend:
         raise Gone(f"the archive does not continue after page {place.page}, and has no state")
 
     def lost(self, at: Replication | Place) -> bool:
-        """Return False, because a restore truncates the archive to the pages of the feed."""
+        """Return False, because a restore removes from the archive the pages that the feed lost."""
         return False
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
@@ -186,7 +189,7 @@ class ArchiveBackend:
 
     def pages(self, after: int, last: int) -> Iterator[Page]:
         """
-        Yield the archived content of each page after *after* up to *last*.
+        Yield each archived page after *after* up to *last*.
 
         Raises:
             Gone: a page is missing, or was compacted and `compacted=take` is not set.
@@ -221,7 +224,7 @@ class ArchiveBackend:
         Open the archive.
 
         Raises:
-            WrongOption: the archive has nothing of the feed, so the address is wrong.
+            WrongOption: the archive has no page of the feed, so the address is wrong.
         """
         try:
             return holding(self.where.archive, self.where.feed, self._objects)
@@ -229,6 +232,6 @@ class ArchiveBackend:
             raise WrongOption("archive", str(error)) from None
 
     def _objects(self) -> Any:
-        import boto3  # noqa: TID251 the job's own role, not a function's
+        import boto3  # noqa: TID251 uses the role of the Spark job, not that of a function
 
         return boto3.client("s3", region_name=self.where.region or None)

@@ -1,8 +1,9 @@
 """
 The columns of a read, and the conversion of log lines to batches.
 
-A column that was not requested is not built. The columns of the position need no parsing, and the
-others are parsed by Arrow's own JSON reader, so that no operation becomes a Python object.
+Only requested columns are built. Most columns are parsed by Arrow's own JSON reader, so that no
+operation becomes a Python object. The columns with the position of an operation (cursor, page, slot
+and at) need no parsing.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ from tidings.core.model.pages import Page
 from tidings.spark.options import WrongColumn
 from tidings.sync.engine import OPERATIONS
 
-BATCH_LINES = 10_000  # maximum lines of a batch; Spark's default for Arrow batches
-BATCH_CHARS = 8 * 1024 * 1024  # minimum size that ends a batch, as operations have up to 64 KB
+BATCH_LINES = 10_000  # a batch ends when it has this many lines, Spark's default for Arrow batches
+# A batch ends when it has this many characters, because a line may have 64 KB.
+BATCH_CHARS = 8 * 1024 * 1024
 RESET = "reset"
-_DATA = ',"data":'  # never in a JSON string; data is the last key of a line, except for a mark
-_MARK = ',"change":true}'
-_EVENT = (len('{"event":"'), len('{"event":"insert'))  # as `operations.event_of` slices it
+# This text cannot occur within a JSON string, where quotes are escaped. `data` is the last key of a
+# line, and only `_MARK` may follow its value.
+_DATA = ',"data":'
+_MARK = ',"change":true}'  # the end of a line that is a change of PROTOCOL 12
+# The position of the event in a line; names of events have six letters (`operations.event_of`).
+_EVENT = (len('{"event":"'), len('{"event":"insert'))
 _SLOTS = [f"{slot:06x}" for slot in range(limits.REQUEST_OPERATIONS_MAX)]
 _TEXT, _TEXTS = StringType(), ArrayType(StringType())
 _MOMENT = pa.timestamp("us", tz="UTC")
@@ -50,7 +55,7 @@ _KINDS: dict[DataType, Any] = {
     TimestampType(): _MOMENT,
     _TEXTS: pa.list_(pa.string()),
 }
-# Columns that need parsing. A timestamp is text, because Arrow cannot parse all of the log's.
+# The columns that need parsing. A timestamp is parsed as text, and cast only if it is requested.
 _PARSED = {name: pa.string() for name in ("type", "id", "timestamp")} | {
     name: pa.list_(pa.string()) for name in ("parents", "tags", "changed")
 }
@@ -59,9 +64,10 @@ _PARSED = {name: pa.string() for name in ("type", "id", "timestamp")} | {
 @dataclass(frozen=True, slots=True)
 class Piece:
     """
-    Consecutive lines, with the page, the slot and the time of each.
+    Consecutive lines, with the page, the slot and the time of each line.
 
-    Pages, slots and times are None for rows of a state that are read without them.
+    *pages*, *slots* and *at_ms* are None if the lines are rows of the state that were read over
+    HTTP, which sends rows without their positions.
     """
 
     lines: Sequence[str]
@@ -86,14 +92,14 @@ def subset(names: Iterable[str]) -> StructType:
     wanted = list(names)
     unknown = [name for name in wanted if name not in SCHEMA.names]
     if unknown or not wanted:
-        reason = f"no column {unknown[0]!r}" if unknown else "no columns are named"
-        raise WrongColumn(f"{reason}; there are {', '.join(SCHEMA.names)}")
+        reason = f"no column {unknown[0]!r}" if unknown else "no column is requested"
+        raise WrongColumn(f"{reason}; the columns are {', '.join(SCHEMA.names)}")
     return StructType([SCHEMA[name] for name in wanted])
 
 
 def check_schema(schema: StructType) -> list[str]:
     """
-    Return the column names of a schema from a user.
+    Return the column names of a schema that the user gave.
 
     Raises:
         WrongColumn: a column is unknown, or has another type.
@@ -122,7 +128,11 @@ def batches(
 
 
 def reset_row(names: Sequence[str]) -> pa.RecordBatch:
-    """Return the row of a reset, after which readers discard all earlier rows; a copy follows."""
+    """
+    Return the row `reset`, after which readers discard all earlier rows.
+
+    The rows of a copy follow.
+    """
     kinds = {name: _KINDS[SCHEMA[name].dataType] for name in names}
     arrays = [pa.array([RESET if name == "event" else None], kinds[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
@@ -162,7 +172,7 @@ class Block:
 
     @cached_property
     def parsed(self) -> pa.Table:
-        # Leave out the data, because Arrow rejects their numbers outside the range of a double.
+        # Leave out `data`, because Arrow rejects numbers that are outside the range of a double.
         raw = "\n".join(map(_head_of, self.lines)).encode()
         table = arrow_json.read_json(
             pa.BufferReader(raw),

@@ -1,4 +1,4 @@
-"""Read a feed in its AWS account from the tables, and from the archive below the log's floor."""
+"""Read a feed from its DynamoDB tables, and pages that its log no longer has from its archive."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class DynamoDBBackend:
 
     def fallen(self, place: Place) -> Replication:
         """
-        Return a copy of the changes since the second of *place*, or of everything.
+        Return a copy of the rows that changed since the time of *place*, or of all rows.
 
-        Changes are sufficient if all tombstones since then are kept. Streams of the feed follow the
-        same rule (PROTOCOL 5.6).
+        The changed rows are sufficient if the state still has all tombstones since that time.
+        Streams of the feed follow the same rule (PROTOCOL 5.6).
         """
         followers = self.place.followers()
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
@@ -89,10 +89,10 @@ class DynamoDBBackend:
 
     def lost(self, at: Replication | Place) -> bool:
         """
-        Return True if *at* was lost.
+        Return True if a reader at *at* has seen pages that the feed lost.
 
-        A page after the end of the log was lost, except in a chained feed, which may still reach
-        it.
+        A page after the end of the log was lost, unless the feed is chained: a chained feed may
+        not have copied the page yet.
         """
         feed = self.where.feed
         if feed not in self.place.settings.sources and at.page > self.place.log().head(feed):
@@ -128,7 +128,11 @@ class DynamoDBBackend:
                 after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
-        """Return the first readable page; look into the archive only if the log was trimmed."""
+        """
+        Return the first readable page, if *floor* is the first page of the log.
+
+        Read the archive only if the log was trimmed.
+        """
         needed = self.where.archive and floor > 1
         return min(floor, self._archive.first()) if needed else floor
 
@@ -153,13 +157,13 @@ class DynamoDBBackend:
 
 def _wanted(row: Row, copy: Replication, now: int) -> bool:
     if not row.whole:
-        raise Gone(f"the row of {row.key} is broken: `tidings verify` says more")
+        raise Gone(f"the row of {row.key} is broken; `tidings verify` reports the details")
     since_ms = copy.since_s * 1000
     return in_copy(row, since_ms=since_ms, tombstones=copy.tombstones, now_ms=now)
 
 
 def _piece(rows: Sequence[Row]) -> Piece:
-    """Return rows of a copy as operations: inserts or deletes (PROTOCOL 6.3)."""
+    """Return rows of a copy as operations `insert` or `delete` (PROTOCOL 6.3)."""
     return Piece(
         [row.line if row.deleted else as_event(row.line, "insert") for row in rows],
         [row.page for row in rows],

@@ -1,8 +1,9 @@
 """
 Read a part of a feed over HTTP, from an event stream that is parsed as text.
 
-Reads use the cursor of a finished copy, which may name any page of the log. The server then sends
-`live` at the frontier, which ends filtered streams, too.
+A read of the log starts with the cursor of a finished copy, because such a cursor may name any page
+of the log. With this cursor, the server sends `live` at the frontier. So a read ends there even if
+the filter leaves out the last operations.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from tidings.spark.backends import Ends, cut_log, even
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.options import Gone, Log, SparkError, Where
 
-ATTEMPTS_MAX = 8  # consecutive attempts without new data, about 2 min; longer than a deployment
+# Consecutive attempts without new data. They take about 2 min, longer than a deployment.
+ATTEMPTS_MAX = 8
 _BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")
 _REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # `ref` is the last key of an event
-_COPYING = 0x800000  # from here on, slots belong to a copy (PROTOCOL 5.2)
+_COPYING = 0x800000  # ids with this slot or a higher one belong to a copy (PROTOCOL 5.2)
 _Block = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpBackend:
-    """Implements `Backend`. The server filters by *wanted*."""
+    """Implements `Backend`. The server filters the operations by *wanted*."""
 
     where: Where
     wanted: Filter = EVERYTHING
@@ -55,7 +57,7 @@ class HttpBackend:
         return Ends(fields["floor"], frontier, next(projected))
 
     def end_of(self, page: int) -> Place | None:
-        """Return the end of *page*, or of the next page with entries if *page* has none."""
+        """Return the end of *page*, or of the next page with entries if *page* has no entries."""
         where = self.where
         with NamedConsumers(where.url, where.feed, password=where.password) as api:
             query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
@@ -65,9 +67,10 @@ class HttpBackend:
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """
-        Cut after pages that have an entry and are in the state.
+        Cut only after pages that have an entry and are included in the state.
 
-        A page that a restored log skipped has no entry, and a cursor in it would count as lost.
+        A page that a restored log skipped has no entry, and the server would treat a cursor in such
+        a page as lost.
         """
         projected = self.ends().projected
         ends = [self.end_of(each.last.page) for each in even(after, last, count)[:-1]]
@@ -75,7 +78,7 @@ class HttpBackend:
         return cut_log(after, last, sorted(page for page in cuts if page <= projected))
 
     def fallen(self, place: Place) -> Replication | Place:
-        """Return the copy that the server sends to a stream after *place*; else *place*."""
+        """Return *place*, or the copy that the server sends to a stream from *place* instead."""
         stream = self._stream(place.encode(), EVERYTHING)
         with closing(stream):
             id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
@@ -123,7 +126,7 @@ class HttpBackend:
                 patience.wait(lost)
 
     def _buckets(self, copy: Replication, end: int) -> Iterator[tuple[int, list[str]]]:
-        """Yield each bucket that has rows, once it is complete."""
+        """Yield each bucket that has rows, as soon as all its rows have arrived."""
         lines: list[str] = []
         known, bucket = copy.encode(), copy.bucket
         for blocks in self._stream(known, self.wanted):
@@ -140,7 +143,7 @@ class HttpBackend:
         raise Lost("the server ended the stream")
 
     def _stream(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
-        """Yield the events after *cursor* as they arrive, as text."""
+        """Yield the events after *cursor* as they arrive: their ids, names and data as text."""
         where = self.where
         subscription = Subscription(
             where.feed,
@@ -205,17 +208,17 @@ def _number(id: str) -> tuple[int, int]:
     Return page and slot of an operation of the log.
 
     Raises:
-        Gone: *id* is that of a copied row or a `reset`, because the log was trimmed.
+        Gone: *id* belongs to a row of a copy or to a `reset`, because the log was trimmed.
     """
     slot = int(id[18:], 16) if len(id) == 24 else _COPYING
     if slot >= _COPYING:
-        raise Gone("the log does not continue after the last page read: the next one was removed")
+        raise Gone("the log does not continue after the last page read; the next page was removed")
     return int(id[8:18], 16), slot
 
 
 def _bucket(copy: Replication, id: str) -> int:
     """
-    Return the bucket of a row in *copy*; after the last one, `BUCKETS`.
+    Return the bucket of the row *id* in *copy*, or `BUCKETS` if *id* is after the last row.
 
     Raises:
         Gone: the row is in another copy, because the feed started a new one.
@@ -225,16 +228,16 @@ def _bucket(copy: Replication, id: str) -> int:
         return limits.BUCKETS
     if isinstance(cursor, Replication) and _whole(cursor) == _whole(copy):
         return cursor.bucket
-    raise Gone(f"the copy from page {copy.page} cannot continue: the log begins later")
+    raise Gone(f"the copy from page {copy.page} cannot continue; the feed has started a new copy")
 
 
 def _whole(copy: Replication) -> Replication:
-    """Return the start of a copy, independent of a position in it."""
+    """Return the start of the copy, without the position in it."""
     return replace(copy, bucket=0, part=0)
 
 
 def _line(name: str, data: str) -> str:
-    """Return an event as a line of the log, which has its name, but not its address `ref`."""
+    """Return an event as a line of the log: with its name, but without its address `ref`."""
     if '"ref":' in data:
         data = _REF.sub("}", data)
     return f'{{"event":"{name}",{data[1:]}'

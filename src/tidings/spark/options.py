@@ -1,4 +1,4 @@
-"""The options of reads and writes with their validation, the offsets of streams, and the errors."""
+"""The options of reads and writes, the offsets of streams, and the errors of the data source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidings.core.model.filters import Filter
 
 
 class SparkError(Exception):
-    """The base class of these errors; Spark shows the message."""
+    """The base class of the errors of the data source. Spark shows the message."""
 
 
 class WrongOption(SparkError):
@@ -61,7 +61,11 @@ class Offset:
 
 @dataclass(frozen=True)
 class Log(InputPartition):
-    """The operations after *after* up to *last*, which are a batch or the part of one task."""
+    """
+    The operations after *after* up to *last*.
+
+    They are the content of a batch, or the part of it that one task reads.
+    """
 
     after: Place
     last: Place
@@ -70,9 +74,10 @@ class Log(InputPartition):
 @dataclass(frozen=True)
 class Rows(InputPartition):
     """
-    The buckets from that of *copy* to before *end*, which are a batch or the part of one task.
+    The buckets of a copy from `copy.bucket` up to, but not including, *end*.
 
-    With *resets*, a row `reset` precedes them, after which readers discard all earlier rows.
+    They are the content of a batch, or the part of it that one task reads. With *resets*, a row
+    `reset` precedes the rows of the buckets; at this row, readers discard all earlier rows.
     """
 
     copy: Replication
@@ -106,17 +111,20 @@ def copying(at: At) -> bool:
 
 
 def in_log(at: At) -> Place:
-    """Return the place after which to read the log; the second of a copy is its `since_s`."""
+    """Return the place after which to read the log; for a copy, the end of its page."""
     return at if isinstance(at, Place) else Place(at.page, PAGE_END, at.since_s)
 
 
 LOG, STATE, ARCHIVE = "log", "state", "archive"
 COPY, OLDEST, NOW = "copy", "oldest", "now"
 FAIL, TAKE = "fail", "take"
-PARTITIONS = 8  # several per core of a laptop; a task costs a fifth of a second
+# The default of `partitions`: several tasks per core of a laptop. A task costs a fifth of a second.
+PARTITIONS = 8
 PARTITIONS_MAX = 100_000  # a larger number is a mistake
-MAX_PAGES = 5_000  # per batch; five seconds of the busiest feed, so that a stream can catch up
-MAX_BUCKETS = 8  # per batch of a copy, an eighth of the state
+# The default of `maxPages`: the pages that the busiest feed commits in five seconds. Batches have
+# to be that large, so that a stream can catch up.
+MAX_PAGES = 5_000
+MAX_BUCKETS = 8  # the default of `maxBuckets`: an eighth of the state
 
 _CHOICES = {
     "what": (LOG, STATE),
@@ -134,14 +142,14 @@ _TEXTS = (
     *("url", "feed", "password", "passwordFile", "stage", "endpoint", "region", *_TABLES),
     *("archive", "since", "until", "atLeast", "start", "types", "parents", "columns", "job"),
 )
-_OF_SPARK = ("checkpointlocation", "queryname")  # options that Spark passes on
-# The spelling of each option, by the lower-case name that Spark passes.
+_OF_SPARK = ("checkpointlocation", "queryname")  # Spark's own options, which it also passes here
+# The spelling of each option by its lower-case name, because Spark passes lower-case names.
 NAMES = {name.lower(): name for name in (*_TEXTS, *_CHOICES, *_NUMBERS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The way to reach a feed, which is HTTP, its tables, or only its archive."""
+    """The way to read a feed: over HTTP, from its tables, or only from its archive."""
 
     feed: str = DEFAULT_FEED
     url: str = ""
@@ -182,7 +190,8 @@ def parse(written: Mapping[str, str]) -> Options:
     given = {name.lower(): value for name, value in written.items()}
     for name, value in written.items():
         if name.lower() not in NAMES and name.lower() not in _OF_SPARK:
-            raise WrongOption(name, f"is not known; there are {', '.join(sorted(NAMES.values()))}")
+            known = ", ".join(sorted(NAMES.values()))
+            raise WrongOption(name, f"is unknown; the options are {known}")
         if not value:
             raise WrongOption(name, "must not be empty")
     chosen = {name: _choice(given, name) for name in _CHOICES}
@@ -206,7 +215,7 @@ def parse(written: Mapping[str, str]) -> Options:
 
 def _at_least(given: Mapping[str, str], what: str) -> str:
     if "atleast" in given and what != STATE:
-        raise WrongOption("atLeast", "is for the state: give what=state")
+        raise WrongOption("atLeast", "is valid only with what=state")
     return given.get("atleast", NOW)
 
 
@@ -248,7 +257,7 @@ def _where(given: Mapping[str, str], chosen: Mapping[str, str]) -> Where:
 
 
 def _check_backends(given: Mapping[str, str]) -> None:
-    """Check that the options name one backend, and an archive only in addition to tables."""
+    """Check that the options name one way to the feed, and an archive if it is to be read."""
     tables = _tables(given)
     if tables and len(tables) < len(_TABLES):
         missing = next(name for name in _TABLES if name not in tables)
@@ -256,17 +265,18 @@ def _check_backends(given: Mapping[str, str]) -> None:
     local = "endpoint" in given and not tables
     ways = sum((("url" in given), ("stage" in given), bool(tables), local))
     if ways > 1:
-        raise WrongOption("url", "names one way to a feed; give url, stage, tables or endpoint")
+        rule = "more than one way to the feed is given; give one of url, stage, tables or endpoint"
+        raise WrongOption("url", rule)
     if not ways and "archive" not in given:
-        raise WrongOption("url", "is needed, or stage, tables, endpoint or archive instead")
+        raise WrongOption("url", "is required, unless stage, tables, endpoint or archive is given")
     if "url" in given and "archive" in given:
-        raise WrongOption("archive", "is valid with tables, not with url")
+        raise WrongOption("archive", "is not valid with url")
     from_archive = not ways or given.get("from", "").lower() == ARCHIVE
     if from_archive and given.get("what", "").lower() == STATE:
         rule = "state is not in the archive; give url, stage, tables or endpoint"
         raise WrongOption("what", rule)
     if from_archive and "archive" not in given:
-        raise WrongOption("archive", "is needed to read from it")
+        raise WrongOption("archive", "is required with from=archive")
 
 
 def _tables(given: Mapping[str, str]) -> dict[str, str]:

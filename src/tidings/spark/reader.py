@@ -1,15 +1,16 @@
 """
 The data source `tidings`, which Spark looks up by name, and its readers.
 
-A batch read returns the log or the state as of the time of planning. A stream returns a copy of the
-state in pieces, if requested, and then the log in bounded batches.
+A batch read returns the log or the state as of the time of planning. A stream first returns a copy
+of the state in several batches, if requested, and then the log in bounded batches.
 
-Spark 4.0 does not pass the start of a batch when it requests the end. But it plans every batch here
-before it requests the next one, and after a restart it first plans an empty batch at the last
-offset. The next batch therefore starts at the end of the last planned one.
+Spark 4.0 requests the end of a batch (`latestOffset`) without its start. But Spark plans every
+batch (`partitions`) before it requests the end of the next one, and after a restart it first plans
+an empty batch at the last offset. So the next batch starts at the end of the last planned batch.
 
-For Python sources, Spark 4.0 reads only one batch with `availableNow`, and supports no metrics.
-`drain` reads all batches, and `lag` measures the lag, by the offsets of a query's batches.
+With `availableNow`, Spark 4.0 reads only one batch from a Python source, and it supports no metrics
+of Python sources. So `drain` reads all batches, and `lag` measures the lag. Both use the offsets of
+the query's batches.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Work:
 
 
 def rows_in_tasks(copy: Replication, end: int, count: int, *, resets: bool = False) -> list[Rows]:
-    """Return the buckets from that of *copy* to before *end*, in at most *count* tasks."""
+    """Divide the buckets from `copy.bucket` up to, but not including, *end* into *count* tasks."""
     buckets = end - copy.bucket
     pieces = min(count, buckets)
     cuts = (
@@ -110,8 +111,8 @@ class Reader(DataSourceReader):
         if options.what == STATE and options.until:
             raise WrongOption(
                 "until",
-                "is not for the state, which is only known as of now: read the log up to the cursor"
-                " and apply `tidings.spark.latest` to it",
+                "is not valid for the state, of which only the present version exists; read the log"
+                " up to the cursor and apply `tidings.spark.latest` to it",
             )
 
     def partitions(self) -> list[InputPartition]:
@@ -131,7 +132,7 @@ class Reader(DataSourceReader):
 
     def _since(self, ends: Ends) -> Place:
         """
-        Return the place at which to start.
+        Return the place after which to start.
 
         Raises:
             Gone: the log after the cursor was trimmed.
@@ -141,8 +142,8 @@ class Reader(DataSourceReader):
         place = place_of("since", self._options.since)
         if place.page + 1 < ends.floor or not is_ours(self._backend, place, ends):
             raise Gone(
-                f"the log does not continue after {self._options.since}: it begins with page"
-                f" {ends.floor}. Read from oldest, or the state"
+                f"the log does not continue after {self._options.since}; it begins with page"
+                f" {ends.floor}. Read it with since=oldest, or read the state with what=state"
             )
         return place
 
@@ -166,7 +167,7 @@ class Reader(DataSourceReader):
         try:
             return wait_for_state(feed, place.page, lambda: backend.ends().projected)
         except NotFollowing as error:
-            rule = f"atLeast={OLDEST} reads it as it is"
+            rule = f"atLeast={OLDEST} reads the state as it is"
             raise Lagging(f"{error}; {rule}") from None
 
 
@@ -185,7 +186,7 @@ def _up_to(option: str, text: str, ends: Ends) -> Place:
 
 
 def before(page: int) -> Place:
-    """Return the place from which to read a log that begins with *page* completely."""
+    """Return the place after which to read to get *page* and all later pages."""
     return START if page <= 1 else Place(page - 1, PAGE_END, 0)
 
 
@@ -206,7 +207,11 @@ def place_of(option: str, text: str) -> Place:
 
 
 def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
-    """Return True unless the page of *place* was lost, or was committed at another second."""
+    """
+    Return True if *place* is a place of this log.
+
+    It is not if its page was lost, or if the page was committed at another second.
+    """
     if place == START or place.page + 1 == ends.floor or place == ends.frontier:
         return True
     if place.page > ends.frontier.page:
@@ -226,7 +231,7 @@ class StreamReader(DataSourceStreamReader):
         """
         Return the initial offset.
 
-        Spark may call this several times, and `now` must be the same each time.
+        Spark may call this several times, and `start=now` must give the same offset each time.
         """
         return self._standing().as_json()
 
@@ -265,7 +270,7 @@ class StreamReader(DataSourceStreamReader):
         except InvalidCursor:
             cursor = None
         if isinstance(cursor, Replication):
-            return replace(cursor, part=0)  # a bucket is read completely
+            return replace(cursor, part=0)  # a bucket is read from its beginning
         if isinstance(cursor, Place):
             return cursor
         if isinstance(cursor, Since):
@@ -273,7 +278,7 @@ class StreamReader(DataSourceStreamReader):
         raise WrongOption("start", "must be copy, oldest, now or the id of an event", start)
 
     def _next(self, at: At) -> At:
-        """Return the end of a batch that begins at *at*; *at* if nothing follows."""
+        """Return the end of the batch that begins at *at*, or *at* if nothing follows."""
         ends = self._backend.ends()
         if copying(at) and isinstance(at, Replication) and self._lasts(at, ends):
             return self._copied_on(at)
@@ -295,7 +300,10 @@ class StreamReader(DataSourceStreamReader):
 
     def _lasts(self, copy: Replication, ends: Ends) -> bool:
         """
-        Return True if the log since the start of the copy is complete, and tombstones are kept.
+        Return True if the copy can continue.
+
+        The feed must still have all pages since the start of the copy. If the copy contains
+        tombstones, the state must still have all tombstones since `copy.since_s`.
         """
         if copy.page + 1 < ends.floor or self._backend.lost(copy):
             return False
@@ -306,9 +314,10 @@ class StreamReader(DataSourceStreamReader):
 
     def _lost(self, at: At, place: Place, ends: Ends) -> bool:
         """
-        Return True if *at* was lost.
+        Return True if *at* was lost, or the log after it was trimmed.
 
-        The ends may be slightly old, so a later place is not necessarily lost.
+        *ends* may be slightly old. So a place after `ends.frontier` is not necessarily lost, and
+        the backend is asked.
         """
         if place.page + 1 < ends.floor:
             return True
@@ -318,7 +327,7 @@ class StreamReader(DataSourceStreamReader):
 
     def _fallen(self, place: Place) -> At:
         """
-        Return the copy to read if the log was trimmed after *place*; else *place*.
+        Return *place*, or the copy to read instead if pages after *place* were removed.
 
         Raises:
             Gone: a copy is necessary, but the option `fellOff` is `fail`.
@@ -334,7 +343,7 @@ class StreamReader(DataSourceStreamReader):
             return []
         if isinstance(batch, Rows):
             return list(rows_in_tasks(batch.copy, batch.end, count, resets=batch.resets))
-        if batch.after.page + 1 < self._backend.ends().floor:  # only if a batch is read again
+        if batch.after.page + 1 < self._backend.ends().floor:  # only if Spark repeats a batch
             copy = self._fallen(batch.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0
@@ -346,7 +355,7 @@ NAME = "tidings"
 
 
 class TidingsSource(DataSource):
-    """The data source. Spark creates one for each read and each write, in the planning process."""
+    """The data source. The planner creates an instance for each read and each write."""
 
     @classmethod
     def name(cls) -> str:
@@ -365,7 +374,8 @@ class TidingsSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if self._options.what == STATE:
-            raise WrongOption("what", "is the log in a stream, which begins with a copy", STATE)
+            rule = "must be log in a stream, which begins with the state if start=copy"
+            raise WrongOption("what", rule, STATE)
         backend = open_backend(self._options.where, self._options.wanted)
         return StreamReader(self._options, backend, self._work(backend, schema))
 
@@ -391,11 +401,12 @@ def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
     """
     Read everything that the feed of *options* has now, in batches; return the number of batches.
 
-    *write* returns a writer of the stream, with its `checkpointLocation` and without a trigger.
-    The last batch is the one that includes the original end; it may have later operations.
+    *write* returns the writer of a stream, with a `checkpointLocation` and without a trigger. The
+    last batch is the one that reaches the frontier at the time of the call. It may also contain
+    operations that were appended later.
 
     Raises:
-        StreamingQueryException: a batch failed; the checkpoint has the progress.
+        StreamingQueryException: a batch failed; the checkpoint keeps the batches before it.
     """
     end, batches = _frontier(options), 0
     while True:
@@ -412,9 +423,10 @@ def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
 
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
     """
-    Return the number of pages that *query*, which reads the feed of *options*, is late.
+    Return how many pages *query* is late, or None before its first batch.
 
-    The lag is None before the first batch. During a copy it counts from the page of the copy.
+    *options* are those of the stream that *query* reads. During a copy, the lag is counted from the
+    page of the copy.
     """
     _, at = _last_batch(query)
     return None if at is None else max(0, _frontier(options).page - in_log(at).page)
@@ -426,7 +438,7 @@ def _frontier(options: Mapping[str, str]) -> Place:
 
 
 def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
-    """Return the start and the end of the last batch of *query*; None before the first."""
+    """Return the start and the end of the last batch of *query*; None and None before the first."""
     progress = query.lastProgress
     batch = json.loads(progress.json) if progress is not None else {"sources": []}
     for source in batch["sources"]:
@@ -437,7 +449,7 @@ def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
 
 
 def _offset(offset: Any) -> At | None:
-    """Return the offset if it belongs to a feed; None for another source, or if it is missing."""
+    """Return the position in *offset*; None if it is missing or belongs to another source."""
     is_ours = isinstance(offset, dict) and CURSOR in offset
     return offset_from(offset).at if is_ours else None
 

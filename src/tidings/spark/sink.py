@@ -2,9 +2,9 @@
 Convert Arrow batches to lines of JSON, and post them one page at a time.
 
 Each column is encoded separately, so that no row becomes a Python object. The Idempotency-Key of a
-page consists of the job, the batch, the partition, and the number of the page in the partition. A
+page is a hash of the job, the batch, the partition, and the number of the page in the partition. A
 retry of a task or a batch therefore appends nothing twice. The feed compares the bytes of a
-repeated page, and would reject the same rows in another encoding.
+repeated page with those of the first request. So a retry must encode the rows in the same way.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
     "data": _TEXT,
 }
 _NEEDED = ("event", "type", "id")
-_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # columns with the place that was read
-_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # the feed's name for a line of a page, from 1
+# The columns of a read that a write ignores: cursor, page, slot, at and line.
+_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)
+# The feed's message about an invalid line of a request; the number of the first line is 1.
+_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
 _REUSED = "idempotency_key_reused"
 
 
@@ -59,17 +61,17 @@ class Written(WriterCommitMessage):
 
 class _Sink:
     """
-    The common part of a batch and a stream.
+    The common part of the writers of a batch and of a stream.
 
-    The option *job* is a permanent name of the job. Without it a batch has a random name, and a
-    stream the id in its checkpoint.
+    The option *job* is a permanent name of the job. Without this option, the job of a batch has a
+    random name, and that of a stream is named by the query id in its checkpoint.
     """
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
-            raise WrongOption("mode", "must be append: a log is not overwritten")
+            raise WrongOption("mode", "must be append, because a log cannot be overwritten")
         if not options.where.url:
-            raise WrongOption("url", "is needed to write: pages are appended by the feed itself")
+            raise WrongOption("url", "is required to write, because only the feed appends pages")
         self._names = check_schema(schema)
         self._where = options.where
         self._job = options.job
@@ -92,7 +94,8 @@ class _Sink:
 class Writer(_Sink, DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
-        self._job = self._job or secrets.token_hex(16)  # created once, and sent to every task
+        # The random name is created once, and Spark sends it to every task.
+        self._job = self._job or secrets.token_hex(16)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._post(iterator, self._job, "")
@@ -112,13 +115,13 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """
-        Do nothing; appended pages remain, and a retry of the batch does not append them again.
+        Do nothing. Appended pages remain, and a retry of the batch does not append them again.
         """
 
 
 def check_schema(schema: StructType) -> list[str]:
     """
-    Return the columns that make an operation.
+    Return the columns that become fields of an operation.
 
     Raises:
         WrongColumn: a column is missing, repeated, unknown, or has another type.
@@ -129,10 +132,10 @@ def check_schema(schema: StructType) -> list[str]:
             continue
         kinds = _TAKEN.get(each.name)
         if kinds is None:
-            raise WrongColumn(f"column {each.name} is none of {', '.join(_TAKEN)}")
+            raise WrongColumn(f"column {each.name} is unknown; the columns are {', '.join(_TAKEN)}")
         if each.dataType not in kinds:
             rule = " or ".join(kind.simpleString() for kind in dict.fromkeys(kinds))
-            hint = "; `to_json` makes text of it" if each.name == "data" else ""
+            hint = "; `to_json` converts it to text" if each.name == "data" else ""
             raise WrongColumn(
                 f"column {each.name} is {each.dataType.simpleString()}, must be {rule}{hint}"
             )
@@ -142,17 +145,17 @@ def check_schema(schema: StructType) -> list[str]:
 def _check_names(names: Sequence[str]) -> None:
     for name in _NEEDED:
         if name not in names:
-            raise WrongColumn(f"column {name} is missing; an operation has event, type and id")
+            raise WrongColumn(f"column {name} is missing; an operation needs event, type and id")
     for name in _TAKEN:
         if names.count(name) > 1:
-            raise WrongColumn(f"column {name} is there twice")
+            raise WrongColumn(f"column {name} occurs more than once")
 
 
 def pages(
     batches: Iterable[pa.RecordBatch], names: Sequence[str]
 ) -> Iterator[tuple[int, list[bytes]]]:
     """
-    Yield the lines of each request, with the number of its first row.
+    Yield for each request the number of its first row in the partition, and its lines.
 
     Raises:
         NotAppended: a row cannot be encoded as an operation.
@@ -169,7 +172,7 @@ def pages(
 
 
 def _lines(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[bytes]:
-    """Yield each row as `client.poster.encode` encodes it; null values are left out."""
+    """Yield each row, encoded as by `client.poster.encode`, without its null values."""
     first = 0
     for batch in batches:
         members = [_members(name, batch.column(name), first) for name in names]
@@ -198,7 +201,7 @@ def _texts(column: pa.Array) -> list[str | None]:
 
 
 def _arrays(column: pa.Array) -> Iterator[str | None]:
-    """Yield each array as JSON. All texts are encoded together, without a Python list per array."""
+    """Yield each array as JSON. Encode all texts together, without a Python list per array."""
     texts = ["null" if text is None else text for text in _texts(pc.list_flatten(column))]
     at = 0
     for count in pc.list_value_length(column).to_pylist():
@@ -208,9 +211,9 @@ def _arrays(column: pa.Array) -> Iterator[str | None]:
 
 def _moments(column: pa.Array) -> Iterator[str | None]:
     """
-    Yield microseconds as milliseconds, in the format of `timestamps.from_ms`.
+    Yield times in microseconds as JSON, rounded to milliseconds, as `timestamps.from_ms` does.
 
-    Arrow formats all of them in one call, in a quarter of the time.
+    Arrow formats all times in one call, which takes a quarter of the time of `from_ms`.
     """
     micros = column.cast(pa.int64()).to_pylist()
     rounded = [None if each is None else round(each / 1_000_000 * 1000) for each in micros]
@@ -218,7 +221,8 @@ def _moments(column: pa.Array) -> Iterator[str | None]:
         if text is None:
             yield None
         else:
-            time = text[11:].rstrip("0").rstrip(".")  # without trailing zeros, for 00:00:00.000
+            # 12:00:00.500 becomes 12:00:00.5, and 12:00:00.000 becomes 12:00:00.
+            time = text[11:].rstrip("0").rstrip(".")
             yield f'"{text[:10]}T{time}Z"'
 
 
@@ -227,7 +231,7 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     Yield each value as compact JSON.
 
     Raises:
-        NotAppended: a value is not JSON, which could otherwise add a field to the operation.
+        NotAppended: a value is not JSON. As part of a line, it could add a field to the operation.
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:
@@ -243,7 +247,7 @@ def _key(*parts: Any) -> str:
 
 def _not_appended(refused: Refused, partition: int, first: int) -> NotAppended:
     if refused.code == _REUSED:
-        rule = "came before with other rows; a batch must be the same when it comes again"
+        rule = "was already posted with other rows; a repeated batch must have the same rows"
         return NotAppended(f"partition {partition}: the page from row {first} on {rule}")
     line = _LINE.match(refused.message)
     if line is None:

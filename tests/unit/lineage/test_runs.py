@@ -143,7 +143,9 @@ def test_a_receiver_that_hangs_is_waited_for_a_while(
             pass
         took = time.monotonic() - begun
     assert took < 20  # the client alone would wait 5 s, six times
-    assert logged(caplog) == ["lineage was not accepted, the work continues: not all within 1 s"]
+    assert logged(caplog) == [
+        "lineage events were not sent, the work continues: not all events were sent within 1 s"
+    ]
 
 
 def test_one_that_refuses_is_asked_again_and_named_without_its_user(

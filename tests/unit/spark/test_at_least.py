@@ -82,7 +82,7 @@ def test_a_state_that_stands_still_is_an_error(waits: list[int]) -> None:
             "option atLeast: must not be after the end of the feed",
         ),
         ({"atLeast": "tomorrow"}, "option atLeast: must be the id of an event"),
-        ({"atLeast": "now", "what": "log"}, "option atLeast: is for the state"),
+        ({"atLeast": "now", "what": "log"}, "option atLeast: is valid only with what=state"),
     ],
 )
 def test_what_nobody_can_wait_for_is_refused(given: dict[str, str], rule: str) -> None:

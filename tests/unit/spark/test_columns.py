@@ -140,7 +140,7 @@ def test_rows_without_a_place_have_none() -> None:
 
 def test_columns_that_are_not_known_are_refused() -> None:
     """T39: the error has the name, the type, and the allowed values."""
-    with pytest.raises(WrongColumn, match="no column 'object'; there are cursor, page"):
+    with pytest.raises(WrongColumn, match="no column 'object'; the columns are cursor, page"):
         columns.subset(["object"])
     with pytest.raises(WrongColumn, match="column id is string, not int"):
         columns.check_schema(StructType([StructField("id", IntegerType())]))

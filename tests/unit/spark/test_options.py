@@ -21,15 +21,15 @@ HERE = {"url": "http://127.0.0.1:8042"}
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        ({"maxpage": "1"}, "option maxpage: is not known"),
+        ({"maxpage": "1"}, "option maxpage: is unknown"),
         ({"maxPages": "0"}, "option maxPages: must be a whole number from 1"),
         ({"what": "rows"}, "option what: must be log or state, got 'rows'"),
         ({"feed": "No"}, "option feed: must be 1 to 63 of"),
         ({"types": ""}, "option types: must not be empty"),
-        ({"endpoint": "http://x"}, "option url: names one way to a feed"),
+        ({"endpoint": "http://x"}, "option url: more than one way to the feed"),
         ({"logTable": "l"}, "option stateTable: is required"),
-        ({"archive": "file:///a"}, "option archive: is valid with tables"),
-        ({"from": "archive"}, "option archive: is needed to read from it"),
+        ({"archive": "file:///a"}, "option archive: is not valid with url"),
+        ({"from": "archive"}, "option archive: is required with from=archive"),
         (
             {"password": "p", "passwordFile": "f"},
             "option passwordFile: is given together with password",
@@ -45,7 +45,7 @@ def test_T39_what_breaks_a_rule_is_refused(given: dict[str, str], rule: str) -> 
 
 def test_a_way_to_the_feed_is_needed() -> None:
     """Nothing is guessed."""
-    with pytest.raises(WrongOption, match="option url: is needed"):
+    with pytest.raises(WrongOption, match="option url: is required"):
         options.parse({"feed": "main"})
 
 

@@ -199,7 +199,7 @@ def test_a_batch_that_the_log_has_lost_meanwhile_is_made_up_for(twin: Twin, feed
 
 def test_a_stream_is_of_the_log(twin: Twin, feed: str) -> None:
     """A state that is read forever is a copy followed by the log."""
-    with pytest.raises(WrongOption, match="option what: is the log in a stream"):
+    with pytest.raises(WrongOption, match="option what: must be log in a stream"):
         Query(tables(twin, feed), what="state")
     with pytest.raises(WrongOption, match="option start: must be copy, oldest, now or"):
         Query(tables(twin, feed), start="then").batch()

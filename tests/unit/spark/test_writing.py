@@ -123,7 +123,7 @@ def test_a_batch_that_comes_again_with_other_rows_is_refused(twin: Twin, feed: s
     """It is unknown which of the rows are in the feed already."""
     writer(twin, feed, job="j").write(iter(rows(3)))
 
-    with pytest.raises(NotAppended, match="the page from row 0 on came before with other rows"):
+    with pytest.raises(NotAppended, match="from row 0 on was already posted with other rows"):
         writer(twin, feed, job="j").write(iter(rows(4)))
 
     assert len(lines(twin, feed)) == 3
@@ -144,8 +144,8 @@ def test_an_invalid_row_is_named_and_nothing_of_its_page_is_there(twin: Twin, fe
     ("fields", "rule"),
     [
         (["event", "type"], "column id is missing"),
-        ([*NAMES, "colour"], "column colour is none of event, type, id"),
-        ([*NAMES, "id"], "column id is there twice"),
+        ([*NAMES, "colour"], "column colour is unknown; the columns are event, type, id"),
+        ([*NAMES, "id"], "column id occurs more than once"),
     ],
 )
 def test_T39_columns_that_make_no_operation_are_refused(fields: list[str], rule: str) -> None:
@@ -166,7 +166,7 @@ def test_a_sink_is_reached_over_http_and_appends(twin: Twin, feed: str) -> None:
     """A log is not overwritten, and tables are written by the feed alone."""
     with pytest.raises(WrongOption, match="option mode: must be append"):
         Writer(options.parse(http(twin, feed)), SCHEMA, overwrite=True)
-    with pytest.raises(WrongOption, match="option url: is needed to write"):
+    with pytest.raises(WrongOption, match="option url: is required to write"):
         Writer(options.parse(feeds.tables(twin, feed)), SCHEMA, overwrite=False)
 
 
