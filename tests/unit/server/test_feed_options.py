@@ -89,7 +89,7 @@ def test_passwords_come_from_files(profiles: MemoryProfiles, tmp_path: Path) -> 
     ("content", "sentence"),
     [
         (b"short", "must have 8 to 256 bytes, has 5"),
-        (b"one password\nanother one\n", "must not hold control characters"),
+        (b"one password\nanother one\n", "must not contain control characters"),
         (b"\xff\xfe not a text", "cannot read the password in "),
     ],
 )

@@ -2,8 +2,9 @@
 Decide by password, key or token which callers may read a feed, post to it and administer it.
 
 A feed without any credential is open if the deployment is open, and closed otherwise. The first
-password, key or user closes all roles of the feed, also those that have no password. A password
-opens the whole feed; a key may be restricted to a part of it, which `Guard.check` returns.
+password, key or user closes all roles of the feed, including roles that have no password. A
+password opens the whole feed. A key may be restricted to a part of the feed; `Guard.check` returns
+this part.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Profile, ProfileStore
 
 _BASIC, _BEARER = "basic", "bearer"
-OWNER_END = "\t"  # separates the principal from an id chosen by a client, which is printable
-# Every key has this prefix, for secret scanners. It is defined here so that a check of a password
-# does not load the module of keys.
+# Separates the principal from the id that a client chose. Such an id is printable and has no tab.
+OWNER_END = "\t"
+# Every key begins with this prefix, by which secret scanners find keys. It is defined here, so that
+# a check of a password does not load the module of keys.
 KEY_PREFIX = "tdk_"
 
 
@@ -45,7 +47,7 @@ class Role(Enum):
     """
     A role that a key grants: `consume` moves named consumers, `admin` administers the feed.
 
-    These two have no password of their own: the ingest password opens both.
+    These two roles have no password of their own. The ingest password opens both.
     """
 
     READ = "read"
@@ -55,7 +57,7 @@ class Role(Enum):
 
 
 WHOLE = frozenset({Role.CONSUME, Role.ADMIN})  # roles that a restricted key cannot have
-PASSWORD_ROLES = (Role.READ, Role.INGEST)  # each has a password, which does not open the other
+PASSWORD_ROLES = (Role.READ, Role.INGEST)  # the password of one role does not open the other role
 
 
 def opens(roles: Collection[Role], wanted: Role) -> bool:
@@ -68,8 +70,8 @@ class Credential:
     """
     A credential in a request. *user* is the user name of HTTP Basic.
 
-    *bearer* is True if it was sent as `Authorization: Bearer`, which accepts no password.
-    *is_charged* is True if the request was already counted against the rate of the key.
+    *bearer* is True if the credential was sent as `Authorization: Bearer`; it cannot be a password
+    then. *is_charged* is True if the request was already counted against the rate of the key.
     """
 
     secret: str = field(repr=False)
@@ -81,7 +83,7 @@ class Credential:
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """
-    The part of a feed that an authorized caller may use, and the admission that may end.
+    The part of a feed that an authorized caller may use, and the caller's admission, which may end.
 
     *principal* identifies the key, the token's subject or the user. It is empty for all callers
     with a password. *streams* is the maximum number of open streams, or 0 if it is unlimited.
@@ -97,7 +99,11 @@ class Allowed:
         return not self.bound.is_everything
 
     def narrowed(self, wanted: Filter, *, leave: bool = False) -> Filter:
-        """Return the filter *wanted*, restricted to the bound; *leave* always requests leaves."""
+        """
+        Return the requested filter, restricted to the bound.
+
+        With *leave*, it also requests leaves if the request or the bound names parents.
+        """
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
     def namespaced_key(self, key: str) -> str:
@@ -105,19 +111,19 @@ class Allowed:
         Return *key*, which is printable, in the namespace of the caller's credential.
 
         Every id that a client chooses and the feed stores must be passed through this method, so
-        that no credential can use the ids of another one.
+        that no credential can use the ids of another credential.
         """
         return f"{self.principal}{OWNER_END}{key}" if self.principal else key
 
     def require_unrestricted(self) -> None:
         """
-        Return if the caller may use the whole feed.
+        Check that the caller may use the whole feed.
 
         Raises:
             OutsideKey: the key is restricted, and the response cannot be filtered.
         """
         if self.is_bounded:
-            raise OutsideKey("is bounded to a part of the feed, and this is of all of it")
+            raise OutsideKey("is bounded to a part of the feed, and this request needs all of it")
 
 
 ALL = Allowed()
@@ -127,7 +133,11 @@ class Bearers(Protocol):
     """Credentials that identify their kind by their text, such as keys and tokens."""
 
     def knows(self, given: Credential) -> bool:
-        """Return True if *given* looks like a credential of this kind; only this kind is tried."""
+        """
+        Return True if *given* looks like a credential of this kind.
+
+        If it does, no other kind and no password is tried.
+        """
 
     def may_block(self, feed: str, given: Credential) -> bool:
         """Return True if `allowed` may wait for a lock, a store or another host."""
@@ -146,20 +156,21 @@ class FailedAttemptLimiter:
     A limit of *most* failed attempts per feed in each `limits.MISSES_MS`.
 
     The streaming URL has no API throttle, and each guess costs a slow hash or two reads of the
-    store. Each process therefore counts the failed attempts of a feed. Above the bound it rejects
-    credentials that it does not know before it reads or hashes anything; credentials that it knows
-    still pass.
+    store. Each process therefore counts the failed attempts of a feed. Above the limit it rejects
+    every credential that it has not verified before, and neither reads nor hashes anything for it.
+    Credentials that it has verified before still pass.
     """
 
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock, self._most = clock, most
-        # One entry per failed attempt of each feed and window. No lock is needed, because a server
-        # may count in its event loop: `setdefault` and `append` are atomic.
+        # A list for each feed and window, with an entry for each failed attempt. A server may count
+        # in its event loop, which must not wait for a lock. None is needed, because `setdefault`
+        # and `append` are atomic.
         self._counted: dict[tuple[str, int], list[None]] = {}
 
     def check(self, feed: str) -> None:
         """
-        Return if another attempt on *feed*, which must exist, is allowed.
+        Check that another attempt on *feed*, which must exist, is allowed.
 
         Raises:
             TooManyRequests: there were too many failed attempts.
@@ -167,7 +178,7 @@ class FailedAttemptLimiter:
         now = self._clock()
         if len(self._counted.get((feed, now // limits.MISSES_MS), ())) >= self._most:
             rest_s = -(-(limits.MISSES_MS - now % limits.MISSES_MS) // 1000)
-            rule = f"cannot be checked now: {self._most} wrong ones came just before"
+            rule = f"cannot be checked now, after {self._most} failed attempts; try again later"
             raise TooManyRequests(rule, retry_after_s=rest_s)
 
     def add(self, feed: str) -> None:
@@ -185,8 +196,9 @@ class Guard:
     The access check of all feeds.
 
     *open* admits every caller to a feed that has no credential. *bearers* are tried first, in
-    order: a caller that presents a key is limited to it, also on an open feed. *failures* counts
-    wrong passwords. *target* is the option that names this host in the commands of an operator.
+    order, so a caller that presents a key has only the rights of the key, even on an open feed.
+    *failures* counts wrong passwords. Error messages suggest commands to the operator, in which
+    *target* is the option that names this host.
     """
 
     profiles: ProfileStore
@@ -259,7 +271,7 @@ class Guard:
 
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
         """
-        Return if a caller admitted at *since_ms* may still be answered. Call it after each read.
+        Check that a caller admitted at *since_ms* may still be answered. Call this after each read.
 
         Raises:
             KeyEnded: the key has ended in the meantime.
@@ -308,7 +320,7 @@ class Need:
             return ALL
         allowed = guard.check(feed, self.role, given, whole=self.bounded is Bounded.REFUSED)
         if self.bounded is Bounded.BY_TYPE and allowed.bound.parents is not None:
-            raise OutsideKey("is bounded by parents, and this can be narrowed by types alone")
+            raise OutsideKey("is bounded by parents; this request can be narrowed only by types")
         return allowed
 
 
@@ -323,7 +335,7 @@ ADMIN = Need(Role.ADMIN, Bounded.REFUSED)
 
 
 def password_role(role: Role) -> Role:
-    """Return the role that provides the password of *role*; consume and admin use ingest."""
+    """Return the role with the password that opens *role*: INGEST for CONSUME and ADMIN."""
     return Role.READ if role is Role.READ else Role.INGEST
 
 
@@ -334,7 +346,7 @@ def passwords_of(profile: Profile, role: Role) -> tuple[str, ...]:
 
 
 def credential(secret: str | None) -> Credential | None:
-    """Return the credential in a WebSocket message; None if it is missing."""
+    """Return the credential with the *secret* of a WebSocket message; None if it has none."""
     return None if secret is None else Credential(secret)
 
 

@@ -2,8 +2,9 @@
 Keys, each of which is the credential of one user, with roles, a bound, an expiry and a rate.
 
 A key is `tdk_<id>_<secret>`. The key is looked up by its id, which is public. The secret has 192
-random bits and cannot be guessed, so only a plain SHA-256 of it is stored, which is compared in a
-microsecond. The prefix lets secret scanners find keys that were published by mistake.
+random bits and cannot be guessed. A plain SHA-256 of the secret, which is compared in a
+microsecond, is therefore safe to store. The prefix lets secret scanners find keys that were
+published by mistake.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Key:
 
     *rate* is in requests per second. *expires_ms* and *rate* are 0 if they are unlimited. *streams*
     is the maximum number of open streams, or 0 for `limits.KEY_STREAMS`. *revoked_ms* is 0 unless
-    the key was revoked. *successor* is the id of the key that replaces it. An update is rejected if
-    *version* has changed in the meantime.
+    the key was revoked. *successor* is the id of the key that replaces this one. An update is
+    rejected if the stored *version* has changed in the meantime.
     """
 
     id: str
@@ -102,13 +103,13 @@ class KeyStore(Protocol):
         """
 
     def keys(self, feed: str) -> Iterator[Key]:
-        """Yield all keys of *feed* by id; thousands of them are read in batches."""
+        """Yield all keys of *feed* in the order of their ids; read them in batches."""
 
     def save(self, feed: str, key: Key) -> bool:
         """
-        Write *key* if the stored version is `key.version`; return False otherwise.
+        Write *key* and return True if the stored version is `key.version`; otherwise return False.
 
-        The stored key has `key.version + 1`; version 0 creates a new one.
+        The key is stored with the version `key.version + 1`. With version 0, a new key is created.
         """
 
 
@@ -127,7 +128,7 @@ def check_id(text: str) -> str:
     Return *text* if it can be the id of a key.
 
     Raises:
-        InvalidSetting: it cannot; the text is not repeated, as it may be the key itself.
+        InvalidSetting: it cannot. The error does not show *text*, which may be the whole key.
     """
     if not _ID.fullmatch(text):
         rule = f"must be the {ID_LENGTH} letters and digits after {PREFIX}, not the whole key"
@@ -137,7 +138,7 @@ def check_id(text: str) -> str:
 
 def bound_of(types: Iterable[str], parents: Iterable[str]) -> Filter:
     """
-    Return a filter for one of *types* and one of *parents*; an empty one does not restrict.
+    Return a filter that requires one of *types* and one of *parents*; no values restrict nothing.
 
     Raises:
         InvalidSetting: too many values, or an invalid one.
@@ -160,16 +161,16 @@ def validate_key(key: Key) -> Key:
         InvalidSetting: a field breaks its rule.
     """
     if not key.roles:
-        raise InvalidSetting("must have one at least", field="roles")
+        raise InvalidSetting("must have at least one role", field="roles")
     whole = sorted(role.value for role in key.roles & WHOLE)
     if whole and not key.bound.is_everything:
-        rule = f"{' and '.join(whole)} moves all of a feed: it cannot be combined with a bound"
+        rule = f"{' and '.join(whole)} needs the whole feed and cannot be combined with a bound"
         raise InvalidSetting(rule, field="roles")
     if key.rate < 0 or key.rate > limits.KEY_RATE_MAX:
-        rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, 0 for no bound"
+        rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, or 0 for no limit"
         raise InvalidSetting(rule, field="rate", value=key.rate)
     if key.streams < 0 or key.streams > limits.KEY_STREAMS_MAX:
-        rule = f"must be 1 to {limits.KEY_STREAMS_MAX} at once, 0 for {limits.KEY_STREAMS}"
+        rule = f"must be 1 to {limits.KEY_STREAMS_MAX} at once, or 0 for {limits.KEY_STREAMS}"
         raise InvalidSetting(rule, field="streams", value=key.streams)
     for name, text in (("label", key.label), ("by", key.made_by)):
         if len(text) > limits.KEY_LABEL_CHARS_MAX or _CONTROL.search(text):
@@ -183,8 +184,9 @@ class KeyRing:
     The authentication by keys; implements `guard.Bearers`.
 
     A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once in this time,
-    for half a read unit, and a revocation takes effect within it. No lock is needed, because each
-    operation on the cache is atomic. A server checks keys in its event loop.
+    for half a read unit, and a revocation takes effect within this time. A server checks keys in
+    its event loop, which must not wait for a lock. The cache needs none, because each operation on
+    it is atomic.
     """
 
     def __init__(
@@ -196,13 +198,14 @@ class KeyRing:
     ) -> None:
         self._stored, self._clock, self._meter = stored, clock, meter
         self._failures = failures
-        self._known: dict[tuple[str, str], tuple[int, Key]] = {}  # in the order of the reads
+        # Each key with the time at which it was read, in the order of these times.
+        self._known: dict[tuple[str, str], tuple[int, Key]] = {}
 
     def knows(self, given: Credential) -> bool:
         return parse(given.secret) is not None
 
     def may_block(self, feed: str, given: Credential) -> bool:
-        """Return True if the key is not cached, or has a rate: the count of requests has a lock."""
+        """Return True if the key is not cached, or has a rate, which is counted under a lock."""
         shown = parse(given.secret)
         known = self._cached((feed, shown.id)) if shown else None
         return known is None or bool(known.rate)
@@ -227,14 +230,14 @@ class KeyRing:
             raise WrongKey("has expired", field="key")
         if not opens(key.roles, role):
             has = ", ".join(sorted(each.value for each in key.roles))
-            raise OutsideKey(f"has {has}, and this needs {role.value}")
+            raise OutsideKey(f"has {has}, but this request needs {role.value}")
         if self._meter and key.rate and not given.is_charged:
             self._meter.spend(feed, key.id, key.rate)
         admission = Admission(key.id, key.expires_ms, key.rate)
         return Allowed(key.bound, admission, key.id, key.streams or limits.KEY_STREAMS)
 
     def forget(self, feed: str, name: str) -> None:
-        """Read the key with the id *name* again the next time, because it was changed."""
+        """Remove the key with the id *name* from the cache, because the key was changed."""
         self._known.pop((feed, name), None)
 
     def _cached(self, place: tuple[str, str]) -> Key | None:
@@ -245,8 +248,9 @@ class KeyRing:
         """
         Return the cached or stored key.
 
-        A missing key is not cached, because it may be created at any time. A known key is read
-        again regardless of failed attempts, so that another client's guesses cannot block it.
+        A missing key is not cached, because it may be created at any time. A key that was read
+        before is read again regardless of failed attempts, so that the guesses of another client
+        cannot block it.
         """
         now, place = self._clock(), (feed, shown.id)
         cached = self._cached(place)
@@ -270,8 +274,8 @@ class KeyIssuer:
     """
     The creation, rotation and revocation of keys.
 
-    A key that ends is recorded twice: in the key, which rejects new requests, and in the feed's
-    profile, which disconnects open connections (`settings.profiles`).
+    The end of a key is recorded twice: in the key, so that new requests are rejected, and in the
+    feed's profile, so that open connections are closed (`settings.profiles`).
     """
 
     keys: KeyStore
@@ -301,12 +305,12 @@ class KeyIssuer:
         """
         key = self.keys.key(feed, check_id(name))
         if key is None:
-            raise UnknownKey("is the id of no key of the feed", field="id", value=name)
+            raise UnknownKey("is not the id of a key of the feed", field="id", value=name)
         return key
 
     def revoke(self, feed: str, name: str) -> Key:
         """
-        Revoke the key at once; do nothing if it was revoked before.
+        Revoke the key at once; if it was revoked before, it keeps the time of that revocation.
 
         Raises:
             InvalidSetting, UnknownKey: see `find`.
@@ -321,15 +325,15 @@ class KeyIssuer:
         """
         Store *given* as a new key with the rights of the key with the id *name*.
 
-        The old key stays valid for *overlap_ms*, so that its user can change to the new one; with 0
-        it is revoked.
+        The old key stays valid for *overlap_ms*, so that its user can change to the new key. If
+        *overlap_ms* is 0, the old key is revoked.
 
         Raises:
             InvalidSetting, UnknownKey: see `find`; or the old key has ended.
         """
         now, old = self.clock(), self.find(feed, name)
         if 0 < old.ended_ms <= now:
-            raise InvalidSetting("has ended: create another one", field="id", value=name)
+            raise InvalidSetting("has ended; create a new key", field="id", value=name)
         made = self._store(
             feed,
             replace(
@@ -349,15 +353,15 @@ class KeyIssuer:
             return made
         until = min(now + overlap_ms, old.expires_ms or now + overlap_ms)
         self._change(feed, name, lambda key: replace(key, expires_ms=until, successor=made.id))
-        if until - now < limits.CONNECTION_MS_MAX:  # later, every connection has ended anyway
+        if until - now < limits.CONNECTION_MS_MAX:  # otherwise open connections end before the key
             self._note(feed, Ended(name, now, until))
         return made
 
     def _store(self, feed: str, key: Key) -> Key:
         validate_key(key)
-        close(self.profiles, feed)  # first: a crash in between must not leave the feed open
+        close(self.profiles, feed)  # before the key: a crash in between must not leave it open
         if not self.keys.save(feed, key):
-            raise InvalidSetting("is taken: try again", field="id", value=key.id)
+            raise InvalidSetting("is already used; try again", field="id", value=key.id)
         return key
 
     def _end(self, feed: str, name: str, successor: str) -> Key:

@@ -2,7 +2,8 @@
 Derive permissions from the claims of a verified OpenID Connect token.
 
 The deployment names the claim that holds a list of grants. A grant has the fields `feed`, `roles`
-and, optionally, `types` and `parents`. The first grant that has the role on the feed applies.
+and, optionally, `types` and `parents`. The first grant that has the role on the feed applies. For a
+role that needs the whole feed, grants with `types` or `parents` are skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @dataclass(frozen=True, slots=True)
 class Issuer:
     """
-    A trusted issuer. It issues at *url* tokens for *audience*, with the grants in *claim*.
+    A trusted issuer of tokens for *audience*, with the URL *url*. The claim *claim* has the grants.
 
     The issuer publishes its keys at `<url>/.well-known/openid-configuration`.
     """
@@ -51,12 +52,12 @@ def issuer_from(text: str) -> Issuer:
     try:
         fields = json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError):
-        raise InvalidSetting("must be JSON, each field once") from None
+        raise InvalidSetting("must be JSON without repeated fields") from None
     if not isinstance(fields, dict) or {*fields} != {*_FIELDS}:
-        raise InvalidSetting(f"must be an object of {', '.join(_FIELDS)}")
+        raise InvalidSetting(f"must be an object with the fields {', '.join(_FIELDS)} and no other")
     for name in _FIELDS:
         if not isinstance(fields[name], str) or not fields[name]:
-            raise InvalidSetting("must be a text", field=name)
+            raise InvalidSetting("must be a non-empty string", field=name)
     if not may_ask(fields["issuer"]):
         raise InvalidSetting("must begin with https://", field="issuer")
     return Issuer(fields["issuer"], fields["audience"], fields["claim"])
@@ -83,7 +84,8 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
     """
     grants = claims.get(claim)
     if not isinstance(grants, list) or len(grants) > limits.TOKEN_GRANTS_MAX:
-        raise OutsideKey(f"has no list of at most {limits.TOKEN_GRANTS_MAX} grants", field="token")
+        rule = f"must have a list of at most {limits.TOKEN_GRANTS_MAX} grants"
+        raise OutsideKey(rule, field="token")
     for grant in grants:
         _check_fields(grant)
     until_ms = (int(claims["exp"]) + limits.TOKEN_LEEWAY_S) * 1000
@@ -98,7 +100,7 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
 
 
 def _who(claims: Mapping[str, Any]) -> str:
-    """Return a digest of issuer and subject, because these may have any length and characters."""
+    """Return a digest of issuer and subject, which may have any length and any characters."""
     named = f"{claims.get('iss', '')}\0{claims.get('sub', '')}"
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -114,7 +116,8 @@ def _check_fields(grant: object) -> None:
         raise OutsideKey("has a grant that is not an object", field="token")
     for name in grant:
         if name not in _GRANT:
-            rule = f"has a grant with the unknown field {name!r:.64}; there are {', '.join(_GRANT)}"
+            known = ", ".join(_GRANT)
+            rule = f"has a grant with the unknown field {name!r:.64}; the known fields are {known}"
             raise OutsideKey(rule, field="token")
 
 
@@ -128,7 +131,12 @@ def _gives(grant: Mapping[str, Any], feed: str, role: Role) -> bool:
 
 
 def _bound(grant: Mapping[str, Any]) -> Filter:
-    """Return the bound of *grant*. An invalid bound raises, so that it never allows everything."""
+    """
+    Return the bound of *grant*.
+
+    Raises:
+        OutsideKey: the bound is invalid, and must not be mistaken for one that allows everything.
+    """
     types, parents = _values(grant, "types"), _values(grant, "parents")
     return EVERYTHING if types is None and parents is None else Filter(types, parents)
 

@@ -2,8 +2,9 @@
 Check the host and origin of browser requests, and build the CORS headers.
 
 A browser can reach every server that its user can reach, including one on the same machine, and
-sends stored passwords for any page. Its headers identify a request: `Origin` names the page,
-`Sec-Fetch-Site` states its relation to this server, and `Host` has the name that was resolved.
+sends its stored passwords with the requests of any page. The headers of such a request show where
+it comes from. `Origin` names the page, `Sec-Fetch-Site` states the relation of the page to this
+server, and `Host` has the host name that the browser resolved.
 Other clients send neither `Origin` nor `Sec-Fetch-Site` and are not affected.
 """
 
@@ -22,7 +23,7 @@ ANY = "*"  # all origins may read; the origin of a page that changes something m
 # Response headers exposed to other origins, in addition to those that browsers always expose.
 EXPOSED = ("allow", "last-event-id", "retry-after")
 READING = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
-_UNKNOWN = "is not a name of this server; --allow-host adds one"
+_UNKNOWN = "is not a known name of this server; --allow-host adds a name"
 _LOCALHOST = "localhost"
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _EXPOSING = {"access-control-expose-headers": ", ".join(EXPOSED)}
@@ -42,14 +43,14 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
     """
     Check that `Host` is an IP address, `localhost` or one of the *known* names.
 
-    This rejects DNS rebinding, in which the name of a foreign page resolves to our address. `Host`
-    then has that name. A request to an IP address cannot come from DNS rebinding.
+    This rejects DNS rebinding, in which the host name of a foreign page resolves to our address.
+    `Host` then has that host name. If `Host` is an IP address, no name was resolved.
 
     Raises:
         UnknownHost: `Host` is another name.
     """
     given = headers.get("host")
-    if given is None:  # not a browser
+    if given is None:  # the client is not a browser
         return
     name = _host_of(given)
     if name != _LOCALHOST and name not in known and not _is_address(name):
@@ -58,19 +59,19 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
 
 def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """
-    Check that the requesting page, if any, is our own or has one of *origins*, so that it may read.
+    Check that a request to read, if it comes from a page, comes from our own or one of *origins*.
 
     Raises:
         ForeignOrigin: the page may not read.
     """
     if ANY not in origins and not _may(headers, origins):
         origin = headers.get("origin")
-        raise ForeignOrigin("is not one that may read here", field="Origin", value=origin)
+        raise ForeignOrigin("is not an origin that may read here", field="Origin", value=origin)
 
 
 def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_body: bool) -> None:
     """
-    Check that the requesting page, if any, is our own or has one of *origins*, to change something.
+    Check that a request for a change, if it comes from a page, comes from our own or *origins*.
 
     Raises:
         ForeignOrigin: the page may not change anything.
@@ -79,11 +80,11 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
     if not _may(headers, origins):
         origin = headers.get("origin") or headers.get("sec-fetch-site")
         raise ForeignOrigin(
-            "is not one that may change anything here", field="Origin", value=origin
+            "is not an origin that may change anything here", field="Origin", value=origin
         )
     kind = headers.get("content-type", "")
     if has_body and _is_browser(headers) and kind.partition(";")[0].strip().lower() in _OF_FORMS:
-        rule = "must not be one that a form can send, when a browser asks"
+        rule = "must not be a content type that an HTML form can send, if a browser sends it"
         raise WrongContentType(rule, field="Content-Type", value=kind)
 
 
@@ -91,7 +92,8 @@ def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
     """
     Return the headers by which browsers decide whether a page from *origin* may read a response.
 
-    If the result depends on the origin, `Vary` keeps caches from sending it to other pages.
+    If the headers depend on the origin, `Vary` keeps caches from sending the response to pages of
+    other origins.
     """
     if ANY in origins:
         return {"access-control-allow-origin": ANY, **_EXPOSING}

@@ -1,8 +1,8 @@
 """
 Passwords of a feed, which are stored as salted scrypt hashes and verified once per process.
 
-Every request has a password, and scrypt is slow on purpose. Verified passwords are therefore
-cached, as digests with a key that only this process has.
+Every request has a password, and scrypt is slow on purpose. A process therefore caches the
+passwords that it has verified, as digests with a key that no other process has.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 SALT_BYTES = 16  # with a salt, equal passwords have different hashes
 _NAME = "scrypt"
-_LOG_N, _R, _P = 12, 8, 1  # takes 4 MB and 15 ms of a core, or 50 ms in a function with 512 MB
-_KEY_BYTES = 32  # the size of the hash function within scrypt
+_LOG_N, _R, _P = 12, 8, 1  # a hash takes 4 MB and 15 ms, or 50 ms in a function with 512 MB
+_KEY_BYTES = 32  # the output size of SHA-256, which scrypt uses
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Hash:
-    """A parsed hash. *log_n*, *r* and *p* are stored with it, so that the defaults may change."""
+    """A parsed hash. It contains *log_n*, *r* and *p*, so that the defaults may change."""
 
     log_n: int
     r: int
@@ -53,7 +53,7 @@ def check_password(password: str) -> str:
         bounds = f"{limits.PASSWORD_BYTES_MIN} to {limits.PASSWORD_BYTES_MAX} bytes"
         raise InvalidSetting(f"must have {bounds}, has {size}", field="password")
     if _CONTROL.search(password):
-        raise InvalidSetting("must not hold control characters", field="password")
+        raise InvalidSetting("must not contain control characters", field="password")
     return password
 
 
@@ -89,18 +89,19 @@ class Verifier:
     """
     A verifier of passwords against stored hashes. *key* is random and private to this process.
 
-    Only correct passwords are cached, so that wrong ones, of any number, cannot evict them. *check*
-    compares a password with one hash.
+    Only correct passwords are cached, so that wrong passwords cannot evict them. *check* compares a
+    password with one hash.
     """
 
     def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_behind) -> None:
         self._key, self._check = key, check
-        # No locks are needed, because a server verifies in its event loop: the calls are atomic.
+        # A server verifies passwords in its event loop, which must not wait for a lock. None is
+        # needed, because each call on this dictionary is atomic.
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def remembers(self, password: str, stored: Sequence[str]) -> bool:
         """
-        Return True if *password* was verified against one of *stored* before, in microseconds.
+        Return True if *password* was verified against one of *stored* before; takes microseconds.
         """
         given = _bytes(password)
         return any([self._remembered(self._digest(given, each)) for each in stored])
@@ -109,7 +110,7 @@ class Verifier:
         """Return True if *password* matches one of the *stored* hashes."""
         given = _bytes(password)
         if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
-            return False  # scrypt pads short passwords with NULs, which would make them equal
+            return False  # scrypt pads a password with NULs, so those in *password* would not count
         digests = [self._digest(given, each) for each in stored]
         return any(map(self._remembered, digests)) or any(
             [self._verified(given, *pair) for pair in zip(stored, digests, strict=True)]
@@ -120,7 +121,7 @@ class Verifier:
             return False
         self._known[digest] = None
         while len(self._known) > limits.VERIFIED_MAX:
-            with suppress(KeyError):  # another thread emptied it
+            with suppress(KeyError):  # another thread has emptied the cache
                 self._known.popitem(last=False)
         return True
 
@@ -132,7 +133,7 @@ class Verifier:
         return True
 
     def _digest(self, given: bytes, stored: str) -> bytes:
-        """Return a digest of both, so that replacing a hash invalidates its cached passwords."""
+        """Return a digest of password and hash, so that it is not found for another hash."""
         return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
 
 

@@ -1,23 +1,23 @@
 """
 Quotas of keys over all processes, for the request rate and the number of open streams.
 
-Each process counts the requests of a key. At most once a second it adds its count to an item and
-gets the total of all processes, so no request needs its own write. A key makes at most its rate per
-second and process. In each window of ten seconds it makes at most ten times its rate, plus one
-second's rate for each process that has not written yet.
+Each process counts the requests of a key. At most once a second it adds its count to a stored
+count and gets the total of all processes, so no request needs its own write. Each process accepts
+at most the rate of the key in each second. In each window of ten seconds, all processes together
+accept ten times the rate, plus one second's rate for each process that has not written yet.
 
 Data that is read for a key counts as one request per `limits.KEY_READ_SIZE`, because the whole feed
 is read even for a key that is restricted to a small part of it. The amount is known only after the
-read, so a window may exceed the rate. The excess counts in the next window, in the process that
-counted it.
+read, so a window may exceed the rate. The process that counted the excess counts it in the next
+window, too.
 
-The number of open streams has a bound of its own. A stream occupies a function as long as it is
-open, and a stage has a few hundred functions. A rate limits how often a key connects, but not for
-how long. Each stream is recorded before the streams are counted. If two streams open at the same
-time, both may be rejected, but they never exceed the bound together. The slot of a crashed process
-expires after `limits.STREAM_HOLD_MS`, which is longer than a function can run. A server does not
-end streams, so it renews its slots. A stream of a key costs 2 WRU and 1 RRU (0.5 for each 4 KB of
-some 50 slots).
+The number of open streams has a bound of its own. A stream occupies an instance of a function as
+long as it is open, and a stage has a few hundred instances. A rate limits how often a key connects,
+but not for how long. Each stream occupies a slot, which is written before the slots are counted. If
+two streams open at the same time, both may be rejected, but they never exceed the bound together.
+The slots of a crashed process expire after `limits.STREAM_HOLD_MS`, which is longer than a function
+can run. A server does not end streams, so it renews its slots. On AWS a stream of a key costs 2
+write units, and 1 read unit for each 4 KB, which is some 50 slots.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Runtime
 
 _SECOND_MS = 1000
-_SECONDS = limits.KEY_WINDOW_MS // _SECOND_MS  # of a window
+_SECONDS = limits.KEY_WINDOW_MS // _SECOND_MS  # the length of a window
 
 
 class KeyUsage(Protocol):
@@ -49,10 +49,10 @@ class KeyUsage(Protocol):
         """Add *requests* of the key *name* in *window*; return the total of all processes."""
 
     def hold(self, feed: str, principal: str, name: str, *, until_ms: int, now_ms: int) -> int:
-        """Record the stream *name* until *until_ms*; return how many have not expired."""
+        """Store a slot until *until_ms*; return how many slots of *principal* have not expired."""
 
     def release(self, feed: str, principal: str, name: str, until_ms: int) -> None:
-        """Delete the stream *name*."""
+        """Delete the slot *name*, which was stored until *until_ms*."""
 
 
 @dataclass(slots=True)
@@ -60,11 +60,12 @@ class _Used:
     """
     The number of requests with one key.
 
-    *here* is the number in *second*, *settled* the number of all processes in *window*, and *open*
-    the number of this process since it last wrote, at *settled_ms*.
+    *here* is the number of this process in *second*. *settled* is the stored number of all
+    processes in *window*. *open* is the number that this process has not written yet; it last wrote
+    at *settled_ms*.
 
-    *above* is the part of our count that exceeded the window. *read* is the amount of data that is
-    not enough for a request yet.
+    *above* is the part of the number of this process that exceeded the rate in *window*. *read* is
+    the amount of data that was read but does not count yet, because it is not enough for a request.
     """
 
     second: int = -1
@@ -109,14 +110,15 @@ class RateLimiter:
                 used.here, used.open = used.here + 1, used.open + 1
         self._settle(feed, key, rate, now)
         if rest_ms:
-            rule = f"may be used {rate} times a second, {rate * _SECONDS} in {_SECONDS}"
+            rule = f"may be used {rate} times a second and {rate * _SECONDS} times in {_SECONDS} s"
             raise TooManyRequests(rule, retry_after_s=-(-rest_ms // _SECOND_MS))
 
     def charge(self, feed: str, key: str, rate: int, size: int) -> bool:
         """
-        Count *size*, which was read, even above the rate; return True if it counts as a request.
+        Count *size* of data that was read; return True if it counts as at least one request.
 
-        The rest, which is not enough for a request, counts with the next read for the key.
+        The data counts even if the rate is used up. The rest, which is not enough for a request,
+        counts with the next read for the key.
         """
         now = self._clock()
         with self._lock:
@@ -130,12 +132,12 @@ class RateLimiter:
         return requests > 0
 
     def wait_ms(self, feed: str, key: str, rate: int) -> int:
-        """Return how long to wait before reading more for *key*; 0 within its rate."""
+        """Return how long to wait before reading more for *key*; 0 if its rate is not exceeded."""
         now = self._clock()
         self._settle(feed, key, rate, now)  # other processes may have used up the rate
         with self._lock:
             used = self._of(feed, key, rate, now)
-            # `>`, not `>=`: data that the last allowed request asked for may be read.
+            # `>`, not `>=`, because the data that the last allowed request asks for may be read.
             exceeded = used.settled + used.open > rate * _SECONDS
         return _window_rest_ms(now) if exceeded else 0
 
@@ -153,9 +155,9 @@ class RateLimiter:
 
     def _settle(self, feed: str, key: str, rate: int, now_ms: int) -> None:
         """
-        Write our count if that is due.
+        Write the count of this process if that is due.
 
-        If the store is unavailable the count is dropped, so that no request is rejected for it.
+        If the store is unavailable, drop the count, so that the failure rejects no request.
         """
         with self._lock:
             used = self._of(feed, key, rate, now_ms)
@@ -173,7 +175,7 @@ class RateLimiter:
 
 
 def _rest_ms(used: _Used, rate: int, now_ms: int) -> int:
-    """Return how long the key must wait, 0 within its rate."""
+    """Return how long the key must wait; 0 if its rate is not used up."""
     if used.settled + used.open >= rate * _SECONDS:
         return _window_rest_ms(now_ms)
     return _SECOND_MS - now_ms % _SECOND_MS if used.here >= rate else 0
@@ -204,7 +206,7 @@ class ReadCharge:
             self.due = True
 
     def wait_ms(self) -> int:
-        """Return how long to wait before reading more, 0 for not at all."""
+        """Return how long to wait before reading more; 0 if no wait is needed."""
         key, rate = self.admission.key, self.admission.rate
         if self.meter is None or not rate or not self.due:
             return 0
@@ -213,12 +215,12 @@ class ReadCharge:
         return rest_ms
 
 
-# Returns the charge for reads on a feed by a caller with the admission.
+# A function that returns the charge for reading a feed with an admission.
 Charges = Callable[[str, Admission], ReadCharge]
 
 
 def free(feed: str, admission: Admission) -> ReadCharge:
-    """Implement `Charges` without any rate."""
+    """Implement `Charges` for hosts without rates: count nothing."""
     return ReadCharge()
 
 
@@ -250,7 +252,7 @@ class StreamSlot:
             self.store.release(self.feed, self.principal, self.name, self.until_ms)
 
     def hold(self, now_ms: int) -> int:
-        """Record the stream; return how many streams of the principal are open."""
+        """Store the slot; return how many slots of the principal have not expired."""
         return self.store.hold(
             self.feed, self.principal, self.name, until_ms=self.until_ms, now_ms=now_ms
         )
@@ -263,7 +265,7 @@ class StreamQuota:
 
     def acquire(self, feed: str, allowed: Allowed) -> StreamSlot | None:
         """
-        Open one more stream for the caller; return None if it has no bound.
+        Return a slot for one more stream of the caller, or None if the caller has no bound.
 
         Raises:
             TooManyRequests: the maximum number of streams is open.
@@ -275,6 +277,6 @@ class StreamQuota:
         slot = StreamSlot(self.store, feed, allowed.principal, self.runtime.new_id(), until_ms)
         if slot.hold(now_ms) > allowed.streams:
             slot.release()
-            rule = f"may hold {allowed.streams} streams open at once"
+            rule = f"may have at most {allowed.streams} streams open at once"
             raise TooManyRequests(rule, retry_after_s=limits.STREAM_HELD_RETRY_S)
         return slot

@@ -139,7 +139,7 @@ class TestReading:
         kind = {"resource": "vm", "subResources": ["nic"]}
         scene.say("c", instance="i", changeKind=kind, password=given.encoded())
         assert scene.sockets.sent["c"] == [
-            "key: is bounded to a part of the feed, and this is of all of it"
+            "key: is bounded to a part of the feed, and this request needs all of it"
         ]
         assert scene.connections.get("c") is None
 

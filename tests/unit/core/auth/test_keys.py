@@ -101,7 +101,7 @@ def test_a_bound_is_a_filter() -> None:
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"roles": frozenset()}, "one at least"),
+        ({"roles": frozenset()}, "at least one role"),
         (
             {"roles": frozenset({Role.ADMIN}), "bound": Filter(frozenset({"video"}))},
             "cannot be combined with a bound",
@@ -141,7 +141,8 @@ def test_a_key_allows_its_roles_within_its_bound(scene: Scene) -> None:
         allowed = scene.guard.check(FEED, role, shown(given))
         admission = Admission(given.id, scene.now_ms + 1)
         assert allowed == Allowed(BOUND, admission, given.id, limits.KEY_STREAMS)
-    with pytest.raises(OutsideKey, match="has ingest, read, and this needs admin") as refused:
+    rule = "has ingest, read, but this request needs admin"
+    with pytest.raises(OutsideKey, match=rule) as refused:
         scene.guard.check(FEED, Role.ADMIN, shown(given))
     assert (refused.value.status, refused.value.code) == (403, "outside_key")
 
@@ -248,9 +249,9 @@ def test_a_reader_moves_no_consumer(scene: Scene) -> None:
     operator = scene.key(Role.ADMIN)
     for given in (worker, operator):
         scene.guard.check(FEED, Role.CONSUME, shown(given))
-    with pytest.raises(OutsideKey, match="has read, and this needs consume"):
+    with pytest.raises(OutsideKey, match="has read, but this request needs consume"):
         scene.guard.check(FEED, Role.CONSUME, shown(reader))
-    with pytest.raises(OutsideKey, match="and this needs admin"):
+    with pytest.raises(OutsideKey, match="but this request needs admin"):
         scene.guard.check(FEED, Role.ADMIN, shown(worker))
 
 
@@ -279,7 +280,7 @@ def test_what_breaks_a_rule_is_not_stored(scene: Scene) -> None:
 def test_an_id_is_given_once(scene: Scene) -> None:
     """Creating a second key with the same id is refused."""
     scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
-    with pytest.raises(InvalidSetting, match="is taken"):
+    with pytest.raises(InvalidSetting, match="is already used"):
         scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
 
 
@@ -299,7 +300,7 @@ def test_a_revocation_is_written_down_twice(scene: Scene) -> None:
 def test_nobody_can_end_what_is_not_there(scene: Scene) -> None:
     """The feed's other keys and its profile stay as they are."""
     for act in (scene.issuer.find, scene.issuer.revoke):
-        with pytest.raises(UnknownKey, match="is the id of no key"):
+        with pytest.raises(UnknownKey, match="is not the id of a key"):
             act(FEED, NEW.id)
     assert scene.profiles.profile(FEED) == Profile()
 

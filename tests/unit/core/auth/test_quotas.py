@@ -187,7 +187,7 @@ def test_a_key_holds_so_many_streams(scene: Scene) -> None:
     given, other = scene.key(Role.READ, streams=3), scene.key(Role.READ, streams=3)
     streams = [opened(scene, given) for _ in range(3)]
     for _ in range(2):
-        with pytest.raises(TooManyRequests, match="hold 3 streams open at once") as refused:
+        with pytest.raises(TooManyRequests, match="at most 3 streams open at once") as refused:
             opened(scene, given)
     assert (refused.value.status, refused.value.retry_after_s) == (429, limits.STREAM_HELD_RETRY_S)
     opened(scene, other)
