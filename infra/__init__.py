@@ -1,4 +1,4 @@
-"""The deployment of Tidings to AWS; here the paths in the repository."""
+"""The deployment of Tidings to AWS; this module defines paths in the repository."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """
-Build the archives for EMR Serverless: those of jobs (our packages and boto3) and of pipelines.
+Build the archives for EMR Serverless: of the sync job, of the lake job, and of pipelines.
 
 Spark unpacks an archive (`spark.archives`) in the working folder of each process of a job, and
 PYTHONPATH contains that folder. EMR provides Python and PySpark. botocore describes 400 services;
-the job uses three, so the other descriptions are left out. The build is reproducible, so that
-unchanged archives are not uploaded again.
+the sync job uses three of them, so the other descriptions are left out. The build is reproducible,
+so that unchanged archives are not uploaded again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from infra.packing import NotInstalled
 PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
 SOURCES = ("core", "http", "assembly", "aws", "sync", "spark", "lake", "pipelines", "lineage")
 SERVICES = ("dynamodb", "s3", "sts")
-# The lake job needs pyarrow, because it reads a feed by a data source that returns Arrow batches.
+# The lake job needs pyarrow, because its Spark data source reads a feed as Arrow batches.
 LAKE_PACKAGES = (*PACKAGES, "pyarrow")
 LAKE_SOURCES = (*SOURCES, "client")
 LAKE_SERVICES = (*SERVICES, "glue")
@@ -50,7 +50,7 @@ _LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "bin", "examples")
 
 def build(folder: Path = BUILD / "job") -> Path:
     """
-    Build the archive from the current files; download the wheels only if their versions changed.
+    Build the archive of the sync job; download the wheels only if their versions changed.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.
@@ -164,16 +164,17 @@ PIPELINE_SOURCES = (
     "pipelines",
     "lineage",
 )
-# The stores of `sinks.aws`, the event bus, and the store of passwords.
+# The services of the stores in `tidings.pipelines.aws`, of the event bus, and of the store of
+# passwords.
 PIPELINE_SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
-PIPELINE_FILE = "pipeline.py"  # the name in the archive of any pipeline's file
+PIPELINE_FILE = "pipeline.py"  # the name that every pipeline's file has in its archive
 _THERE = {"platform_machine": "aarch64", "sys_platform": "linux", "python_version": "3.11"}
 _OURS = "tidings"
 
 
 def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
     """
-    Build the archive of the pipeline *name* from *file*, our packages and those they need.
+    Build the archive of the pipeline *name* from *file*, our packages and their dependencies.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.

@@ -2,11 +2,12 @@
 Build the Lambda layers declared in `layers/layers.toml`.
 
 Layers of wheels are built for Lambda's platform in the versions of this environment, so that the
-tested versions are deployed. That includes botocore, of which the Lambda runtime has another
-version. A layer is rebuilt when its contents have changed.
+tested versions are deployed. One of the wheels is botocore, because the version in Lambda's runtime
+differs. A layer is rebuilt when its contents have changed.
 
-The SDK is botocore with only the descriptions that the functions use. Modules are compiled for
-Lambda, because a layer is read-only, so every new instance would compile them again.
+Only the parts of botocore that describe the services used by the functions are deployed. Modules
+are compiled when the layer is built: a layer is read-only on Lambda, so without this every new
+instance would compile them again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from infra import LAYERS as DECLARED
 from infra.packing import NotInstalled
 
 PYTHON = "3.13"  # the Python version of the functions
-PLACE = "/opt/python"  # the path on Lambda, for tracebacks
+PLACE = "/opt/python"  # the path of the modules on Lambda, which tracebacks show
 _CODE = (PACKAGE / "aws", FUNCTIONS)
 PLATFORM = "manylinux2014_aarch64"
 _FOR_LAMBDA = ("--platform", PLATFORM, "--python-version", PYTHON)
@@ -45,7 +46,10 @@ _UNCOMPILED = (
 
 class UnknownClient(Exception):
     def __init__(self, path: Path, line: int) -> None:
-        super().__init__(f"{path}:{line}: a client's service has to be a literal, to be shipped")
+        super().__init__(
+            f"{path}:{line}: the service of create_client must be a literal, because only the"
+            " services found in the code are deployed"
+        )
 
 
 def services() -> tuple[str, ...]:
@@ -73,7 +77,7 @@ def clients(path: Path) -> Iterator[str]:
 
 
 def prune(target: Path) -> None:
-    """Delete the service descriptions in *target*, some 440, except those of `services`."""
+    """Delete from *target* the descriptions of all services (some 440) except `services`."""
     wanted = services()
     for folder in (target / "botocore" / "data").iterdir():
         if folder.is_dir() and folder.name not in wanted:
@@ -121,7 +125,7 @@ def build_ours(name: str, folder: Path = BUILD / "layers") -> Path:
 
 
 def bundle(target: Path = BUNDLE) -> Path:
-    """Build the code of all functions with our packages in one folder, and return it."""
+    """Build one folder with the code of all functions and our packages, and return the folder."""
     with packing.turn(target.parent):
         names = [package for packages in OURS.values() for package in packages]
         copy_packages(names, target, with_init=True)
@@ -172,7 +176,7 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
 
 def requirements(name: str) -> list[str]:
     """
-    Return the pinned wheels of the layer with their dependencies (a test checks the metadata).
+    Return the pinned wheels of the layer (a test checks that no dependency is missing).
     """
     return packing.pin_versions(LAYERS[name])
 

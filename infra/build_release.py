@@ -2,8 +2,8 @@
 Build a release in `dist/`: the wheel, the layers, the archive of the Spark jobs, and checksums.
 
 The build is reproducible: every file has the commit's time, archives are sorted, and the build
-backend is pinned in requirements.lock. Uncommitted changes, and versions without an entry in
-CHANGELOG.md, are not released.
+backend is pinned in requirements.lock. The build fails if there are uncommitted changes, or if
+CHANGELOG.md has no entry for the version.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def check(root: Path, version: str) -> None:
     Check that *version* can be released from *root*.
 
     Raises:
-        NotReleased: the tree has uncommitted changes, the changelog lacks *version*, or another
-            commit has been released under it.
+        NotReleased: the tree has uncommitted changes, the changelog lacks *version*, or *version*
+            was already released from another commit.
     """
     changed = _git(root, "status", "--porcelain").splitlines()
     if changed:
-        raise NotReleased(f"{len(changed)} files are not as committed, as {changed[0][3:]}")
+        raise NotReleased(f"{len(changed)} files have uncommitted changes, first {changed[0][3:]}")
     check_changelog(root / "CHANGELOG.md", version)
     tagged = _git(root, "tag", "--list", f"v{version}", "--format=%(*objectname)%(objectname)")
     if tagged and not tagged.startswith(_git(root, "rev-parse", "HEAD")):
-        raise NotReleased(f"v{version} is another commit; raise the version")
+        raise NotReleased(f"the tag v{version} names another commit; raise the version")
 
 
 def check_changelog(changelog: Path, version: str) -> None:
@@ -67,9 +67,9 @@ def check_changelog(changelog: Path, version: str) -> None:
     entry = _ENTRY.search(text)
     if entry is None or entry["version"] != version:
         newest = entry["version"] if entry else "none"
-        raise NotReleased(f"CHANGELOG.md has no entry of {version}; its newest is {newest}")
+        raise NotReleased(f"CHANGELOG.md has no entry for {version}; its newest entry is {newest}")
     if "\n- " not in text[entry.end() :].partition("\n## ")[0]:
-        raise NotReleased(f"CHANGELOG.md says nothing of {version}")
+        raise NotReleased(f"the entry for {version} in CHANGELOG.md is empty")
 
 
 def build(dist: Path, time_s: int) -> list[str]:
@@ -107,7 +107,7 @@ def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
         check=False,
     )
     if done.returncode:
-        raise NotReleased(f"the wheel: {done.stderr.strip()}")
+        raise NotReleased(f"the wheel was not built: {done.stderr.strip()}")
 
 
 def sums(dist: Path) -> list[str]:

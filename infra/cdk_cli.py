@@ -42,7 +42,7 @@ def _major() -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-# npm's `latest` is 3.x, which cannot be used because it refuses the output of aws-cdk-lib 2.275.
+# npm's `latest`, 3.x, cannot be used, because it rejects the output of aws-cdk-lib 2.275.
 VERSION = "2.1148.1"
 
 
@@ -69,9 +69,10 @@ class Cdk:
 
     def deploy(self, stack: str, *, exclusively: bool = False, imports: bool = False) -> Outputs:
         """
-        Create or update *stack*, after its dependencies unless *exclusively*; return its outputs.
+        Create or update *stack* and return its outputs.
 
-        With *imports*, the stack takes over named resources that exist, such as restored tables.
+        Unless *exclusively*, the stacks that it depends on are deployed first. With *imports*, the
+        stack takes over existing resources with the same names, such as restored tables.
         """
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         alone = ("--exclusively",) if exclusively else ()
@@ -83,11 +84,11 @@ class Cdk:
         return by_stack.get(stack, {})
 
     def same(self, stack: str) -> None:
-        """Fail if the template differs from the deployed one."""
+        """Check that the template of *stack* does not differ from the deployed template."""
         self._run("diff", stack, "--exclusively", "--fail")
 
     def destroy(self, stack: str) -> None:
-        """Delete *stack*, after the stacks that depend on it."""
+        """Delete the stacks that depend on *stack*, then *stack*."""
         self._run("destroy", stack, "--force")
 
     def _run(self, *command: str) -> None:

@@ -1,7 +1,8 @@
 """
-The stack of a stage's tables, buckets and their key, separate from the functions.
+The stack of a stage's tables and buckets, and of the key that encrypts them.
 
-It is updated rarely. If the stage keeps its data, the stack is protected from deletion.
+It is separate from the stack of the functions, because it is updated rarely. If the stage keeps its
+data, the stack is protected from deletion.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class DataStack(cdk.Stack):
 
 
 class StageData(Construct):
-    """The resources of the data stack of *stage*, as references in another stack."""
+    """References from another stack to the resources of the data stack of *stage*."""
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
         super().__init__(scope, name)
@@ -76,8 +77,8 @@ class Vault(Construct):
     """
     Backups of the recoverable *tables*, each copied to another account.
 
-    They need a key of the stage, because the other account has to decrypt the copies and cannot use
-    a key managed by AWS.
+    The stage needs a key of its own, because the other account has to decrypt the copies and cannot
+    use a key managed by AWS.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Vault(Construct):
     ) -> None:
         super().__init__(scope, name)
         if tables.key is None:
-            raise InvalidSetting("copies", copies, "of a stage with customer_key")
+            raise InvalidSetting("copies", copies, "None in a stage without customer_key")
         called = stack_name(stage.name)
         lock = {"minRetentionDays": copies.lock_days, "changeableForDays": LOCK_GRACE_DAYS}
         vault = backup.CfnBackupVault(

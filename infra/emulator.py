@@ -1,19 +1,20 @@
 """
-MiniStack, the only emulator that executes the CDK's templates; it runs without Docker.
+The emulator MiniStack, which deploys the CDK's templates and runs without Docker.
 
-`running` starts it, `adapt` changes an assembly to the subset that it can deploy, and `serve_stage`
-completes a deployed stage for its clients. docs/operations/TESTING.md lists the differences to AWS.
+`running` starts MiniStack, `adapt` changes an assembly to the subset that MiniStack can deploy, and
+`serve_stage` completes a deployed stage for its clients. docs/operations/TESTING.md lists the
+differences to AWS.
 
 MiniStack is installed in a separate environment with boto3 and without Tidings. So the functions
-only find Tidings in their layers, and MiniStack can pin its own version of botocore.
+find Tidings only in their layers, and MiniStack can pin its own version of botocore.
 
-Four parts of a stage do not work there as deployed. The emulator does not support EMR Serverless,
-CodeDeploy and Budgets, so Spark, canaries and budgets are left out. The wheels are for the
-processor of AWS's machines, so compiled ones are replaced. The stack's WebSocket address is a host
-of AWS, so the functions get the emulator's address instead. The emulator cannot run a Lambda
-extension, so `serve_stage` runs the streaming function's `run.sh` from its deployed assets in its
-deployed environment, and adds its address to the HTTP API. The feed is open, so that the suites
-need no password.
+Four parts of a stage do not work on the emulator as deployed. The emulator does not support EMR
+Serverless, CodeDeploy and Budgets, so Spark, canaries and budgets are left out. The wheels are for
+the processor of AWS's machines, so compiled packages are replaced. The stack's WebSocket address is
+a host of AWS, so the functions get the emulator's address instead. The emulator cannot run a Lambda
+extension, so `serve_stage` runs the `run.sh` of the function `stream` from the deployed assets in
+the deployed environment, and the HTTP API passes streaming requests to that process. The feed is
+open, so that the suites need no password.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ STOP_S = 5
 POLL_S = 0.05
 # Cases of the conformance suite that cannot pass on the emulator, with the reason.
 NOT_HERE = {
-    "4.6-path-slash": "the emulator takes a path with a slash at its end for the one without",
-    "8.2-malformed-ws-deep": "the emulator's gateway cuts a connection over deeply nested JSON",
-    "8.6-does-not-read-ws": "the emulator queues without end for a client that does not read",
+    "4.6-path-slash": "the emulator treats a path with a trailing slash as the path without it",
+    "8.2-malformed-ws-deep": "the emulator closes a connection that sends deeply nested JSON",
+    "8.6-does-not-read-ws": "the emulator's queue for a client that does not read has no limit",
 }
 UNKNOWN = (
     "AWS::EMRServerless::Application",
@@ -74,11 +75,12 @@ COMPILED = ("bcrypt", "httptools")  # the compiled packages that the functions i
 STREAM_START_S = 60  # the streaming function starts in one second on an idle machine
 # The layers of the streaming function, by their construct paths.
 _LAYERS = ("Layers/Vendor", "Layers/Core", "Layers/Aws")
-TIMEOUT_S = 60  # of a function, which starts in a new process on a machine that may be busy
+# The minimum timeout of a function: each starts in a new process, on a machine that may be busy.
+TIMEOUT_S = 60
 
 
 class EmulatorFailed(Exception):
-    """MiniStack, or the streaming function in front of it, could not be installed or started."""
+    """MiniStack could not be installed or started, or the function `stream` did not start."""
 
 
 @contextmanager
@@ -86,7 +88,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
     """
     Start a fresh MiniStack that keeps its files in *folder*; stop it at the end.
 
-    Yield the variables that direct AWS clients to it. It only accepts HTTPS.
+    Yield the variables that direct AWS clients to MiniStack, which only accepts HTTPS.
 
     Raises:
         EmulatorFailed: MiniStack could not be installed or started.
@@ -96,7 +98,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
     for part in ("state", "s3", "tmp"):
         (folder / part).mkdir(parents=True)
     url, log = f"https://127.0.0.1:{port}", folder / "ministack.log"
-    certificate = folder / "tmp" / "ministack-tls" / "server.crt"  # MiniStack makes it
+    certificate = folder / "tmp" / "ministack-tls" / "server.crt"  # created by MiniStack
     with run_process([str(program)], _environment(folder, port), folder, log):
         if not answers(f"{url}/_ministack/health", START_S, certificate):
             raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {log}")
@@ -225,13 +227,14 @@ def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     files, log = _assets(assembly, stage), assembly.with_suffix(".stream.log")
     api = _id(outputs["FeedUrl"])
     with _stream(streaming, variables, files, log) as streams:
-        _pass_on(_client(url, "apigatewayv2"), api, streams)  # the function `list` runs it, too
+        # These are the requests for the function `list`, which runs the same app as `stream`.
+        _pass_on(_client(url, "apigatewayv2"), api, streams)
         feed = f"{url}/_aws/execute-api/{api}"
         yield Addresses(feed, streams, sockets.replace("https://", "wss://"))
 
 
 def _client(url: str, service: str) -> Any:
-    made: Any = boto3.client  # `Any`, as the stubs of boto3 require a literal service name
+    made: Any = boto3.client  # `Any`, because boto3's stubs require a literal service name
     return made(
         service,
         endpoint_url=url,
@@ -271,7 +274,7 @@ def _stream(
 
 
 def _pass_on(gateway: Any, api: str, streams: str) -> None:
-    """Route to *streams* the requests that the HTTP API routes to the streaming function's URL."""
+    """Route to *streams* the requests that the HTTP API passes to the URL of a function."""
     for each in gateway.get_integrations(ApiId=api)["Items"]:
         if each["IntegrationType"] == "HTTP_PROXY":
             gateway.update_integration(
@@ -280,7 +283,7 @@ def _pass_on(gateway: Any, api: str, streams: str) -> None:
 
 
 def _configure(functions: LambdaClient, stage: Stage, **changed: str) -> None:
-    """Set *changed* in the environment of every function, and publish it under its aliases."""
+    """Set *changed* in every function's environment; point the function's aliases to the result."""
     for each in deployment.FUNCTIONS:
         name = prefix(stage) + each.name
         variables = {**_variables(functions, name), **changed}
@@ -308,7 +311,7 @@ def run_process(
     command: list[str], variables: Mapping[str, str], folder: Path, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     """
-    Run *command* in *folder* with *variables*; at the end stop it and all its child processes.
+    Run *command* in *folder* with *variables*; at the end stop the process and all its children.
     """
     with log.open("wb") as lines:
         process = subprocess.Popen(
@@ -330,7 +333,7 @@ def answers(url: str, limit_s: float, certificate: Path | None = None) -> bool:
     """
     Return True once *url* answers without a server error; False after *limit_s*.
 
-    *certificate* is the server's, as soon as that file exists.
+    *certificate* is the file with the server's certificate. It may not exist yet.
     """
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:

@@ -26,7 +26,9 @@ def title(name: str) -> str:
 
 def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     """
-    Return the environment: defaults, then settings of *stage*, then *tables* by blueprint name.
+    Return the environment of functions: the defaults, overridden by the settings of *stage*.
+
+    *tables* maps the names in `deployment.TABLES` to the names of the stage's tables.
     """
     return (
         {each.variable: each.default for each in settings.SETTINGS if each.default}
@@ -55,7 +57,7 @@ def chaining_variables(stage: Stage, coordinator: str) -> dict[str, str]:
     Return the variables of chained feeds.
 
     Raises:
-        WrongSource: a source is invalid. Detected here, it does not fail in each function.
+        WrongSource: a source is invalid. Without this check, each function would fail instead.
     """
     if not stage.sources:
         return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
@@ -80,7 +82,7 @@ SECTIONS = {
     "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
     "IteratorAge": "a-follower-lags",
 }
-# The runbook section of an alert, by the metric that its line of the status names.
+# The runbook section of an alert, by the metric that the alert's line in the status names.
 METRICS = {
     "FollowerLag": "a-follower-lags",
     "FollowerAge": "a-follower-lags",
@@ -107,7 +109,7 @@ def description(alarm: str) -> str:
     Return the description of *alarm*, which names its runbook section.
 
     Raises:
-        StopIteration: the alarm has no section; write one.
+        StopIteration: `SECTIONS` has no section for the alarm and has to be extended.
     """
     section = next(each for end, each in SECTIONS.items() if alarm.endswith(end))
     return f"What to do: {PAGE}#{section}"

@@ -1,10 +1,10 @@
 """
 Functions shared by the builders of layers, jobs and releases.
 
-The lock (`requirements.lock`, by `make lock`) contains the hashes of every file of each package.
-Deployed packages are installed in the versions of the lock, as wheels, and only with a hash in the
-lock. Concurrent builds, such as those of parallel tests, take turns. The bytes of an archive
-depend only on the names, contents and modes of its files.
+The lock (`requirements.lock`, written by `make lock`) contains the hashes of every file of each
+package. Deployed packages are installed from wheels of the locked versions, and only if the hash of
+the wheel is in the lock. Concurrent builds, such as those of parallel tests, take turns. The bytes
+of an archive depend only on the names, contents and modes of its files, and on the time given.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ class NotInstalled(Exception):
 
 @cache
 def lock(path: Path = LOCK) -> Mapping[str, str]:
-    """Return the lines of the lock with hashes by `name==version`, in lower case with hyphens."""
+    """
+    Return the entries of the lock, with their hashes, by `name==version`.
+
+    The names are in lower case, with hyphens.
+    """
     entries = re.split(r"\n(?=\S)", path.read_text().strip())
     pins = {_PINNED.match(entry): entry for entry in entries}
     return {encode_name(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
@@ -57,7 +61,7 @@ def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -
     """
     Install the wheels *wanted* in *target*, which is emptied first.
 
-    *platform* are pip's options of another platform.
+    *platform* contains the options of pip that select another platform.
 
     Raises:
         NotInstalled: the lock lacks a package, a hash differs, a wheel is missing, or there is no
@@ -109,9 +113,10 @@ _EARLIEST_S = 315_532_800  # 1980: the earliest time in a zip
 
 def zip_folder(folder: Path, time_s: int, below: str = "", *, compiled: bool = False) -> bytes:
     """
-    Return a zip of the files of *folder*, in order, with the time *time_s*, below the path *below*.
+    Return a zip of the files of *folder*, sorted by name.
 
-    Python's compiled files are included only if *compiled*.
+    Each entry has the time *time_s* and a path that begins with *below*. Python's compiled files
+    are included only if *compiled*.
     """
     left_out = _NOT_ZIPPED if compiled else (*_NOT_ZIPPED, *_COMPILED)
     when = time.gmtime(max(time_s, _EARLIEST_S))[:6]

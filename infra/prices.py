@@ -1,8 +1,8 @@
 """
 List prices of AWS in dollars, used by docs/operations/COSTS.md and the dashboard.
 
-The prices are those of one Region and date, without free tiers and discounts. If yours differ,
-change this table and run `python -m bench.costs_page`.
+The prices are those of one Region and date, without free tiers and discounts. If your prices
+differ, change this table and run `python -m bench.costs_page`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OUT = "https://aws.amazon.com/ec2/pricing/on-demand/"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """A price of *dollars* for *per* times *unit*."""
+    """The price *dollars* for a number *per* of the *unit*."""
 
     dollars: float
     per: int

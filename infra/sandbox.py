@@ -1,7 +1,7 @@
 """
 Deploy a stage, run the tests of tests/aws and the conformance suite against it, destroy it.
 
-`make sandbox` runs it in an AWS account, `make deploy-smoke` on MiniStack.
+`make sandbox` runs this program in an AWS account, `make deploy-smoke` on MiniStack.
 docs/operations/SANDBOX.md describes a run and its tests.
 """
 
@@ -46,9 +46,9 @@ STREAMS_QUOTA = 500  # concurrent functions that the suite needs for three new s
 GONE_S = 1800  # the timeout of a stack's deletion; EMR Serverless and aliases take minutes
 LINGER_S = 120  # how long resources may remain that AWS deletes with a delay
 LOOK_S = 5
-ATTEMPTS = 2  # because a deletion that is refused for a dependency may succeed later
+ATTEMPTS = 2  # a stack's deletion may be refused because of a dependency, and succeed later
 NO_TESTS = 5  # pytest's exit code if its options select no test
-# The declarations that the cases of listeners and of leaves need, for `tidings feed set`.
+# The options of `tidings feed set` that the cases of listeners and of leave events need.
 DECLARED = (
     *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
     *("--max-age", "28800", "--leave", "on"),
@@ -66,13 +66,13 @@ _NAMED = ("functions", "log_groups", "machines", "tables", "buckets")
 
 class Failed(Exception):
     """
-    A command of the run failed, or resources of the stage are left; the message gives details.
+    A command of the run failed, or resources of the stage are left; the message has the details.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A run: its stage, and the emulator's URL if it is not on AWS."""
+    """A run with the name of its stage; *emulator* is the emulator's URL, or "" on AWS."""
 
     stage: str
     emulator: str = ""
@@ -83,7 +83,7 @@ class Sandbox:
 
     def deploy(self) -> None:
         """
-        Deploy the stage, after `tidings doctor`; afterwards `cdk diff` must not find a difference.
+        Run `tidings doctor`, deploy the stage, and check that `cdk diff` finds no difference.
         """
         assembly, aws = self.folder / "assembly", Account(client)
         expires = datetime.now(UTC) + timedelta(hours=EXPIRES_H)
@@ -98,9 +98,9 @@ class Sandbox:
         for each in findings:
             say(f"doctor: {each['check']}: {each['verdict']}: {each['says']}")
         if any(each["verdict"] == "fails" for each in findings):
-            raise Failed("a deploy would fail")
+            raise Failed("the deployment would fail; see the findings of `tidings doctor` above")
         deployed = [data_stack_name(self.stage), stack_name(self.stage)]
-        # A deployment does not replace a logging role of API Gateway that is not ours.
+        # The account's stack would replace a logging role of API Gateway that is not ours.
         if ("gateway-role", "note") not in {(f["check"], f["verdict"]) for f in findings}:
             deployed.insert(0, ACCOUNT_STACK)
         for each in deployed:
@@ -151,7 +151,7 @@ class Sandbox:
 
     def destroy(self) -> None:
         """
-        Delete the stacks, and the resources that tests have created for the stage in addition.
+        Delete the stacks, and the other resources that tests have created for the stage.
 
         Raises:
             Failed: resources of the stage are left.
@@ -164,7 +164,7 @@ class Sandbox:
         deadline = time.monotonic() + LINGER_S
         while left := self._left():
             if time.monotonic() > deadline:
-                raise Failed(f"still there: {', '.join(left)}")
+                raise Failed(f"these resources still exist: {', '.join(left)}")
             time.sleep(LOOK_S)
 
     def _delete(self, stack: str) -> None:
@@ -189,7 +189,7 @@ class Sandbox:
 
     def _left(self) -> list[str]:
         """
-        Return resources with the stage's name, after deleting logs that late calls have recreated.
+        Delete logs that late calls have recreated; return the other resources of the stage.
         """
         aws = Account(client)
         for group in aws.log_groups(self.stage):
@@ -241,7 +241,7 @@ def _outcome(case: ElementTree.Element) -> tuple[str, str]:
 
 def client(service: str) -> Any:
     """Return a boto3 client for *service*."""
-    made: Any = boto3.client  # `Any`, as the stubs of boto3 require a literal service name
+    made: Any = boto3.client  # `Any`, because boto3's stubs require a literal service name
     return made(service)
 
 
@@ -250,7 +250,7 @@ def say(line: str) -> None:
 
 
 def end_applications(stage: str) -> None:
-    """Stop the jobs on EMR Serverless of *stage*, and delete the applications of tests."""
+    """Stop the EMR Serverless applications of *stage*, and delete the one that a test created."""
     jobs = client("emr-serverless")
     for application in _applications(stage):
         asked = {"applicationId": application["id"]}
@@ -279,7 +279,7 @@ def _applications(stage: str) -> list[dict[str, Any]]:
 
 
 def _empty_buckets(stack: str) -> None:
-    """Delete the objects of the buckets of *stack*: CloudFormation only deletes empty buckets."""
+    """Delete the objects in the buckets of *stack*; CloudFormation only deletes empty buckets."""
     pages = client("cloudformation").get_paginator("list_stack_resources")
     parts = (e for page in pages.paginate(StackName=stack) for e in page["StackResourceSummaries"])
     objects = client("s3")
@@ -316,7 +316,7 @@ def list_sandboxes() -> Iterator[str]:
 
 
 def carry_out(run: Sandbox, options: tuple[str, ...], *, keep: bool = False) -> int:
-    """Deploy, test and report; destroy in any case, unless *keep*. Return the exit code."""
+    """Deploy, test and report; then destroy the stage, unless *keep*. Return the exit code."""
     code = FAILED
     try:
         run.deploy()
@@ -329,7 +329,8 @@ def carry_out(run: Sandbox, options: tuple[str, ...], *, keep: bool = False) -> 
     finally:
         say(f"the report: {run.report()}")
         if keep:
-            say(f"kept: pytest tests/aws --stage {run.stage}; {_command(run)} deletes it")
+            test = f"`pytest tests/aws --stage {run.stage}`"
+            say(f"kept: test the stage with {test}; delete it with {_command(run)}")
         elif not _destroyed(run):
             code = LEFT
     return code
@@ -339,9 +340,9 @@ def _destroyed(run: Sandbox) -> bool:
     try:
         run.destroy()
     except (Failed, KeyboardInterrupt, BotoCoreError, ClientError) as problem:
-        say(f"the stage still exists: {problem}; {_command(run)} deletes it")
+        say(f"the stage still exists: {problem}; delete it with {_command(run)}")
         return False
-    say("nothing of the stage is left")
+    say("the stage is deleted completely")
     return True
 
 
@@ -350,13 +351,13 @@ def _command(run: Sandbox) -> str:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--emulator", "emulated", is_flag=True, help="Run on MiniStack, which is started.")
+@click.option("--emulator", "emulated", is_flag=True, help="Start MiniStack and run there.")
 @click.option("--yes", is_flag=True, help="Spend money without a confirmation.")
 @click.option("--keep", is_flag=True, help="Keep the stage; --destroy deletes it.")
 @click.option(
     "--destroy",
     metavar="STAGE",
-    help="Delete a stage of a run or a developer, and do nothing else.",
+    help="Delete the stage of a run or of a developer, and do nothing else.",
 )
 @click.option(
     "--list", "list_", is_flag=True, help="List the sandboxes of the account, and do nothing else."
@@ -373,9 +374,9 @@ def main(
     """
     Deploy a stage to your account, run the tests against it, and delete it.
 
-    PYTEST_OPTIONS go to both suites: `-k smoke`, `--subnet ID`. The exit code is 0 if no test
-    failed and nothing is left, 1 if one failed, 3 if a part of the stage is left, 130 after
-    Ctrl-C.
+    Both suites get PYTEST_OPTIONS, for example `-k smoke` or `--subnet ID`. The exit code is 0 if
+    no test failed and the stage is deleted, 1 if a test or a step failed, 3 if a part of the stage
+    is left, 130 after Ctrl-C.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Sandbox(f"{settings.SANDBOX}{secrets.token_hex(3)}")
@@ -392,7 +393,7 @@ def main(
         click.echo("\n".join(list_sandboxes()) or "No sandbox exists in this account and Region.")
     elif destroy:
         if destroy in {stage.name for stage in settings.STAGES}:
-            raise click.UsageError(f"{destroy} is not a developer's own: `cdk destroy`")
+            raise click.UsageError(f"{destroy} is a shared stage; delete it with `cdk destroy`")
         sys.exit(0 if _destroyed(Sandbox(destroy)) else LEFT)
     else:
         if not yes:
@@ -403,11 +404,11 @@ def main(
 def _ask(run: Sandbox, account: str, region: str) -> None:
     said = (
         f"This deploys the stage {run.stage} to the account {account} in {region}, tests it and",
-        "deletes it: some two hours.",
+        "deletes it. It takes some two hours.",
         f"By list prices of us-east-1 it costs at most ${DOLLARS:.2f}.",
-        "Until it is deleted, anyone who finds its addresses can read it and post to it.",
-        "These stay: the CDK's bootstrap and its assets, and tidings-account with the logging role",
-        "of API Gateway.",
+        "Until the stage is deleted, anyone who finds its addresses can read it and post to it.",
+        "These resources stay: the CDK's bootstrap stack and its assets, and the stack",
+        "tidings-account with the logging role of API Gateway.",
     )
     click.echo("\n".join(said), err=True)
     click.confirm("Continue?", abort=True, err=True)

@@ -10,10 +10,10 @@ from tidings.core import limits
 from tidings.lake.columns import parse as parse_columns
 from tidings.lake.warehouse import BadColumns
 
-LAKE_MINUTES_MAX = 12 * 60  # so that a scheduled job ends before its status is deleted
-LOCK_GRACE_DAYS = 3  # a vault's lock can be removed in this time, here AWS Backup's minimum
-NAME_MAX = 64  # of a Lambda function and of an application of EMR Serverless
-SUBNETS_MIN = 2  # of a pipeline's application, so that its job survives the failure of a zone
+LAKE_MINUTES_MAX = 12 * 60  # a longer job could end after EMR Serverless has deleted its status
+LOCK_GRACE_DAYS = 3  # a vault's new lock can be removed for this time, AWS Backup's minimum
+NAME_MAX = 64  # characters in the name of a Lambda function or an EMR Serverless application
+SUBNETS_MIN = 2  # a pipeline's job survives the failure of a zone if it has subnets in two zones
 
 
 class InvalidSetting(ValueError):
@@ -43,9 +43,9 @@ class Lake:
 
     *every* is the schedule of the job that updates them, in the format of EventBridge Scheduler
     (`rate(15 minutes)`). The job continues for *minutes*: with `rate(1 hour)` and 55 minutes, the
-    tables are mostly a minute or two late. *columns* declares the types that have a table of their
-    own, and their columns (LAKE.md). *compacts* is the schedule of the archive's compaction; with
-    None, the archive is never compacted.
+    tables are usually one or two minutes late. *columns* declares the types that have a table of
+    their own, and the columns of these tables (LAKE.md). *compacts* is the schedule of the
+    archive's compaction; with None, the archive is never compacted.
     """
 
     every: str
@@ -68,9 +68,9 @@ class Domain:
     """
     A name for the HTTP API; *certificate_arn* is its certificate in ACM, in the stage's Region.
 
-    *truststore*, `s3://bucket/key` of certificates in PEM, requires a certificate of each client.
-    *prefix* is the path of the feed, without leading and trailing slashes. The owner of the DNS
-    zone points the name to the API.
+    *truststore* is `s3://bucket/key` of a PEM file with certificates of authorities. If it is set,
+    each client needs a certificate. *prefix* is the path of the feed, without leading and trailing
+    slashes. The owner of the DNS zone points the name to the API.
     """
 
     name: str
@@ -82,10 +82,11 @@ class Domain:
 @dataclass(frozen=True, slots=True)
 class OneAddress:
     """
-    A single name for all three addresses of a stage: CloudFront in front of them (DEPLOY.md).
+    A single address of a stage: CloudFront in front of the stage's three addresses (DEPLOY.md).
 
-    *name* is the custom name with *certificate_arn* in ACM, in us-east-1; without one, CloudFront's
-    name is used. *web_acl_arn* is a web ACL of AWS WAF for CloudFront, also in us-east-1.
+    *name* is a custom name, and *certificate_arn* its certificate in ACM, in us-east-1. Without a
+    custom name, CloudFront generates a name. *web_acl_arn* is a web ACL of AWS WAF for CloudFront,
+    also in us-east-1.
     """
 
     name: str = ""
@@ -100,9 +101,9 @@ class Copies:
 
     *vault_arn* is the vault in the other account, which has to accept the copies. *every* is the
     schedule of the backups, in UTC, at most once an hour. Each backup is kept for *days*, in both
-    accounts. With *lock_days*, no credentials, not even the account's owner, can delete a backup in
-    this account for that many days, nor remove this lock once it is `LOCK_GRACE_DAYS` old. None
-    means that there is no lock.
+    accounts. With *lock_days*, no credentials, not even those of the account's owner, allow
+    deleting a backup in this account for that many days, or removing the lock once it is
+    `LOCK_GRACE_DAYS` old. If it is None, backups are not locked.
     """
 
     vault_arn: str
@@ -112,20 +113,20 @@ class Copies:
 
     def __post_init__(self) -> None:
         if self.lock_days is not None and not 1 <= self.lock_days <= self.days:
-            rule = f"from 1 to days, {self.days}"
+            rule = f"from 1 to {self.days}, the value of days"
             raise InvalidSetting("copies.lock_days", self.lock_days, rule)
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
     """
-    A table of another application, whose writes a feed publishes.
+    A table of another application; a feed publishes the table's writes.
 
     See docs/guides/CAPTURES.md.
 
-    *stream_arn* is the ARN of its stream. *capture* maps its writes to operations, in the format of
-    `tidings.core.ingest.table_capture`. *key_arn* is the KMS key of the table if its owner manages
-    one. *name* is unique among the producers of a stage.
+    *stream_arn* is the ARN of the table's stream. *capture* maps writes to operations, in the
+    format of `tidings.core.ingest.table_capture`. *key_arn* is the KMS key of the table, or "" if
+    AWS manages the key. *name* is unique among the producers of a stage.
     """
 
     name: str
@@ -139,11 +140,11 @@ class PipelineRun:
     """
     A pipeline that the stage keeps running (PIPELINES.md).
 
-    *path* is its file, relative to this folder, or a `.tgz` built from it by `infra.build_job`.
-    *secrets* are ARNs in Secrets Manager that it may read. It runs in *subnets*, in different zones
-    and with a route to the internet (a NAT gateway), and in *security_groups*. Without these, a job
-    of EMR Serverless reaches S3 and AWS's own services in its Region, but neither the feed nor
-    stores.
+    *path* is the pipeline's file, relative to the repository, or a `.tgz` that `infra.build_job`
+    built from that file. *secrets* are the ARNs of the secrets in Secrets Manager that the pipeline
+    may read. The pipeline runs in *subnets*, in different zones and with a route to the internet (a
+    NAT gateway), and in *security_groups*. Without subnets and security groups, a job of EMR
+    Serverless reaches S3 and AWS's own services in its Region, but neither the feed nor stores.
 
     Raises:
         InvalidSetting: fewer than `SUBNETS_MIN` subnets, or no security group.
@@ -173,30 +174,30 @@ class Stage:
     *tables* is the name suffix of restored tables (RUNBOOKS.md), empty for tables created by the
     stack. *tables_before* is the suffix that a restore replaces. Until it is None again, functions
     may use the tables of both suffixes, and new code is deployed without a canary, which would fail
-    in a damaged stage and roll the restore back. *copies* are kept in another account. *archive*
-    keeps every page beyond the log's retention, and moves it to a colder storage class of S3 after
-    *archive_cold_days*.
-    *lake* also stores the feeds as tables.
+    in a damaged stage and roll the restore back. *copies* are backups in another account. With
+    *archive*, every page is kept beyond the log's retention, and moved to a colder storage class of
+    S3 after *archive_cold_days*. With *lake*, the feeds are also stored as Iceberg tables.
 
     Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the maximum number of
     concurrent SSE readers. It is reserved from the account's concurrency, so that readers cannot
     use up the concurrency of `ingest`. None reserves nothing; a new account has a concurrency of 10
     and cannot reserve any (`tidings doctor`). *reads_per_s_max* and *writes_per_s_max* limit the
-    units per second of each table; above them DynamoDB throttles instead of billing. None means the
-    limit of the account, 40,000. *small_followers* have half the memory, and so half the CPU share.
-    They are a third cheaper if they mostly wait for DynamoDB, but slower under bursts.
+    units per second of each table; DynamoDB throttles requests above these limits, and so limits
+    the bill. None means the limit of the account, 40,000. With *small_followers*, followers have
+    half the memory, and so half the CPU share. They are then a third cheaper if they mostly wait
+    for DynamoDB, but slower under bursts.
 
     Monitoring: a follower that lags by more than *lag_pages_max* pages for some time raises an
-    alarm. *all_alarms* adds the alarms for refused requests that are retried, at $0.10 a month
-    each; requests that are refused for good always raise an alarm. *all_metrics* writes all
-    metrics, not only those of alarms, at $0.30 a month for each in use. *route_metrics* lets API
-    Gateway also measure each route, at the same price for each metric of a route in use.
+    alarm. *all_alarms* adds the alarms for refused requests that are retried, at $0.10 a month for
+    each alarm; requests that are refused for good always raise an alarm. *all_metrics* writes all
+    metrics, not only those of alarms, at $0.30 a month for each metric in use. *route_metrics* lets
+    API Gateway also measure each route, at the same price for each metric of a route in use.
     *dashboard* creates a dashboard of all metrics, at $3 a month. *alarm_mail* are addresses that
     receive the alarms, after each has confirmed the subscription. *budget_dollars* is a monthly
     budget of the resources with the stage's tag; *alarm_mail* is notified when 80 % or all of it is
     spent, or when all of it is forecast to be spent. *xray* lets X-Ray sample one call a second and
-    5 % of the others; an idle stage stays within the free tier. *calls_logged* lets Lambda log each
-    call with its start time, not only failed ones, with some 500 bytes per call.
+    5 % of the other calls; an idle stage stays within the free tier. *calls_logged* lets Lambda log
+    each call with its start time, and not only failed calls. This takes some 500 bytes per call.
 
     Jobs: *syncs* are scheduled syncs. *producers* are captured tables. *pipelines* run as long as
     they are listed here.
@@ -204,16 +205,17 @@ class Stage:
     Addresses: *domain* is a custom name of the HTTP API. *one_address* is a CloudFront distribution
     in front of all three addresses.
 
-    Chaining: *sources* are its chained feeds, in the format of TIDINGS_SOURCES (CHAINING.md). One
-    stage has the table of the leader election (*seats*), the others refer to its ARN
-    (*coordinator*). *seat_accounts* are other accounts with access to it.
+    Chaining: *sources* are the stage's chained feeds, in the format of TIDINGS_SOURCES
+    (CHAINING.md). One stage has the table of the leader election (*seats*), and the other stages
+    refer to the ARN of this table (*coordinator*). *seat_accounts* are other accounts with access
+    to the table.
 
     Releases: *canary* tries new code on a tenth of the calls for five minutes, and rolls back if a
     call fails (`infra.parts.function`); otherwise everything is replaced at once. *snap_start* are
-    functions that start from a snapshot of their memory (ADR 54), each for $4 a month per GB of its
-    memory; streaming functions cannot. With *hotswap*, our code is in the functions and not in
-    layers, so that `cdk watch` updates it without CloudFormation. *expires* is the time after which
-    the stage is not needed, such as 2026-11-25T12:00:00Z. It is only set as a tag.
+    functions that start from a snapshot of their memory (ADR 54), for $4 a month per GB of memory.
+    Streaming functions cannot use snapshots. With *hotswap*, our code is in the functions and not
+    in layers, so that `cdk watch` updates it without CloudFormation. *expires* is the time after
+    which the stage is not needed, such as 2026-11-25T12:00:00Z. It is only set as a tag.
 
     *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
     """
@@ -282,7 +284,7 @@ class Stage:
 
 
 # API Gateway limits an account to 10,000 requests/s and a burst of 5,000 for all its APIs,
-# including callbacks to WebSockets; a stage leaves room for the others and for its own push.
+# including callbacks to WebSockets; a stage leaves room for other APIs and for its own push.
 STAGES = (
     Stage(
         "dev",
@@ -291,7 +293,7 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
-        all_alarms=False,  # few of 100 requests a second are refused, and none is urgent
+        all_alarms=False,  # at 100 requests a second few are refused, and these are not urgent
         small_followers=True,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),
@@ -314,7 +316,7 @@ STAGES = (
         log_days=90,
         requests_per_s=2000,
         burst=1000,
-        streams_max=400,  # of an account's 1,000; the others are left for all other functions
+        streams_max=400,  # leaves 600 of an account's usual concurrency to all other functions
         all_metrics=True,
         archive_cold_days=90,
         canary=True,
@@ -322,7 +324,7 @@ STAGES = (
 )
 
 SANDBOX = "sandbox-"  # prefix of the names of temporary stages of `make sandbox`
-SANDBOX_FEEDS = ("main", "synced")  # dumps go to the second, as they delete missing objects
+SANDBOX_FEEDS = ("main", "synced")  # a sync of `synced` deletes the objects that a dump lacks
 # The limits of a sandbox's tables in units per second; an accidental loop costs at most $13 an
 # hour.
 SANDBOX_WRITES, SANDBOX_READS = 4000, 8000
@@ -334,9 +336,9 @@ def sandbox(name: str, expires: str, release: int = 1) -> Stage:
     """
     Return a temporary stage for an hour of tests (docs/operations/SANDBOX.md).
 
-    It has prod's features (key, canaries, all alarms and metrics), but keeps no resource
-    afterwards. It is open to every client that knows its addresses, because the conformance suite
-    sends no password. Another *release* results in another version of each function.
+    The stage has prod's features (key, canaries, all alarms and metrics), but keeps no resource
+    when it is deleted. It is open to every client that knows its addresses, because the conformance
+    suite sends no password. A different *release* results in a different version of each function.
     """
     return Stage(
         name,
@@ -366,7 +368,7 @@ def choose_stages(name: str | None, expires: str = "", release: int = 1) -> tupl
     """
     Return the stage called *name*, or all of `STAGES` for None.
 
-    *expires* and *release* are for a sandbox.
+    *expires* and *release* are only used for a sandbox.
 
     A name that is not in `STAGES` is a developer's own stage: a copy of `dev` with that name and
     with `hotswap`.

@@ -1,9 +1,9 @@
 """
-The minimum that must work on any deployed stage, as three client requests.
+Check with a few client requests the minimum that must work on any deployed stage.
 
     python -m infra.smoke --stage staging      with a key in TIDINGS_PASSWORD
 
-The conformance suite tests the rest; this runs before it, and in a delivery pipeline.
+Run this program in a delivery pipeline, and before the conformance suite, which tests the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(base_url: str, stream_url: str, sockets_url: str, secret: str = "") -> I
     *secret* is a key or a password for reading and posting; "" if the stage is open.
 
     Raises:
-        SmokeFailed: the first failed check.
+        SmokeFailed: a check failed; the later checks were not done.
     """
     socket_subject, stream_subject = (f"smoke-{uuid4().hex}" for _ in range(2))
     with connect(sockets_url, open_timeout=WAIT_S) as socket:
@@ -50,7 +50,7 @@ def run(base_url: str, stream_url: str, sockets_url: str, secret: str = "") -> I
     later = _post(base_url, stream_subject, secret)
     told = _next_id(stream_url, event_id, secret)
     _check(told == later, f"SSE after {event_id} did not start with {later}")
-    yield "SSE resumed after the first operation with the second"
+    yield "SSE, resumed after the first operation, began with the second"
 
 
 def _post(base_url: str, subject: str, secret: str) -> str:
@@ -94,8 +94,8 @@ def main(stage: str) -> None:
     """
     Post to the stage NAME, and receive the events over WebSocket and SSE.
 
-    TIDINGS_PASSWORD is a key to read and to post. The exit code is 1 if an answer differs from
-    PROTOCOL.md.
+    TIDINGS_PASSWORD is a key with the roles read and ingest. The exit code is 1 if an answer
+    differs from PROTOCOL.md.
 
     \b
     Example:

@@ -1,11 +1,11 @@
 """
 The composition of a stage, and the permissions of its parts.
 
-`compose` creates its stacks: resources shared by the account, data (`infra.data_stack`), functions
+`compose` creates the stacks: resources shared by the account, data (`infra.data_stack`), functions
 and addresses, and producers and pipelines if there are any. Producers and pipelines have separate
 stacks, because their number is not limited, but the number of resources of a stack is limited to
 500. A producer has eleven resources and a pipeline twelve. No other part of the stage refers to
-them. Run as a program, this module is the CDK app.
+producers or pipelines. Run as a program, this module is the CDK app.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ from tidings.aws.config.stages import (
 
 def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
     """
-    Create the stacks of *stages*; deploying one first deploys its dependencies.
+    Create the stacks of *stages*, with their dependencies on each other.
 
-    The feature flags of the CDK in cdk.json apply, even without the CDK's command line.
+    The CDK's feature flags in cdk.json also apply if the CDK's command line is not used.
     """
     for flag, value in json.loads((ROOT / "cdk.json").read_text())["context"].items():
         app.node.set_context(flag, value)
     account = AccountStack(app)
     for stage in stages:
         data, work = DataStack(app, stage), TidingsStack(app, stage)
-        work.add_stack_dependency(account)  # WebSocket APIs cannot log without it
+        work.add_stack_dependency(account)  # WebSocket APIs cannot log without its logging role
         work.add_stack_dependency(data)
-        # These stacks come after the stage's own, which contained their resources in earlier
-        # releases and must delete them first, because the names are the same.
+        # These stacks are deployed after `work`. In earlier releases, that stack contained their
+        # resources, and it must delete them first, because the names are the same.
         optional: list[cdk.Stack] = [ProducersStack(app, stage)] if stage.producers else []
         if stage.pipelines:
             optional.append(PipelinesStack(app, stage))
@@ -81,9 +81,9 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
 
 class TidingsStack(cdk.Stack):
     """
-    All functions of one stage, and its addresses, which belong to functions.
+    All functions of one stage, and the APIs and URLs by which clients reach them.
 
-    It can be synthesised without an account.
+    The stack can be synthesised without an account.
     """
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
@@ -265,7 +265,7 @@ class AccountStack(cdk.Stack):
 
 
 class ProducersStack(cdk.Stack):
-    """The producers of *stage*, as their owner's stack could contain them."""
+    """The producers of *stage*. A stack of the tables' owner could contain the same constructs."""
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
         name = f"{stack_name(stage.name)}-producers"
@@ -288,7 +288,7 @@ class PipelinesStack(cdk.Stack):
         suppressions.apply(self)
 
 
-# When to notify, in percent of the budget, of actual spending or of AWS's forecast for the month.
+# The limits, in percent of the budget, of the actual spending and of AWS's forecast for the month.
 NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 
@@ -308,7 +308,7 @@ class Budget(Construct):
     """
     A monthly budget of all resources with the tag of *stage*, which must be a cost allocation tag.
 
-    Without addresses (`alarm_mail`) it sends no notifications.
+    If the stage has no `alarm_mail`, the budget sends no notifications.
     """
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage, dollars: int) -> None:
@@ -350,7 +350,7 @@ def main() -> None:
     """
     Synthesise all stages, or one with `-c stage=dev`; the CDK's command line runs this module.
 
-    A sandbox, which expires, also takes `-c expires=MOMENT` and `-c release=2`.
+    For a sandbox, `-c expires=MOMENT` and `-c release=2` are also possible.
     """
     app = cdk.App()
     asked = app.node.try_get_context

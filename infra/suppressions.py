@@ -24,19 +24,20 @@ class Suppression:
 ACCEPTED = (
     Suppression(
         "AwsSolutions-APIG4",
-        "Producers and consumers know HTTP Basic and cannot sign requests: the functions ask for "
-        "the feed's password (tidings/core/auth/guard.py) and are closed if none is set. See "
+        "Producers and consumers use HTTP Basic and cannot sign requests. The functions check the "
+        "feed's password (tidings/core/auth/guard.py); a feed without a password is closed. See "
         "docs/adr/0011-passwords.md.",
     ),
     Suppression(
         "AwsSolutions-IAM4",
-        "API Gateway's logging role is one for the whole account and takes AWS's own policy "
-        "for it; a narrower one would break the logs of the account's other APIs.",
+        "API Gateway has one logging role for the whole account, with AWS's own policy; a "
+        "narrower policy would break the logs of the account's other APIs.",
         r"Policy::.*/service-role/AmazonAPIGatewayPushToCloudWatchLogs$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "CodeDeploy reads the alarm that ends a canary. Its generated name is not known here.",
+        "CodeDeploy reads the alarm that ends a canary. The alarm's generated name is not known "
+        "here.",
         r"Resource::arn:.*:alarm:\*$",
     ),
     Suppression(
@@ -47,12 +48,12 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "ListStreams is authorised against all streams of a table; it is one table.",
+        "ListStreams is authorised against all streams of a table; the grant is for one table.",
         r"Resource::arn:.*:table/<Data(Log|Outbox)TableIs.*>/stream/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "Lambda names each object it writes by mapping, shard and time; the grant is to put "
+        "Lambda names each object it writes by mapping, shard and time; the grant allows writing "
         "objects below one prefix of one bucket.",
         r"Resource::arn:.*:::<DataGivenupBucketIs.*>/aws/lambda/\*$",
     ),
@@ -65,20 +66,20 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "A part of the archive is named by the pages it holds; each grant is to read or to write "
-        "the objects below one prefix of one bucket.",
+        "A part of the archive is named by the pages it holds; each grant allows reading or "
+        "writing objects below one prefix of one bucket.",
         r"Resource::arn:.*:::<DataArchiveBucketIs.*>/archive/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "Iceberg names the files of a table itself; the grants are for those below one prefix of "
+        "Iceberg names the files of a table itself; the grants are for objects below one prefix of "
         "one bucket.",
         r"Resource::arn:.*:::<DataLakeBucketIs.*>/tables/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "A feed's tables are named when it is first archived; the grant is for those of one "
-        "database.",
+        "The tables of a feed are named when it is first archived; the grant is for the tables of "
+        "one database.",
         r"Resource::arn:.*:table/tidings_[a-z0-9_]+_lake/\*$",
     ),
     Suppression(
@@ -88,39 +89,41 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "An export gets its id when it is started; the grant is for those of one table.",
+        "An export gets its id when it is started; the grant is for the exports of one table.",
         r"Resource::arn:.*:table/<DataStateTableIs.*>/export/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "The executions of one state machine and of its map over parts, which it starts and stops.",
+        "An execution gets its name when it is started; the grant is for the executions of one "
+        "state machine and of its map over parts.",
         r"Resource::arn:.*:execution:tidings-[a-z0-9-]+-sync(/Parts)?:\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "CloudWatch Logs knows no resource for the delivery of logs, which Step Functions needs to "
-        "write its log; nor does X-Ray for segments, which functions of a stage with `xray` send.",
+        "CloudWatch Logs has no resource type for the delivery of logs, which Step Functions needs "
+        "to write its log. X-Ray has none for segments, which functions of a stage with `xray` "
+        "send.",
         r"Resource::\*$",
     ),
     Suppression(
         "AwsSolutions-DDB3",
-        "The table of connections contains the present connections: restoring it would be "
+        "The table of connections only contains open connections, so restoring it would be "
         "useless (tidings/aws/config/deployment.py). The other tables are recoverable.",
     ),
     Suppression(
         "AwsSolutions-L1",
-        "The runtime is chosen, not followed: the vendor layers hold wheels for Python 3.13, and "
-        "a newer runtime is a change that the tests have to pass first.",
+        "The runtime is pinned, because the vendor layers hold wheels for Python 3.13. The tests "
+        "have to pass on a newer runtime before it is used.",
     ),
     Suppression(
         "AwsSolutions-SF2",
-        "Nothing here is traced: the history of an execution shows each step, its time and error.",
+        "Traces are not needed: the history of an execution shows each step, its time and error.",
     ),
     Suppression(
         "AwsSolutions-S1",
-        "One bucket contains copies of stream keys that Lambda gave up, another dumps and plans; "
-        "both are deleted after 30 days, and an access log would be larger than its bucket. The "
-        "bucket of the archive is read by replays, which are logged, each with many objects.",
+        "One bucket contains stream records that Lambda discarded, another dumps and plans. "
+        "Objects in both are deleted after 30 days, and an access log would be larger than its "
+        "bucket. Replays read many objects of the archive's bucket; the replays are logged.",
     ),
 )
 
@@ -128,26 +131,26 @@ ACCEPTED = (
 OPTIONAL = (
     Suppression(
         "AwsSolutions-IAM4",
-        "AWS Backup needs AWS's own policy for it, which follows its new features.",
+        "AWS Backup needs AWS's own policy, which is updated for new features of AWS Backup.",
         r"Policy::.*/service-role/AWSBackupServiceRolePolicyForBackup$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
-        "CloudFormation ends the names of tables that a restore replaces with random letters; the "
-        "grant is for one table of the stage, until the restore is over.",
+        "The names of tables that a restore replaces end with random letters of CloudFormation; "
+        "the grant is for one table of the stage, until the restore is over.",
         r"Resource::arn:.*:table/tidings-[a-z0-9-]+-data-Tables[A-Z][a-z]+\*$",
     ),
 )
 OF_ONE_ADDRESS = (
     Suppression(
         "AwsSolutions-CFR1",
-        "A feed has clients wherever its owner has them.",
+        "The clients of a feed may be in any country.",
     ),
     Suppression(
         "AwsSolutions-CFR2",
         "A web ACL for CloudFront is created in us-east-1, by the author of its rules, and named "
-        "in OneAddress.web_acl_arn; the three addresses that it forwards to stay open "
-        "(docs/adr/0055).",
+        "in OneAddress.web_acl_arn. It would not protect the three addresses that CloudFront "
+        "forwards to, which stay open (docs/adr/0055).",
     ),
     Suppression(
         "AwsSolutions-CFR4",

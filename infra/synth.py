@@ -33,7 +33,7 @@ LINT_IGNORED = "W3005"
 
 
 class SynthFailed(Exception):
-    """The app could not be synthesised, or a checker refused the templates."""
+    """The app could not be synthesised; the message is the output of the app."""
 
 
 def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Path]:
@@ -44,7 +44,7 @@ def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Pat
 
     Raises:
         NodeMissing: Node.js is missing.
-        SynthFailed: the app raised.
+        SynthFailed: the app failed.
     """
     cdk_cli.require_node()
     shutil.rmtree(outdir, ignore_errors=True)
@@ -76,7 +76,7 @@ def nag_findings(outdir: Path) -> list[str]:
 
 
 def lint_findings(templates: list[Path]) -> list[str]:
-    """Return the findings of cfn-lint, in any Region of a stage: `file:line rule message`."""
+    """Return the findings of cfn-lint, for all possible Regions: `file:line rule message`."""
     config = cfnlint.config.ManualArgs(ignore_checks=[LINT_IGNORED], regions=sorted(REGIONS))
     return [
         f"{template.name}:{match.linenumber} {match.rule.id} {match.message}"
@@ -92,7 +92,7 @@ def kinds(templates: list[Path]) -> set[str]:
 
 
 def missing(wanted: set[str], region: str) -> set[str]:
-    """Return the types of *wanted* that AWS does not have in *region*, by cfn-lint's data."""
+    """Return the types of *wanted* that AWS lacks in *region* according to cfn-lint's data."""
     return wanted - {*PROVIDER_SCHEMA_MANAGER.get_resource_types(region), "AWS::CDK::Metadata"}
 
 
@@ -117,7 +117,7 @@ Body = dict[str, Any]
 
 _PARAMETER = "AWS::SSM::Parameter"
 _PLACE = [{"Ref": "AWS::Region"}, ":", {"Ref": "AWS::AccountId"}]
-# For each type of resource, the parts of an ARN that precede the name, if an ARN is built by name.
+# For each type of resource, the parts that precede the name in an ARN that is built from the name.
 _NAMED = {
     "AWS::DynamoDB::Table": [{"Ref": "AWS::Partition"}, ":dynamodb:", *_PLACE, ":table/"],
     "AWS::S3::Bucket": [{"Ref": "AWS::Partition"}, ":s3:::"],
@@ -188,7 +188,7 @@ def _join(parts: list[Any]) -> Any:
 
 def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
     """
-    Return *parts* of a text, with references in place of the ARNs that they build from names.
+    Return *parts* of a text, with references in place of ARNs that the parts build from names.
     """
     for at, part in enumerate(parts):
         name = part.get("Ref", "") if isinstance(part, dict) else ""

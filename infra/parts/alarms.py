@@ -1,9 +1,11 @@
 """
-The alarms of a stage: one for each action of an operator, all sent to one topic.
+The alarms of a stage: one alarm for each action that an operator may have to take.
+
+All alarms are sent to one topic.
 
 Related conditions are combined into one metric, which an alarm evaluates. Log filters combine the
-failures (`logs`), AWS the throttles, and the core the sweep's measurements
-(`tidings.core.attention`). ADR 51 maps conditions to alarms. RUNBOOKS.md describes the action for
+failures (`infra.parts.logs`), AWS combines the throttles, and `tidings.core.attention` combines the
+measurements of the sweep. ADR 51 maps conditions to alarms. RUNBOOKS.md describes the action for
 each alarm. The dashboard shows the alarms, an overview, every metric of the feed, and AWS's
 metrics.
 """
@@ -44,8 +46,8 @@ class Alarms(Construct):
     """
     The alarms of a stage; subscribe to `topic`.
 
-    An alarm without data is not raised, because the feed is quiet. Only alarms of schedules are,
-    because a schedule always produces data.
+    A metric without data does not raise its alarm, because the feed may be quiet. The exception is
+    the alarm of a schedule, because a schedule that runs always produces data.
     """
 
     def __init__(
@@ -67,25 +69,27 @@ class Alarms(Construct):
 
     def _topic(self, key: kms.IKey | None) -> sns.Topic:
         topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        # Because the topic gets a policy, that policy must also allow CloudWatch to publish.
+        # `enforce_ssl` gives the topic a policy, which must therefore allow CloudWatch to publish.
         account = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
         topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account))
         return topic
 
     def watch_failures(self) -> None:
         """
-        Add the alarm for failed calls, requests and executions, which also ends a canary.
+        Add the alarm for failed calls, requests and executions; this alarm also ends a canary.
         """
         self.failures = self._above("Failures", measures.of_failures(self.stage))
 
     def watch_feeds(self) -> None:
-        """Add alarms for the core's alerts: immediate ones, and ones that last."""
+        """Add one alarm for the core's alerts that need action now, and one for lasting alerts."""
         self._above("Attention", measures.of_feed("Attention", self.stage))
         self._above("Behind", measures.of_feed("Behind", self.stage), periods=LASTING_PERIODS)
 
     def watch_schedules(self, clock: Clock) -> None:
         """
-        Add an alarm for each schedule, raised if it does not run and its checks silently stop.
+        Add an alarm for each schedule that is raised if the schedule does not run.
+
+        Nothing else would show that the checks of the scheduled function have stopped.
         """
         for target in clock.targets:
             ran = measures.of_function("Invocations", target.function.function_name)
@@ -108,23 +112,23 @@ class Alarms(Construct):
         """
         Add the alarm for failed event streams.
 
-        They need an alarm of their own, because responses of a function URL appear in no access
-        log.
+        The alarm for failures does not include event streams, because responses of a function URL
+        appear in no access log.
         """
         failed = measures.of_function(_URL_METRIC, target.function.function_name)
         self._above(f"{target.node.id}{_URL_METRIC}", failed)
 
     def watch_concurrency(self) -> None:
         """
-        Add the alarm for throttled calls, of all functions: the account has one concurrency limit.
+        Add one alarm for throttled calls of all functions, because they share the account's limit.
         """
         self._above("Throttles", measures.of_account("Throttles"))
 
     def watch_chain(self, target: TidingsFunction) -> None:
         """
-        Add the alarm for wake-ups that Lambda dropped because it took them for an endless loop.
+        Add the alarm for wake-ups that Lambda dropped because it mistook them for an endless loop.
 
-        The sweep wakes the function again within a minute.
+        After a dropped wake-up, the sweep wakes *target* within a minute.
         """
         dropped = measures.of_function(_CIRCLING_METRIC, target.function.function_name)
         self._above(f"{target.node.id}{_CIRCLING_METRIC}", dropped)

@@ -1,7 +1,7 @@
 """
-The HTTP API and the WebSocket API: the blueprint's routes, and access to connections.
+The HTTP API and the WebSocket API: the routes of `deployment`, and access to connections.
 
-With `one_address` CloudFront is in front of both and of the streams (ADR 55).
+In a stage with `one_address`, CloudFront is in front of both APIs and the event streams (ADR 55).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FeedHttpApi(Construct):
     """
     The HTTP API; `url` is its address, without a path.
 
-    It does not authorise requests: the functions check the feed's password.
+    The API does not authorise requests; the functions check the feed's password.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class FeedHttpApi(Construct):
             "Api",
             api_name=f"tidings-{stage.name}-http",
             create_default_stage=False,
-            # At the API's own address, clients would not need a certificate.
+            # The API's own address would not require a certificate of its clients.
             disable_execute_api_endpoint=closed,
             cors_preflight=_cors(cors_origins),
         )
@@ -124,7 +124,7 @@ class FeedHttpApi(Construct):
 
     def _routes(self, target: TidingsFunction) -> None:
         """
-        Add the routes of *target* with one integration, so that it has one permission per route.
+        Add the routes of *target*; they share one integration and have one permission each.
         """
         routes = [r for r in deployment.HTTP_ROUTES if r.function == target.blueprint.name]
         if target.blueprint.endless or not routes:
@@ -149,7 +149,7 @@ class FeedHttpApi(Construct):
 
 def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
     """
-    Return the integration of *target*; for a streaming function it passes requests to its URL.
+    Return the integration that calls *target*, by its URL if it is a streaming function.
     """
     name = f"{target.node.id}Integration"
     if target.url is None:
@@ -172,7 +172,7 @@ def _cors(origins: Sequence[str]) -> apigateway.CorsPreflightOptions:
 
 
 def _methods() -> list[apigateway.CorsHttpMethod]:
-    """Return the methods of all routes, because an API answers preflights alike for all paths."""
+    """Return the methods of all routes; an API answers preflights in the same way for all paths."""
     named = {route.method for route in deployment.HTTP_ROUTES} - {"ANY"}
     return [apigateway.CorsHttpMethod(method) for method in sorted(named)]
 
@@ -186,9 +186,9 @@ class FeedSocketApi(Construct):
     """
     The WebSocket API and its one stage; `connect` adds the routes once the functions exist.
 
-    It is created in two steps, because the functions need its address and its routes need the
-    functions. Every client may connect; it sends the feed's password when it subscribes, because
-    browsers cannot send headers to a WebSocket.
+    The API is created in two steps, because the functions need its address and its routes need the
+    functions. Every client may connect. A client sends the feed's password when it subscribes,
+    because browsers cannot send headers to a WebSocket.
     """
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
@@ -218,7 +218,11 @@ class FeedSocketApi(Construct):
 
     @property
     def connection_arns(self) -> list[str]:
-        """Return the ARN of all connections of this stage; IAM supports no narrower resource."""
+        """
+        Return an ARN for all connections of this stage, for each of `METHODS`.
+
+        IAM supports no narrower resource.
+        """
         stack = cdk.Stack.of(self)
         return [
             stack.format_arn(
@@ -230,7 +234,11 @@ class FeedSocketApi(Construct):
         ]
 
     def connect(self, functions: Mapping[str, TidingsFunction]) -> None:
-        """Route every key of the blueprint to its function, or to a mock if it has no function."""
+        """
+        Add a route for each of `deployment.SOCKET_ROUTES`, to its function.
+
+        A route without a function leads to a mock integration.
+        """
         for route in deployment.SOCKET_ROUTES:
             if route.function:
                 self._route(route.key, functions[route.function])
@@ -258,7 +266,9 @@ class FeedSocketApi(Construct):
 
 
 CODE = ROOT / "infra" / "edge" / "viewer_request.js"
-OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")  # the default behavior also accepts operations at `/`
+# The paths where GET is a stream, except for `/`, which has the default behavior. The edge function
+# selects the origin by the method.
+OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")
 WINDOW_HEADER = "x-tidings-window"
 # How long an origin may send nothing: a stream sends a comment every 20 s, and a list answers
 # within 30 s.
@@ -269,12 +279,12 @@ _ACCEPT_ENCODING = "Accept-Encoding"
 
 
 class Unreachable(Exception):
-    """CloudFront cannot reach the origins with the settings of the stage."""
+    """With the settings of the stage, CloudFront could not reach its origins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """The three addresses of the stage without a distribution."""
+    """The three addresses that a stage has with or without a distribution."""
 
     http: str
     stream: str
@@ -327,7 +337,7 @@ class FeedDistribution(Construct):
         cdk.CfnOutput(stack, f"{ONE_URL_OUTPUT}Target", value=domain)
 
     def _behaviors(self) -> Mapping[str, cloudfront.BehaviorOptions]:
-        """Return the behaviors by path; other requests are passed to the HTTP API."""
+        """Return the behaviors by path; requests to other paths are passed to the HTTP API."""
         shared = self._shared()
         return {
             SOCKETS_PATH: self._passed_on("sockets"),
@@ -336,14 +346,18 @@ class FeedDistribution(Construct):
         }
 
     def _passed_on(self, origin: str) -> cloudfront.BehaviorOptions:
-        """Return a behavior without caching, so that equal requests do not wait for each other."""
+        """
+        Return a behavior that passes requests to *origin* without caching.
+
+        Without caching, equal requests do not wait for each other.
+        """
         return self._behavior(origin, cloudfront.CachePolicy.CACHING_DISABLED, compress=False)
 
     def _shared(self) -> cloudfront.BehaviorOptions:
         """
         Return a behavior that caches each answer for the time its Cache-Control allows.
 
-        An answer without one is not cached. The cache key is `answers.CACHE_KEY`.
+        An answer without Cache-Control is not cached. The cache key is `answers.CACHE_KEY`.
         """
         listed = [each for each in answers.CACHE_KEY if each != _ACCEPT_ENCODING]
         policy = cloudfront.CachePolicy(
@@ -391,7 +405,7 @@ class FeedDistribution(Construct):
 
 
 def one_address(scope: Construct, stage: Stage, urls: Urls) -> FeedDistribution | None:
-    """Return the distribution of *stage*; None if it has no common address."""
+    """Return the distribution of *stage*; None if the stage has no `one_address`."""
     if stage.one_address is None:
         return None
     return FeedDistribution(scope, "OneAddress", stage=stage, wanted=stage.one_address, urls=urls)
@@ -406,12 +420,13 @@ def _check(stage: Stage) -> None:
     """
     if stage.domain and (stage.domain.truststore or stage.domain.prefix):
         raise Unreachable(
-            f"{stage.name}: one_address goes with no domain that has a truststore or a prefix"
+            f"{stage.name}: one_address cannot be combined with a domain that has a truststore or a"
+            " prefix"
         )
 
 
 def _origin(name: str, url: str) -> origins.HttpOrigin:
-    """Return the host of *url* as origin, called *name* in the edge function."""
+    """Return an origin for the host of *url*; the edge function refers to it by *name*."""
     return origins.HttpOrigin(
         cdk.Fn.select(2, cdk.Fn.split("/", url)),
         origin_id=name,

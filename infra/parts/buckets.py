@@ -18,7 +18,7 @@ KEEP_DAYS = 30  # time for an operator to inspect discarded records or the summa
 
 
 def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
-    """Return a private bucket with objects that expire."""
+    """Return a private bucket that deletes objects after `KEEP_DAYS`."""
     gone = s3.LifecycleRule(expiration=cdk.Duration.days(KEEP_DAYS))
     return closed_bucket(scope, stage, rule=gone)
 
@@ -57,7 +57,7 @@ class SyncBucket:
 def make_sync_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
     """Create the sync bucket, which notifies EventBridge of new objects."""
     made = private_bucket(Construct(scope, name), stage)
-    # Set here, because the CDK's property would create a function with rights on every bucket.
+    # The CDK's own property would create a function with rights on every bucket.
     bucket = made.node.default_child
     assert isinstance(bucket, s3.CfnBucket)
     bucket.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
@@ -69,7 +69,7 @@ def make_sync_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
 
 
 def find_bucket(scope: Construct, name: str, *, stage: Stage) -> s3.IBucket:
-    """Return the bucket *name* of *stage*, from another stack."""
+    """Return a reference to the bucket *name*, which belongs to another stack of *stage*."""
     told = policies.read(scope, stage, _told(name))
     return s3.Bucket.from_bucket_name(scope, f"{name}Bucket", told)
 
@@ -82,8 +82,8 @@ def _told(name: str) -> str:
     return f"{name.lower()}-bucket"
 
 
-BELOW = "archive/"  # the prefix of all parts
-UPLOAD_DAYS = 1  # until the unfinished upload of a killed job is deleted, which costs storage
+BELOW = "archive/"  # the prefix of the keys of all parts
+UPLOAD_DAYS = 1  # an unfinished upload of a killed job, which costs storage, is deleted after this
 
 _OBJECT_ACTIONS = {"read": "s3:GetObject", "write": "s3:PutObject"}
 _KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}
@@ -126,7 +126,7 @@ def make_archive_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.I
 
 
 def make_lake_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
-    """Create a bucket for tables, so that their readers need no access to the archive's bucket."""
+    """Create a bucket for tables; their readers then need no access to the archive's bucket."""
     unfinished = s3.LifecycleRule(
         abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS)
     )
@@ -135,12 +135,12 @@ def make_lake_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey
 
 
 def make_given_up_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
-    """Create the bucket of complete stream records that were discarded."""
+    """Create the bucket for discarded stream records, which Lambda stores completely."""
     _publish(scope, stage, name, private_bucket(Construct(scope, name), stage))
 
 
 def _lifecycle(stage: Stage) -> s3.LifecycleRule:
-    colder = s3.StorageClass.GLACIER_INSTANT_RETRIEVAL  # retrieved at once, as a replay requires
+    colder = s3.StorageClass.GLACIER_INSTANT_RETRIEVAL  # a replay cannot wait for other classes
     days = stage.archive_cold_days
     return s3.LifecycleRule(
         abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS),

@@ -1,9 +1,9 @@
 """
-Lambda functions of the blueprint, their layers, their triggers, and canaries of new code.
+The Lambda functions of `deployment`, their layers, their triggers, and canaries of new code.
 
-With `canary` CodeDeploy shifts an alias to new code for a tenth of the calls, then for all of them.
-It rolls back if a call, a request or an execution of the stage fails in the meantime, and
-CloudFormation rolls the update back with it (ADR 54).
+In a stage with `canary`, CodeDeploy points an alias to new code for a tenth of the calls, and later
+for all calls. If a call, a request or an execution of the stage fails in the meantime, CodeDeploy
+restores the alias, and CloudFormation rolls back the update of the stack (ADR 54).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 
 class Layers(Construct):
     """
-    The layers: `shared` for every function, and `tracing` for those that are traced.
+    The layers: `shared` for every function, and `tracing` for the functions that are traced.
 
-    With *tokens*, JWTs are accepted, which needs another library. In a stage with `hotswap` the
+    With *tokens*, the libraries that verify JWTs are included. In a stage with `hotswap`, the
     layers contain only libraries, and the functions contain our code.
     """
 
@@ -70,17 +70,19 @@ class Layers(Construct):
 # At a lower level, boto3 would log the content of operations. At WARN or a higher level, Lambda
 # would drop the lines that carry the metrics, and no alarm would ever be raised.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
-# Lambda writes its own lines, some 500 bytes per call, only for failed calls; `logs` counts them.
+# At this level, Lambda writes its own line, some 500 bytes, only for a failed call; the filter in
+# `infra.parts.logs` counts these lines.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 EACH_CALL = lambda_.SystemLogLevel.INFO
-# With this flag a changed layer also makes a new version of a function, as our code is in layers.
+# With this flag, a changed layer also makes a new version of a function. This is necessary, because
+# our code is in layers.
 _VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
 WAKE_AGE_S = 60  # an older wake-up is useless, because the sweep sends one every minute
 
 
-FOLLOWER = "follow"  # the folder of the log's followers
+FOLLOWER = "follow"  # the folder of the functions that run the log's followers
 PORT = 8080
-ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial Regions
+ADAPTER_ACCOUNT = "753240598075"  # the account of AWS with the layer, for all commercial Regions
 ADAPTER_LAYER = "LambdaAdapterLayerArm64"
 ADAPTER_VERSION = 27  # the version of the layer with release 1.0.0 of the adapter
 
@@ -99,14 +101,14 @@ class TidingsFunction(Construct):
     """
     A function with its own role and log group.
 
-    The role may write to that log group only; `infra.stack` adds the blueprint's grants.
+    The role may write to that log group only; `infra.stack` adds the grants of `deployment`.
 
     The function is called through `live`, an alias of the version that this synthesis publishes. A
     streaming function serves its routes at `url`; other functions have no URL. The app of a
-    streaming function checks the feed's password and answers preflights. CORS is therefore not
-    configured here, because an answer would contain its header twice. An endless function's URL
-    belongs to the function and not to the alias, so that it never changes, because clients store
-    it.
+    streaming function checks the feed's password and answers preflights. CORS is not configured for
+    the URL, because an answer would then contain the CORS headers twice. The URL of an endless
+    function belongs to the function and not to the alias. So the URL never changes, which matters
+    because clients store it.
     """
 
     def __init__(
@@ -156,8 +158,8 @@ class TidingsFunction(Construct):
             tracing=lambda_.Tracing.ACTIVE if stage.xray else None,
             snap_start=_snapshot(function, stage),
         )
-        # The CDK does not know the names of the tables, so without this line a restore, which
-        # changes them, would not publish a new version.
+        # A restore changes the names of the tables. The CDK does not know these names, so without
+        # this line it would not publish a new version.
         self.function.invalidate_version_based_on(f"tables{stage.tables}")
         self.live: lambda_.Function | lambda_.Alias = self.function
         if not function.endless:
@@ -174,7 +176,7 @@ class TidingsFunction(Construct):
 
     def forget_missed_wakes(self) -> None:
         """
-        Do not retry or queue asynchronous calls, because the next wake-up does the same work.
+        Drop failed and old asynchronous calls, because the next wake-up does the same work.
         """
         self.live.configure_async_invoke(
             max_event_age=cdk.Duration.seconds(WAKE_AGE_S), retry_attempts=0
@@ -187,9 +189,9 @@ class TidingsFunction(Construct):
 
     def allow_wakes(self, stage: Stage) -> None:
         """
-        Allow invoking the functions that it wakes.
+        Allow this function to invoke the functions that it wakes.
 
-        Their ARNs are built from names, because references would be circular if two functions wake
+        The ARNs are built from names, because references would be circular if two functions wake
         each other.
         """
         stack, invoked = cdk.Stack.of(self), self.blueprint.invokes
@@ -223,16 +225,17 @@ def memory_mb(function: deployment.Function, stage: Stage) -> int:
 
 
 def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:
-    """Return Lambda's setting for a chain of calls that returns to the function."""
+    """Return Lambda's setting for a chain of calls that returns to *function*."""
     return lambda_.RecursiveLoop.ALLOW if function.name in CIRCLING else None
 
 
 def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
     """
-    Return the *functions* that may reach themselves, alone or through others.
+    Return the *functions* that may cause calls of themselves, directly or through other functions.
 
-    Lambda takes such a chain of calls for a mistake and ends it after some 16 calls, unless the
-    function allows it. These functions need it, because a backlog takes more consecutive calls.
+    Lambda treats such a chain of calls as a mistake and ends it after some 16 calls, unless the
+    function allows the chain. These functions have to allow it, because a backlog takes more
+    consecutive calls.
     """
     wakes = {function.name: _woken_by(function) for function in functions}
     return frozenset(name for name in wakes if name in _reached(wakes, name))
@@ -282,13 +285,13 @@ def _adapter(scope: Construct, name: str) -> lambda_.ILayerVersion:
     return lambda_.LayerVersion.from_layer_version_arn(scope, name, arn)
 
 
-KEY_PREFIX = "aws/lambda"  # Lambda's prefix: aws/lambda/<mapping>/<shard>/<date>/...
+KEY_PREFIX = "aws/lambda"  # Lambda stores a record at aws/lambda/<mapping>/<shard>/<date>/...
 
 _READ = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
 
 
 class StreamSource(Construct):
-    """The event source mapping of a table and a function; `mapping` identifies its metrics."""
+    """The event source mapping that invokes a function with the stream records of a table."""
 
     def __init__(
         self,
@@ -350,12 +353,12 @@ def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.IBucket) 
     )
 
 
-EVENT_AGE_S = 60  # Scheduler's minimum
+EVENT_AGE_S = 60  # the minimum of EventBridge Scheduler
 
 
 class Clock(Construct):
     """
-    The schedules of a stage: `targets` are the invoked functions, `group` identifies its metrics.
+    The schedules of a stage in one schedule group; `targets` are the invoked functions.
     """
 
     def __init__(
@@ -371,7 +374,7 @@ class Clock(Construct):
 
 
 class FunctionSchedule(Construct):
-    """The schedule of one function, in minutes; a missed run is left to the next."""
+    """The schedule of one function; a missed run is not repeated before the next is due."""
 
     def __init__(
         self,
@@ -403,8 +406,9 @@ class FunctionSchedule(Construct):
         )
 
 
-# The functions of producers, subscribers and list readers (`list` runs the code of `stream`), and
-# the followers of the log; a failure of any other function only delays an operator.
+# The functions that have a canary: those of producers, subscribers and readers of lists (`list`
+# runs the code of `stream`), and the followers of the log. A failure of another function only
+# delays an operator.
 TRIED = (
     *("ingest", "receive", "list"),
     *("follow-state", "follow-push", "follow-archive", "follow-relay"),
@@ -416,19 +420,22 @@ _BACK = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_R
 
 class NoSnapshot(Exception):
     """
-    A listed function cannot use SnapStart, such as a streaming one with the pinned web adapter.
+    The setting `snap_start` of a stage lists a function that cannot use SnapStart.
+
+    Streaming functions cannot use it with the pinned version of the web adapter.
     """
 
     def __init__(self, name: str, able: Iterable[str]) -> None:
-        super().__init__(f"snap_start: {name!r} is none of {', '.join(sorted(able))}")
+        known = ", ".join(sorted(able))
+        super().__init__(f"snap_start: {name!r} cannot use SnapStart; possible are {known}")
 
 
 class Canaries(Construct):
     """
     Canaries of *functions*; *alarm* ends a canary.
 
-    The function with a permanent address has no alias, so it has no canary. It is updated once all
-    canaries have ended successfully.
+    An endless function has no alias, so it has no canary. It is updated after all canaries have
+    ended successfully.
     """
 
     def __init__(
@@ -487,10 +494,10 @@ class Canaries(Construct):
 
     def _allow(self, function: TidingsFunction) -> None:
         """
-        Allow shifting the alias.
+        Allow shifting the alias of *function*.
 
-        Its ARN is built from the name. A reference would be circular, because the alias depends on
-        the group, and the group on the role.
+        The alias's ARN is built from the name. A reference would be circular, because the alias
+        depends on the group, and the group on the role.
         """
         arn = function.function.function_arn
         allow(self._role, _SHIFTING, [arn, f"{arn}:{LIVE}"])
@@ -498,10 +505,10 @@ class Canaries(Construct):
 
 def check(stage: Stage) -> None:
     """
-    Check the functions with snapshots.
+    Check the functions that *stage* lists in `snap_start`.
 
     Raises:
-        NoSnapshot: *stage* lists a function that cannot start from one.
+        NoSnapshot: one of them cannot start from a snapshot.
     """
     able = {each.name for each in deployment.FUNCTIONS if not each.streams}
     for name in sorted(stage.snap_start - able):

@@ -29,10 +29,11 @@ from tidings.aws.config import deployment
 from tidings.lake import iceberg
 from tidings.lake.warehouse import EXTENSIONS
 
-MINUTES = 6 * 60  # added to a run's configured minutes, it limits the run; a day's feed takes less
+# A run's time limit is this plus the minutes configured for the run; a day's feed takes less.
+MINUTES = 6 * 60
 COMPACT = {"compact": True}  # the input of a run that compacts the archive
-TABLES = "tables"  # the prefix in the bucket
-JARS = (iceberg.RUNTIME, iceberg.AWS)  # the tested runtime, and the libraries for Glue and S3
+TABLES = "tables"  # the tables' prefix in the lake's bucket
+JARS = (iceberg.RUNTIME, iceberg.AWS)  # Iceberg's runtime, and its libraries for Glue and S3
 _GLUE = (
     *("glue:GetDatabase", "glue:CreateDatabase", "glue:GetTable", "glue:GetTables"),
     *("glue:CreateTable", "glue:UpdateTable"),
@@ -78,7 +79,7 @@ class Lake(Construct):
             called=self.called,
             role=self.role,
             definition=self._definition(archive),
-            logs_data=True,  # the data are a feed's name and tables, which are not secret
+            logs_data=True,  # the data only name feeds, buckets and tables, which are not secret
         ).attr_arn
         start_by_clock(self, stage.lake.every, self.arn)
         if stage.lake.compacts is not None:

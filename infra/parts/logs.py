@@ -30,15 +30,15 @@ NAME = "Failures"
 FUNCTION = '{ $.type = "platform.report" && $.record.status != "success" }'
 # Matches access logs with a status 5xx of API Gateway or of a function.
 API = '{ $.status = "5*" }'
-# Matches the log of executions. A guard aborts an execution; it does not fail.
+# Matches the failures in a machine's log. An execution that a guard stops is aborted, not failed.
 MACHINE = '{ $.type = "ExecutionFailed" || $.type = "ExecutionTimedOut" }'
 
 
 def namespace(stage: Stage) -> str:
     """
-    Return the stage's own namespace of metrics.
+    Return the namespace for metrics of this stage only.
 
-    It separates the stages, because metrics of these log filters have no dimensions.
+    The metrics of the log filters have no dimensions, so only the namespace separates the stages.
     """
     return f"{settings.METRICS_NAMESPACE}/{stage.name}"
 
@@ -57,7 +57,7 @@ def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:
 
 
 def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.LogGroup:
-    """Return a log group called *path*; it outlives the stack of a stage that keeps its data."""
+    """Return a log group called *path*; it outlives its stack if the stage keeps its data."""
     made = logs.LogGroup(scope, name, log_group_name=path, removal_policy=removal_policy(stage))
     group = made.node.default_child
     assert isinstance(group, logs.CfnLogGroup)
@@ -65,7 +65,7 @@ def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.L
     return made
 
 
-# API Gateway's names of the fields of any request.
+# API Gateway's names of the fields that every request has.
 _ALWAYS = ("requestId", "requestTime", "routeKey", "status", "integrationErrorMessage")
 HTTP_FIELDS = (*_ALWAYS, "httpMethod", "path", "responseLatency", "responseLength")
 SOCKET_FIELDS = (*_ALWAYS, "eventType", "connectionId", "integrationLatency")

@@ -35,12 +35,13 @@ from tidings.core import limits
 from tidings.core.sync import workflow
 
 RELEASE = "emr-spark-8.1.0"  # Spark 4.1.1, the tested version; supported until September 2029
-PYTHON = "/usr/bin/python3.11"  # the release's default Python is older and cannot read our code
+PYTHON = "/usr/bin/python3.11"  # the release's default Python is older and cannot run our code
 IDLE_MINUTES = 5  # the application stops after this time without a job
 LOGS = "logs/"
 
 # A driver of 2 vCPU and three executors of 4 vCPU fit in 16 vCPU, the initial limit of an account.
-# A partition of half a million rows takes some 200 MB per core, and each core has a Python process.
+# A partition of half a million rows takes some 200 MB of memory. Each core works on one partition,
+# in a Python process of its own.
 CAPACITY = {"cpu": "16 vCPU", "memory": "112 GB", "disk": "500 GB"}
 SPARK = {
     "spark.driver.cores": "2",
@@ -91,14 +92,14 @@ def job_role(scope: Construct, name: str) -> iam.Role:
 def submit_parameters(
     settings: Mapping[str, str], archive: assets.Asset, more: Mapping[str, str] = _NO_MORE
 ) -> str:
-    """Return the parameters of a job that imports from *archive*."""
+    """Return spark-submit's parameters for a job that imports its modules from *archive*."""
     unpacked = {"spark.archives": f"{archive.s3_object_url}#{_ENVIRONMENT}"}
     given = {**settings, **unpacked, **_python_settings(f"./{_ENVIRONMENT}"), **more}
     return " ".join(f"--conf {key}={value}" for key, value in given.items())
 
 
 class SyncJob(Construct):
-    """The application, the role of its jobs, and their arguments."""
+    """The EMR Serverless application of a stage, and the role and parameters of the sync job."""
 
     def __init__(
         self, scope: Construct, name: str, *, stage: Stage, tables: Tables, syncs: SyncBucket
@@ -125,8 +126,8 @@ class SyncJob(Construct):
         """
         Return the parameters of `startJobRun` without arguments, as Step Functions spells them.
 
-        For another job on the same application pass its *entry*, its *role*, additional *settings*,
-        and the *archive* that it imports from.
+        The defaults are those of the sync job. For another job on the same application, pass its
+        *entry*, its *role*, additional *settings*, and the *archive* that it imports from.
         """
         logs = {"LogUri": f"s3://{self.bucket.bucket_name}/{LOGS}"}
         return {
@@ -148,7 +149,7 @@ class SyncJob(Construct):
 
     def allow_start(self, role: iam.Role, *files: assets.Asset) -> None:
         """
-        Allow reading the entry and jars that a job needs before it starts, and writing its log.
+        Allow reading the archive and *files*, which a job needs to start, and writing its log.
         """
         ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (*files, self.archive)]
         logs = self.bucket.arn_for_objects(f"{LOGS}*")
@@ -167,7 +168,8 @@ class SyncJob(Construct):
         )
 
 
-# CloudWatch Logs has no resource type for the delivery of logs.
+# CloudWatch Logs has no resource type for the delivery of logs, so these are allowed for all
+# resources.
 LOG_DELIVERY = (
     "logs:CreateLogDelivery",
     "logs:GetLogDelivery",
@@ -184,7 +186,9 @@ SCHEDULER = "scheduler.amazonaws.com"
 
 def machine_role(scope: Construct, jobs: iam.Role, *statements: Statement) -> iam.Role:
     """
-    Return the role of a logged machine that starts jobs with the role *jobs*, plus *statements*.
+    Return the role of a machine that writes a log and starts jobs with the role *jobs*.
+
+    *statements* are the machine's other permissions.
     """
     role = iam.Role(scope, "Role", assumed_by=principal("states.amazonaws.com"))
     allow_all(role, *statements, (LOG_DELIVERY, ["*"]))
@@ -202,9 +206,10 @@ def logged_machine(
     logs_data: bool,
 ) -> stepfunctions.CfnStateMachine:
     """
-    Return a machine with the name *called*, to be created after the permissions of *role*.
+    Return a state machine with the name *called* that writes a log.
 
-    With *logs_data*, its log also contains the input and output of its steps.
+    CloudFormation creates it after the permissions of *role*. With *logs_data*, the log also
+    contains the input and output of each step.
     """
     group = log_group(scope, "Logs", stage, path=f"/aws/vendedlogs/states/{called}")
     count_failures(group, stage, MACHINE)
@@ -232,7 +237,7 @@ def start_by_clock(
     name: str = "Clock",
     given: dict[str, Any] | None = None,
 ) -> None:
-    """Start *machine* by the schedule *expression*, with the input *given* if it is not None."""
+    """Start *machine* on the schedule *expression*, with the input *given* if it is not None."""
     target = {"arn": machine, "roleArn": starting_role(scope, name, SCHEDULER, machine)}
     if given is not None:
         target["input"] = json.dumps(given)
@@ -240,7 +245,7 @@ def start_by_clock(
 
 
 def starting_role(scope: Construct, name: str, service: str, machine: str) -> str:
-    """Return the ARN of a role with which *service* may only start *machine*."""
+    """Return the ARN of a role with which *service* may start *machine* and do nothing else."""
     role = iam.Role(scope, f"{name}Role", assumed_by=principal(service))
     allow(role, ("states:StartExecution",), [machine])
     return role.role_arn
@@ -256,7 +261,7 @@ def schedule(scope: Construct, name: str, expression: str, target: dict[str, str
     )
 
 
-# Step Functions creates a rule of this name to be notified of the end of a job.
+# Step Functions creates an EventBridge rule with this name to be notified of the end of a job.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
 
 
@@ -305,7 +310,7 @@ class SyncMachine(Construct):
         ).attr_arn
 
     def _statements(self, syncs: SyncBucket, job: SyncJob) -> list[Statement]:
-        """Return one statement for each kind of step."""
+        """Return the permissions that the steps of the machine need."""
         objects = syncs.bucket.arn_for_objects
         return [
             (("lambda:InvokeFunction",), self._functions),
@@ -326,12 +331,12 @@ class SyncMachine(Construct):
         ]
 
     def _executions(self) -> list[str]:
-        """Return the ARNs of the executions of the machine and of its parts."""
+        """Return the ARNs of the executions of the machine, and of the children of its map."""
         return [self._named("execution", ":*"), self._named("execution", f"/{MAP_LABEL}:*")]
 
     def _named(self, resource: str, rest: str = "") -> str:
         """
-        Build an ARN from the name.
+        Build an ARN from the name of the machine.
 
         A reference to the machine would be circular, because the machine depends on its role.
         """

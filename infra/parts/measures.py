@@ -1,5 +1,5 @@
 """
-The CloudWatch metrics of alarms and dashboards, and the cost of an operation computed from them.
+The CloudWatch metrics of alarms and dashboards, and a metric of the cost of operations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidings.aws.config import settings
 from tidings.core.metrics import METRICS
 
 PERIOD = cdk.Duration.minutes(5)
-SOON = cdk.Duration.minutes(1)  # short, because failures end a canary, which lasts five minutes
+SOON = cdk.Duration.minutes(1)  # short, because failures have to end a canary within five minutes
 # Metrics of a feed that are evaluated by the maximum of a period; all others are sums.
 _GAUGES = (
     "FollowerLag",
@@ -39,7 +39,7 @@ _GAUGES = (
 
 
 def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
-    """Return a metric of `tidings.core.metrics`, by its name."""
+    """Return the metric of `tidings.core.metrics` with the given *name*."""
     metric = next(metric for metric in METRICS if metric.name == name)
     statistic = "Maximum" if name in _GAUGES else "Sum"
     service = settings.metrics_service(stage.name)
@@ -47,7 +47,7 @@ def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
 
 
 def of_mapping(name: str, source: StreamSource) -> cloudwatch.Metric:
-    """Return an EventCount metric of an event source mapping."""
+    """Return a metric of an event source mapping, of the group that Lambda calls EventCount."""
     return _metric("AWS/Lambda", name, EventSourceMappingUUID=source.mapping.ref)
 
 
@@ -88,7 +88,7 @@ _MB_MS = 1024 * 1000  # MB-milliseconds in a GB-second
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """Metrics with ids that begin with *name*, each unit charged with *dollars*."""
+    """Metrics of units that cost *dollars* each; the ids of the metrics begin with *name*."""
 
     name: str
     metrics: Sequence[cloudwatch.IMetric]
@@ -113,8 +113,8 @@ def per_million(
     """
     Return the cost of a million operations, in dollars.
 
-    It includes DynamoDB units, Lambda calls and duration, requests and messages, at the prices of
-    `infra.prices`: the costs that grow with use. Storage and fixed costs are in COSTS.md.
+    It includes the costs that grow with use, at the prices of `infra.prices`: DynamoDB units,
+    Lambda calls and duration, requests and messages. Storage and fixed costs are in COSTS.md.
     """
     paid = [*_units(tables), *_calls(stage, functions), *_requests(apis)]
     used = {name: metric for each in paid for name, metric in each.used.items()}

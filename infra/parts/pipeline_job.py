@@ -2,9 +2,9 @@
 A pipeline that is kept running on EMR Serverless.
 
 Every few minutes a state machine checks if the deployed version of the pipeline is running. If not,
-it ends the runs of earlier deployments and starts the pipeline. So a new file of the pipeline is
-used without further steps. Two runs may overlap, because only the run that holds the consumer's
-lease writes to a store.
+the machine ends the runs of earlier deployments and starts the pipeline. So a new file of the
+pipeline is used once it is deployed. Two runs may overlap, because only the run that holds the
+consumer's lease writes to a store.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from infra.settings import PipelineRun, Stage
 
 LOOK = "rate(5 minutes)"  # interval of the check, so a pipeline is down for at most this time
 DRAIN_S = 30  # the time for a store to finish its current batch when a run ends
-FAILURES_PER_HOUR = 5  # after more failed attempts the run fails; the next check starts a new one
+FAILURES_PER_HOUR = 5  # a run with more failed attempts ends; the next check starts a new run
 RUNS_MAX = 50  # the maximum number of runs in one listing; usually one or two exist
-# The driver does all the work. Spark requires an executor, so there is one of the smallest size.
+# The driver does all the work. Spark requires an executor, so one of the smallest size is started.
 CAPACITY = {"cpu": "4 vCPU", "memory": "16 GB", "disk": "60 GB"}
 SPARK = {
     "spark.driver.cores": "1",
@@ -74,7 +74,7 @@ class PipelineJob(Construct):
             called=self.called,
             role=self.role,
             definition=self._definition(),
-            logs_data=True,  # the data are ids of runs, which are not secret
+            logs_data=True,  # the data only contain ids of runs, which are not secret
         ).attr_arn
         start_by_clock(self, LOOK, self.arn)
 

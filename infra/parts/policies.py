@@ -24,7 +24,7 @@ KEY_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDat
 
 
 def allow(role: iam.Role, actions: Sequence[str], resources: Sequence[str]) -> None:
-    """Allow *actions* on *resources*, and nothing else."""
+    """Allow *role* to do *actions* on *resources*, and nothing else."""
     role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
 
 
@@ -45,7 +45,7 @@ def allow_job_role(role: iam.Role, passed: iam.Role) -> None:
 def allow_key(
     role: iam.Role, arn: str, actions: Sequence[str] = KEY_ACTIONS, service: str = "dynamodb"
 ) -> None:
-    """Allow using the KMS key *arn*, through one *service* only."""
+    """Allow *role* to use the KMS key *arn*, but only through *service*."""
     through = {"kms:ViaService": f"{service}.{cdk.Aws.REGION}.{cdk.Aws.URL_SUFFIX}"}
     role.add_to_policy(
         iam.PolicyStatement(
@@ -55,17 +55,17 @@ def allow_key(
 
 
 def principal(service: str) -> iam.ServicePrincipal:
-    """Return the principal *service*, on behalf of this account."""
+    """Return the principal *service*, restricted to requests on behalf of this account."""
     account: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
     return iam.ServicePrincipal(service, conditions=account)
 
 
 def removal_policy(stage: Stage) -> cdk.RemovalPolicy:
     """
-    Return the removal policy of stored data when its stack is deleted.
+    Return the removal policy of stored data, which applies when the stack is deleted.
 
-    A first deployment that is rolled back keeps nothing, because kept resources would occupy the
-    names that the next deployment needs.
+    If the first deployment of a stage is rolled back, nothing is kept, because kept resources would
+    occupy the names that the next deployment needs.
     """
     policies = cdk.RemovalPolicy
     return policies.RETAIN_ON_UPDATE_OR_DELETE if stage.keep_data else policies.DESTROY
@@ -75,16 +75,18 @@ def table_removal_policy(stage: Stage) -> cdk.RemovalPolicy:
     """
     Return the removal policy of a table.
 
-    A protected table refuses to be deleted, even by a rollback, which would then fail. So the
-    tables of a rolled back deployment are retained; the next deployment is not hindered, because
-    their names are generated. CloudFormation also imports a restored table only if it is retained.
+    In a stage that keeps its data, DynamoDB refuses to delete a table. A rollback that tried to
+    delete tables would fail, so it retains them. They do not hinder the next deployment, because
+    the names of tables are generated. Restored tables are also retained, because CloudFormation
+    only imports tables with this policy.
     """
     retained = stage.keep_data or stage.tables
     return cdk.RemovalPolicy.RETAIN if retained else cdk.RemovalPolicy.DESTROY
 
 
-# CloudFormation resolves a parameter of this type before it compares templates. So it recognizes
-# that a property that cannot be changed in place, such as the stream of a mapping, is unchanged.
+# CloudFormation resolves a parameter of this type before it compares templates. So it recognizes an
+# unchanged property, which matters if the property cannot be changed in place, as a mapping's
+# stream.
 _READ = "AWS::SSM::Parameter::Value<String>"
 
 
@@ -96,7 +98,7 @@ def publish(scope: Construct, stage: Stage, name: str, value: str) -> None:
 
 
 def read(scope: Construct, stage: Stage, name: str) -> str:
-    """Return the value of *name* in *stage* at the time of a deployment."""
+    """Return a reference to the published value *name* of *stage*, resolved at deployment."""
     made = cdk.CfnParameter(scope, f"{title(name)}Is", type=_READ, default=_path(stage, name))
     return made.value_as_string
 

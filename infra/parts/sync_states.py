@@ -28,7 +28,7 @@ Each step adds to the data of the execution: `request` (the input), `sync` (vali
 `report`. The function `steer` makes all decisions; this module only defines the order and the
 retries.
 
-It uses JSONPath, because the interpreter of the tests does not support JSONata.
+The states use JSONPath, because the interpreter of the tests does not support JSONata.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from tidings.core.sync import workflow
 
 State = dict[str, Any]
 
-EXPORT_WAIT_S = 30  # between two checks of an export, which takes at least five minutes
+EXPORT_WAIT_S = 30  # the time between two checks of an export, which takes at least five minutes
 MAP_LABEL = "Parts"  # part of the child executions' ARNs
 
-# Throttling or transient failures; the functions' work may be repeated.
+# Throttling and transient failures, after which a call is retried; the functions are idempotent.
 _TRANSIENT = {
     "ErrorEquals": [
         "Unavailable",
@@ -210,7 +210,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
         "Subject.$": "$.judged.question.subject",
         "Message.$": "$.judged.question.message",
     }
-    # Stored in the bucket and not sent by mail, because every reader of the mail could answer.
+    # The token is stored in the bucket. In the mail, it would allow every reader to answer.
     token = {
         "Bucket": wiring.bucket,
         "Key.$": f"States.Format('{workflow.APPROVALS}{{}}', $$.Execution.Name)",
@@ -242,7 +242,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
 
 def _applying(wiring: Wiring) -> dict[str, State]:
     """
-    Return the states that apply groups in order, so that all inserts precede the first update.
+    Return the states that apply the groups in order, so that all inserts precede the first update.
     """
     part = {
         "feed.$": "$.sync.feed",
@@ -285,7 +285,7 @@ def _applying(wiring: Wiring) -> dict[str, State]:
 
 
 def _of_a_part(wiring: Wiring) -> dict[str, State]:
-    """Return the states that repeat the function until it has reached the end of the part."""
+    """Return the states that repeat `correct` until it has reached the end of the part."""
     given = ("feed", "through", "bucket", "key", "behind")
     counts = ("applied", "moved", "done")
     kept = {f"{name}.$": f"$.{name}" for name in ("feed", "through", "bucket", "key")}
@@ -299,7 +299,7 @@ def _of_a_part(wiring: Wiring) -> dict[str, State]:
             "Parameters": {f"{name}.$": f"$.{name}" for name in given},
             "ResultPath": "$.outcome",
             "Retry": [_TRANSIENT],
-            # Do not let the part fail, because the error of a map has no name and no message.
+            # The part does not fail, because the error of a map state has no name and no message.
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Refused"}],
             "Next": "Count",
         },
@@ -324,7 +324,7 @@ def _ending(wiring: Wiring) -> dict[str, State]:
         "Message.$": "$.report.message",
     }
     tell = _task(_resource(wiring, "sns:publish"), message, to="$.told", following="Ended")
-    # Ignore a failed notification: the sync itself has succeeded.
+    # A failed notification does not change the result of the sync.
     untold = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.untold", "Next": "Ended"}
     return {
         "Report": {name: value for name, value in report.items() if name != "Catch"},
@@ -343,7 +343,7 @@ _CAUGHT = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Repo
 
 
 def _steer(wiring: Wiring, step: str, event: dict[str, Any], *, to: str, following: str) -> State:
-    """Return a step of the function `steer`; its answer is stored at the path *to*."""
+    """Return a task that calls `steer` for *step* and stores the answer at the path *to*."""
     event = {"step": step, "id.$": "$$.Execution.Name", "bucket": wiring.bucket} | event
     return _task(wiring.steer, event, to=to, following=following)
 
@@ -357,10 +357,10 @@ def _task(
     select: dict[str, Any] | None = None,
 ) -> State:
     """
-    Return a task that is retried after transient errors; other errors are reported.
+    Return a task that is retried after transient errors and leads to `Report` after other errors.
 
-    Its result is stored at the path *to*. The path cannot be null: the CDK drops a `ResultPath` of
-    null, and then the result would replace all data of the execution.
+    The task's result is stored at the path *to*. The path cannot be null: the CDK drops a
+    `ResultPath` of null, and then the result would replace all data of the execution.
     """
     selected = {"ResultSelector": select} if select else {}
     return selected | {

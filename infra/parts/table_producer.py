@@ -1,4 +1,8 @@
-"""A table's stream as a producer, without changes to the owner's code (docs/guides/CAPTURES.md)."""
+"""
+A producer that reads the stream of a table (docs/guides/CAPTURES.md).
+
+The code of the table's owner does not change.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ _REACHED = frozenset(grant.table for grant in deployment.CAPTURE.grants)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The resources of a stage used by a producer."""
+    """The resources of a stage that a producer uses."""
 
     tables: Tables
     layers: Sequence[lambda_.ILayerVersion]
@@ -39,7 +43,7 @@ class Reach:
 
 
 def export_topic(stack: cdk.Stack, stage: Stage, alarms: Alarms) -> None:
-    """Export the topic, which never changes, for alarms of producers in other stacks."""
+    """Export the alarm topic for producers in other stacks; its ARN never changes."""
     topic = alarms.topic.topic_arn
     cdk.CfnOutput(stack, f"For{TOPIC_EXPORT}", value=topic, export_name=_topic(stage))
 
@@ -50,7 +54,7 @@ def _topic(stage: Stage) -> str:
 
 def reach_of(scope: Construct, stage: Stage) -> Reach:
     """
-    Return the resources of *stage* for a producer in another stack, of this app or an owner's.
+    Return the resources of *stage* for a producer in another stack, of this app or another.
     """
     reached = [replace(table, stream=False) for table in deployment.TABLES]
     tables = {
@@ -122,7 +126,7 @@ class TableProducer(Construct):
 
 
 def table_of(stream_arn: str) -> str:
-    """Return the ARN of the table of a stream, even if it is known at deployment only."""
+    """Return the ARN of the table of a stream, even if *stream_arn* is only known at deployment."""
     if cdk.Token.is_unresolved(stream_arn):
         return cdk.Fn.select(0, cdk.Fn.split("/stream/", stream_arn))
     return stream_arn.partition("/stream/")[0]
@@ -130,7 +134,7 @@ def table_of(stream_arn: str) -> str:
 
 def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
     """
-    Return the environment of the stage's functions, without the tables a producer cannot access.
+    Return the environment of the stage's functions, with "-" for tables not in *tables*.
     """
     return variables(
         stage, {table.name: tables.get(table.name, "-") for table in deployment.TABLES}
@@ -140,10 +144,11 @@ def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 def _accept(made: TableProducer) -> None:
     """Suppress findings for *made* only, because its stack may belong to the table's owner."""
     reasons = {
-        "AwsSolutions-IAM5": "ListStreams is authorised against all streams of the one table, and "
-        "Lambda names the records that it gives up, below one prefix of one bucket.",
+        "AwsSolutions-IAM5": "ListStreams is authorised against all streams of a table, and Lambda "
+        "chooses the names of discarded records; the grants are for one table, and for one prefix "
+        "of one bucket.",
         "AwsSolutions-L1": "The vendor layer holds wheels for this runtime.",
-        "AwsSolutions-S1": "The bucket contains records that Lambda gave up, usually none.",
+        "AwsSolutions-S1": "The bucket contains records that Lambda discarded, usually none.",
     }
     cdk_nag.NagSuppressions.add_resource_suppressions(
         made,

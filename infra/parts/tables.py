@@ -1,4 +1,4 @@
-"""The tables of the blueprint: on demand, encrypted, with point-in-time recovery and TTL."""
+"""The tables of `deployment`: on demand, encrypted, with point-in-time recovery and TTL."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tidings.aws.config import deployment
 from tidings.aws.config.stages import data_stack_name, table_name
 
 RECOVERY_DAYS = 35  # the maximum of DynamoDB
-KEY = "key"  # the name under which its ARN is published
+KEY = "key"  # the name under which the ARN of the stage's key is published
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Every table of the blueprint *by_name*; *key* encrypts them if given."""
+    """The tables of a stage *by_name*; *key* encrypts them if it is not None."""
 
     by_name: Mapping[str, dynamodb.ITable]
     key: kms.IKey | None
@@ -52,7 +52,7 @@ class Tables:
 
 
 def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> Tables:
-    """Return the tables, published for the stacks that use them."""
+    """Create the tables, and publish their names and streams for the stacks that use them."""
     inside = Construct(scope, name)
     made = {}
     for table in deployment.TABLES:
@@ -88,7 +88,7 @@ def _replaced_arn(stack: cdk.Stack, stage: Stage, table: str) -> str:
 
 
 def find_table(scope: Construct, stage: Stage, table: deployment.Table) -> dynamodb.ITable:
-    """Return a table of *stage*, from another stack."""
+    """Return a reference to a table, which belongs to another stack of *stage*."""
     stream = policies.read(scope, stage, f"{table.name}-stream") if table.stream else None
     return dynamodb.Table.from_table_attributes(
         scope,
@@ -125,9 +125,9 @@ def _table(
 
 def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
     """
-    Return a rotated key for tables and alarms; None if AWS manages the keys.
+    Create a rotated key for tables and alarms; return None if AWS manages the keys.
 
-    CloudWatch needs access to it to send alarms to an encrypted topic.
+    CloudWatch needs access to the key to send alarms to an encrypted topic.
     """
     if not stage.customer_key:
         return None
@@ -144,7 +144,7 @@ def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
 
 
 def find_key(scope: Construct, stage: Stage) -> kms.IKey | None:
-    """Return the key of *stage*, from another stack."""
+    """Return a reference to the key, which belongs to another stack of *stage*."""
     if not stage.customer_key:
         return None
     return kms.Key.from_key_arn(scope, "Key", policies.read(scope, stage, KEY))
@@ -177,7 +177,9 @@ class Coordination(Construct):
 
 def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
     """
-    Create the table with a key owned by AWS, because other accounts could not use a key of ours.
+    Create the table of the leader election.
+
+    AWS owns the key that encrypts it, because other accounts could not use a key of this account.
     """
     inside, leases = Construct(scope, name), deployment.COORDINATION_TABLE
     table = _table(inside, "Table", leases, stage, encryption=dynamodb.TableEncryption.DEFAULT)
@@ -188,9 +190,9 @@ def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
 
 def _of_account(account: str) -> iam.PolicyStatement:
     """
-    Return the policy for another account.
+    Return the statement of the table's policy that gives *account* access.
 
-    Its resource is `*`, because the policy of a table cannot contain the ARN of the table.
+    The resource is `*`, because the policy of a table cannot contain the ARN of the table.
     """
     return iam.PolicyStatement(
         actions=list(deployment.COORDINATION_ACTIONS),

@@ -143,5 +143,6 @@ def test_what_cannot_start_from_a_snapshot_is_refused() -> None:
     (stage,) = settings.choose_stages("dev")
     check(replace(stage, snap_start=frozenset({"ingest", "receive"})))
     for name in ("stream", "list", "injest"):
-        with pytest.raises(NoSnapshot, match=f"'{name}' is none of administer"):
+        rule = f"'{name}' cannot use SnapStart; possible are administer"
+        with pytest.raises(NoSnapshot, match=rule):
             check(replace(stage, snap_start=frozenset({name})))
