@@ -1,1 +1,1 @@
-"""Maintenance: the sweep, retention and the status; verify, rebuild and restore the state."""
+"""Maintain a feed: sweep, retention and status; verify and rebuild the state; restore the log."""

@@ -1,11 +1,12 @@
 """
 Continue a feed after its tables were restored from a backup, so that no reader skips pages.
 
-Each table is restored to a different time. The log is kept up to its first hole, and every follower
-and consumer that is after this place is moved back to it. Page numbers that were sent after it are
-never reused. An empty page replaces all of them (`Page.skipped`), the counter continues after them,
-and the profile records the range (`settings.profiles`). This record is written first and the empty
-page last, so that the next run detects a killed run and completes it.
+The tables may have been restored to different times. The log is therefore kept up to its first
+hole, and every follower and consumer that had read further is moved back to this place. The page
+numbers after this place that may have been sent to readers are never used again. An empty page
+replaces all of them (`Page.skipped`), the counter continues after them, and the profile records the
+range (`settings.profiles`). This record is written first and the empty page last. If a run is
+killed between the two writes, the next run detects this and completes it.
 """
 
 from __future__ import annotations
@@ -38,28 +39,29 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Lost, ProfileStore
 
 
-RESTORE = "restore"  # the action and its author in notes of named consumers
+RESTORE = "restore"  # both the action and its author in the notes of named consumers
 _PUT_BACK = (
     "the log was restored to this place; mark it `copy` if its store must not keep lost operations"
 )
 
 
 class Numbers(Protocol):
-    """The page numbers of a feed that has no other writer in the meantime."""
+    """The page numbers of a feed, to which no other process writes during the restore."""
 
     def raise_head(self, feed: str, page: int) -> None:
-        """Raise the counter if the next number would not be above *page*."""
+        """Raise the counter to *page* if it is lower, so that the next number is above *page*."""
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
-        """Write *pages*, which are few and have free page numbers, in any order."""
+        """Write *pages* in any order. They are few, and the log has no pages with their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    A plan to keep the log up to *kept*. Pages sent after *kept*, up to page *last*, are lost.
+    A plan to keep the log up to *kept*. The pages after *kept* up to page *last* count as lost.
 
-    *strays* are existing pages after the first hole. They keep their numbers.
+    *last* is the highest page number that may have been sent to a reader. *strays* are the pages
+    after the first hole that exist. They stay in the log with their numbers.
     """
 
     kept: Place
@@ -73,7 +75,9 @@ class Plan:
     @property
     def end(self) -> int:
         """
-        Return the last empty page. It was never sent, so places after it belong to the new log.
+        Return the number of the last empty page.
+
+        This number was never sent to a reader, so places after it belong to the new log.
         """
         return self.last + 1
 
@@ -89,7 +93,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The followers and consumers that were moved back, and the number of archive parts cut."""
+    """The followers and consumers that were moved back, and the number of *parts* that were cut."""
 
     followers: tuple[str, ...]
     consumers: tuple[str, ...]
@@ -99,7 +103,9 @@ class Restored:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restorer:
     """
-    The restorer of a feed. *archive* may be None. *page_ms* is how long DynamoDB keeps a page.
+    The restorer of a feed. *page_ms* is the lifetime with which a page is written.
+
+    *archive* is None if the feed has no archive.
     """
 
     reader: Reader
@@ -116,9 +122,10 @@ class Restorer:
         """
         Return the plan, given that no reader was sent a page above *last_sent*.
 
-        If *last_sent* is None, assume that all numbers were sent that could be assigned since the
-        last page in the log, or since *copied_ms*, when all earlier pages were in it. *hint* is a
-        page without a hole before it.
+        If *last_sent* is None, assume that pages with all numbers were sent that the feed can have
+        assigned since a certain time. This is the time of the last page that is kept, or
+        *copied_ms* if that is later: all pages committed before *copied_ms* are in the restored
+        log. *hint* is a page at or below the frontier, or 0.
         """
         frontier = self.reader.frontier(feed, hint)
         begun = self._begun(feed, frontier.page)
@@ -134,10 +141,10 @@ class Restorer:
 
     def restore(self, feed: str, plan: Plan) -> Restored:
         """
-        Execute *plan*. If the run is killed, the next plan continues it.
+        Execute *plan*. If the run is killed, a run with a new plan completes the restore.
 
         Raises:
-            Unavailable: a store does not answer, or a process holds a follower.
+            Unavailable: a store does not answer, or another process runs a follower or consumer.
         """
         remember_lost(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
@@ -150,7 +157,7 @@ class Restorer:
         return Restored(taken, moved, parts)
 
     def _begun(self, feed: str, frontier: int) -> Lost | None:
-        """Return the lost pages of an unfinished restore."""
+        """Return the lost pages of an unfinished restore, or None if all were completed."""
         unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
         return unfinished[-1] if unfinished else None
 
@@ -162,13 +169,13 @@ class Restorer:
         return self.profiles.profile(feed).lost
 
     def _behind(self, feed: str, after: int) -> Iterator[int]:
-        """Yield the numbers of pages after a hole, except empty pages."""
+        """Yield the numbers of the pages above *after* that are not empty."""
         while pages := self.reader.log.read(feed, after):
             yield from (page.number for page in pages if page.body)
             after = pages[-1].number
 
     def _known(self, feed: str) -> Iterator[int]:
-        """Yield numbers that were certainly assigned."""
+        """Yield page numbers that were certainly assigned before the restore."""
         yield self.reader.log.head(feed)
         yield from self.reader.checkpoints.checkpoints(feed).values()
         yield from (positions.rank(each.position)[0] for each in self.consumers.consumers(feed))
@@ -178,17 +185,23 @@ class Restorer:
             yield from (span.last for span in all_spans(self.archive, feed, head))
 
     def _take_back(self, feed: str, kept: int) -> Iterator[str]:
-        """Move followers after the kept log back to its end; yield their names."""
+        """Move each follower that is after page *kept* back to this page; yield its name."""
         for name, page in self.reader.checkpoints.checkpoints(feed).items():
             if page <= kept:
                 continue
             lease = self._take(feed, name)
-            back = replace(lease, checkpoint=kept, note=b"")  # the note belongs to a later state
+            # The note belongs to the later checkpoint, so it is dropped.
+            back = replace(lease, checkpoint=kept, note=b"")
             self.followers.release(back, force=True)
             yield name
 
     def _take(self, feed: str, name: str) -> Lease:
-        """Take the lease from a holder of before the backup, which does not renew it any more."""
+        """
+        Take the lease of the follower *name*.
+
+        The restored lease may have a holder from the time of the backup. That process does not
+        renew the lease any more, so the lease can be taken after `limits.LEASE_MS`.
+        """
         owner = self.new_id()
         lease = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
         if lease.owner != owner:
@@ -198,15 +211,15 @@ class Restorer:
                 feed, name, owner=owner, now_ms=self.reader.clock(), over=seen
             )
         if lease.owner != owner:
-            raise Unavailable(f"the follower {name} of {feed} is at work; try again")
+            raise Unavailable(f"another process runs the follower {name} of {feed}; try again")
         return lease
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
         """
-        Move named consumers after the kept log back to its end; yield their names.
+        Move each named consumer that is after the place *kept* back to it; yield its name.
 
-        Release the lease of each worker. Each consumer gets a note of the move, because its target
-        still has the data that was written there.
+        Revoke the leases of all workers. Every consumer gets a note of the restore, because its
+        store may still have operations that are lost now.
         """
         note = Note(self.reader.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
         for consumer in self.consumers.consumers(feed):
@@ -215,7 +228,7 @@ class Restorer:
                 consumers.revoke_lease(left) if left == consumer else left, note
             )
             if not self.consumers.write(feed, consumer.name, consumer.version, change):
-                raise Unavailable(f"the consumer {consumer.name} of {feed} is at work; try again")
+                raise Unavailable(f"the consumer {consumer.name} of {feed} has changed; try again")
             if left != consumer:
                 yield consumer.name
 
@@ -224,7 +237,7 @@ def taken_back(consumer: Consumer, kept: Place) -> Consumer:
     """
     Return *consumer* as if it had received nothing after *kept*.
 
-    A copy in progress starts again.
+    If the consumer is receiving a copy of the state, the copy starts again.
     """
     if consumer.copying and consumer.position != positions.COPY:
         return _placed(consumer, positions.COPY)
@@ -239,7 +252,9 @@ def taken_back(consumer: Consumer, kept: Place) -> Consumer:
 
 def _placed(consumer: Consumer, position: Position | None) -> Consumer:
     """
-    Return *consumer* at *position*; pages in delivery or acknowledged after it are sent again.
+    Return *consumer* at *position*, without a lease.
+
+    Pages after *position* that were sent or acknowledged are sent again.
     """
     fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
     return consumers.revoke_lease(fresh)
@@ -250,7 +265,7 @@ def cut(store: ArchiveStore, feed: str, kept: int) -> int:
     Cut the archive after page *kept*; return how many parts were cut or removed.
 
     Raises:
-        BrokenPart: a part that must be cut cannot be read; it still exists.
+        BrokenPart: a part that must be cut cannot be read. The part is not removed.
     """
     count = 0
     while spans := store.list(feed, kept, limits.ARCHIVE_LISTED):

@@ -2,15 +2,16 @@
 Raise the floor of the log by the rules of retention, and renew pages that are needed for longer.
 
 Pages are trimmed by age, except the last *records_min* pages and pages that a built-in follower has
-not handled. Pages that a named consumer needs are kept up to the maximum age of a cap. The page at
-the position of a consumer stays as long as the page after it, because it proves that the position
-belongs to this log. DynamoDB deletes a page one day later, at the expiry time with which the page
-was written (`page_ms` of the settings). Deletion by TTL is free, and explicit deletion is not.
+not handled. Pages that a named consumer needs are kept up to a maximum age, the cap. The page at
+the position of a consumer stays as long as the next page, because it proves that the position
+belongs to this log. Trimmed pages are not deleted explicitly, which would have a price. DynamoDB
+deletes a page for free at the expiry time with which the page was written. This time is a day after
+the end of the retention (`page_ms` of the settings).
 
-Few pages are needed after their expiry time. These are the last pages of a feed with little
-traffic, pages that a stopped built-in follower has not handled, and pages written with a shorter
-lifetime than the current setting. The `Renewer` checks all pages in rounds, a part each minute, and
-extends the lifetime of such pages before they expire.
+Only a few pages are needed after their expiry time. These are the last pages of a feed with little
+traffic, pages that a stopped built-in follower has not handled, and pages that were written with a
+shorter lifetime than the current setting. The `Renewer` checks all pages in rounds, a part each
+minute, and extends the lifetime of such pages before they expire.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of renewals. *page* is the last page checked, 0 after the end of the round."""
+    """A round of renewals. *page* is the last page that was checked, or 0 after its end."""
 
     page: int = 0
     began_ms: int = 0
@@ -45,10 +46,11 @@ class RenewStore(Protocol):
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
         """
-        Return pages above *after* up to *last* with their expiry time in ms, ascending, about 1 MB.
+        Return the pages above *after* up to *last*, each with its expiry time in ms.
 
-        The expiry time is 0 for a page that never expires. The result may be some seconds old. An
-        empty list means that no such page exists.
+        The pages are in ascending order, from one read of about 1 MB at most. The expiry time is 0
+        for a page that never expires. The result may be some seconds old. An empty list means that
+        no page above *after* up to *last* exists.
         """
 
     def renew(self, feed: str, page: int, expires_ms: int) -> None:
@@ -57,7 +59,7 @@ class RenewStore(Protocol):
         """
 
     def round(self, feed: str) -> Round:
-        """Return the last round that was stored, `Round()` before the first."""
+        """Return the round that was stored last, or `Round()` before the first round."""
 
     def keep(self, feed: str, round_: Round) -> None:
         """Store the progress of the round."""
@@ -73,9 +75,9 @@ class Renewer:
 
     def begin(self, feed: str) -> Round | None:
         """
-        Return the round to continue, or None if no round is due.
+        Return the round to continue or to begin, or None if no round is due.
 
-        The caller then need not determine which pages must stay.
+        If it is None, the caller need not determine which pages must stay.
         """
         round_, now = self.store.round(feed), self.runtime.clock()
         if round_.page:
@@ -84,7 +86,7 @@ class Renewer:
         return Round(began_ms=now) if is_due else None
 
     def run(self, feed: str, round_: Round, first: int, last: int) -> None:
-        """Renew the pages from *first* to *last* that expire soon, up to the limit of a run."""
+        """Renew pages from *first* to *last* that expire soon, until the limit of one run."""
         if first > last:
             self.store.keep(feed, replace(round_, page=0))
             return
@@ -123,12 +125,13 @@ def _nothing(feed: str) -> Retention | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionService:
     """
-    The retention service.
+    The service that raises the floor of each feed.
 
-    In addition to *retention*, a feed may have a *purge* rule of its operator, and *aged* by its
-    `maxAge`. *holds* returns the pages that its named consumers need. With *archives*, only
-    archived pages are trimmed. *lanes* returns its number of push lanes. *clock* decides how old a
-    page is.
+    *retention* is the rule of all feeds. *purge* returns the rule that the operator of a feed has
+    set in addition, and *aged* the rule that follows from the `maxAge` of a feed. *holds* returns
+    the pages that the named consumers of a feed need. If *archives* is True, only archived pages
+    are trimmed. *lanes* returns the number of push lanes of a feed. *clock* decides how old a page
+    is.
     """
 
     reader: Reader
@@ -178,7 +181,7 @@ class RetentionService:
         """
         Return *floor*, or the page after all handled pages if the log has no page from *floor* on.
 
-        Pages that are missing before the floor has passed them are counted, for an alarm.
+        Handled pages that are missing at or above the floor are counted, for an alarm.
         """
         beyond = self.reader.next(feed, floor)
         gone = min(handled, beyond.first - 1 if beyond else handled) - floor + 1
@@ -187,13 +190,13 @@ class RetentionService:
         return floor if beyond else max(floor, handled + 1)
 
     def _before_newest(self, feed: str, head: int, count: int) -> int:
-        """Return the last page before the newest *count* pages; skipped numbers do not count."""
+        """Return the last page that is not among the newest *count*, without skipped numbers."""
         bound = head - count
         beyond = self.reader.next(feed, bound + 1) if count and bound > 0 else None
         return min(bound, bound - beyond.skipped) if beyond and beyond.first <= bound else bound
 
     def _outside_jump(self, feed: str, page: int) -> int:
-        """Return *page*, or the first of the skipped numbers if it is one of them."""
+        """Return *page*, or the first number of a skipped range if *page* is in the range."""
         beyond = self.reader.next(feed, page)
         return min(page, beyond.first) if beyond else page
 
@@ -203,11 +206,11 @@ class RetentionService:
 
     def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
         """
-        Return the first page from *floor* to *bound* committed after *since_ms*, by binary search.
+        Return the first page from *floor* on that was committed after *since_ms*, or *bound*.
 
-        Commit times ascend except for the clock skew of the writers, which is far below any
-        retention. A missing page counts as old as the next existing page. Without a next page it
-        does not count as old.
+        Use a binary search. Commit times ascend except for the clock skew of the writers, which is
+        far below any retention. A missing page counts as committed with the next page in the log,
+        and without a next page as committed after *since_ms*.
         """
         low, high = floor, max(floor, bound)
         while low < high:

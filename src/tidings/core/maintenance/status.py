@@ -1,8 +1,9 @@
 """
 Report the status of a feed to operators and their monitors.
 
-The ten fields of oplog come first, in the same order and with the same meanings. The other fields
-of oplog (command line, environment, memory) are private and not reported.
+The report begins with ten fields of the status of dailymotion/oplog, in the same order and with the
+same meanings. The other fields of oplog (command line, environment, memory) are private, so they
+are not reported.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ COUNTERS = (
 @dataclass(frozen=True, slots=True)
 class FollowerStatus:
     """
-    The progress of a follower. *lag_ms* is the age of the oldest page it has not handled.
+    The progress of a follower. *lag_ms* is the age of the oldest page that it has not handled.
 
-    *missing* is the lost page that it cannot pass, or 0.
+    *missing* is the lost page that the follower cannot pass, or 0.
     """
 
     name: str
@@ -65,19 +66,21 @@ class FollowerStatus:
     @property
     def is_late(self) -> bool:
         """
-        Return True if the lag is too high. The archive waits for many pages on purpose (ADR 51).
+        Return True if the lag is too high.
+
+        The archive may lag for longer, because it waits for many pages on purpose (ADR 51).
         """
         bound_ms = limits.ARCHIVE_LAG_S_MAX * 1000 if self.name == ARCHIVE else limits.LAG_MS_MAX
         return self.lag_ms > bound_ms
 
     def report(self) -> Report:
         report = asdict(self)
-        del report["operations"]  # reported with those of the feed
-        del report["missing"]  # reported as a problem of the feed
+        del report["operations"]  # the counters of the feed report the number of operations
+        del report["missing"]  # the problems of the feed report a missing page
         return report
 
     def problem(self, feed: str, head: int) -> str:
-        """Return a sentence that says why the follower is late, or "" if it is not."""
+        """Return a sentence that says why the follower is late, or "" if it is not late."""
         if self.missing:
             return f"{feed}: page {self.missing} is missing (head {head}); run `tidings verify`"
         if self.is_late:
@@ -131,13 +134,13 @@ class Reporter:
         return recent
 
     def unavailable(self, feed: str) -> Report:
-        """Return the report on *feed* while its store does not answer."""
+        """Return the report on *feed* for the time that a store of the feed does not answer."""
         counters = dict.fromkeys(COUNTERS)
         time = from_ms(self.reader.clock())
         return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
 
     def _look(self, feed: str, now_ms: int) -> Report:
-        """Read the followers before the head, so that no lag is negative."""
+        """Build the report. Read the followers before the head, so that no lag is negative."""
         leases = self.checkpoints.leases(feed)
         totals = self.counters.totals(feed, now_ms=now_ms)
         counter = self.log.log_counter(feed)
@@ -188,8 +191,8 @@ class Reporter:
         """
         Return *number*, the next page of the follower *name*, if the page is lost; else 0.
 
-        The archive skips lost pages, and so does push in a chained feed. The state of a chained
-        feed may be below the floor while it is copied.
+        The archive skips lost pages, and so does push in a chained feed. While a chained feed is
+        copied, its follower `state` may be below the floor, which is not reported.
         """
         passes = name == ARCHIVE or (feed in self.sources and name != STATE)
         if passes or not waiting or waiting[0].first <= number:
@@ -200,7 +203,9 @@ class Reporter:
 
     def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
         """
-        Return the end of the contiguous prefix; False if it is further than the limit of a report.
+        Return the frontier and True, or the last place that was read and False.
+
+        The frontier is not reached if it is further than the limit of reads for a report.
         """
         *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
         return frontier
@@ -213,7 +218,7 @@ def _status(followers: Sequence[FollowerStatus]) -> str:
 
 
 def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Report:
-    """Return the field that names each problem once, if there are problems."""
+    """Return the field `problems`, which names each problem once; {} without a problem."""
     problems = dict.fromkeys(each.problem(feed, head) for each in followers)
     problems.pop("", None)
     return {"problems": list(problems)} if problems else {}

@@ -1,9 +1,10 @@
 """
-Run the sweep, a periodic safety net for everything that is woken by events.
+Run the sweep, a periodic run that does the work for which a wake-up was lost.
 
-It wakes followers and other functions that have work, trims the log, and completes changes of
-connections that a crashed function left unfinished. Connections are checked in rounds, see
-`ConnectionStore`. Its findings are counted; `attention` evaluates the counts.
+The sweep wakes followers and other functions that have work, trims the log, and completes changes
+of connections that a crashed function left unfinished. Connections are checked in rounds, see
+`ConnectionStore`. The sweep counts the problems that it finds, and `core.attention` raises alerts
+by these counts.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ if TYPE_CHECKING:
     )
     from tidings.core.websocket.send import Delivery
 
-SOCKETS = "sockets"  # the place of WebSocket clients
+SOCKETS = "sockets"  # the place under which `Counters` store the number of WebSocket clients
 
 
 @dataclass(slots=True)
 class Failures:
-    """The errors of independent steps. All errors are counted, and some are kept."""
+    """The errors of independent steps. All errors are counted, and the first ones are kept."""
 
     errors: list[Exception] = field(default_factory=list)
     count: int = 0
@@ -60,7 +61,7 @@ class Failures:
 
     @contextmanager
     def kept(self, what: str) -> Iterator[None]:
-        """Collect an error in this context, with the note *what*, and continue."""
+        """Collect an error that is raised in this context, with *what* as its note; continue."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 (raised with the others at the end)
@@ -72,7 +73,7 @@ class Failures:
 
 
 def _unnamed(feed: str) -> None:
-    """Do nothing: no caller evaluates the counts."""
+    """Ignore the feed, for a host that does not count the findings by feed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,8 @@ class Sweeper:
 
     *archives* is True if the deployment has an archive. A page is archived after *archive_wait_ms*,
     or as soon as there are enough pages for a part. *index* and *outbox* check whether their
-    functions have work. *about* is called with each feed before its sweep, and with "" at the end.
+    functions have work. *about* is called with each feed before the sweep of the feed, and with ""
+    after the last feed.
     """
 
     reader: Reader
@@ -106,7 +108,7 @@ class Sweeper:
 
     def run(self, feeds: frozenset[str]) -> None:
         """
-        Sweep every feed and the next connections. A failed step does not stop the others.
+        Sweep every feed, and some of the connections. A failed step does not stop the others.
 
         Raises:
             ExceptionGroup: the errors, each with a note that names its step.
@@ -123,7 +125,7 @@ class Sweeper:
             raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
 
     def _feed(self, feed: str, failures: Failures) -> None:
-        """Run each step independently. Retention reuses the observation of the followers' step."""
+        """Run each step independently. Retention reuses the `Look` of the step `_wake_late`."""
         look = None
         if self.relays:
             with failures.kept(f"the relay of the feed {feed}"):
@@ -146,9 +148,10 @@ class Sweeper:
 
     def _connections(self, failures: Failures, until_ms: int) -> None:
         """
-        Continue the round for some pages, at least one.
+        Continue the round: check some pages of connections, at least one page.
 
-        The progress is stored after the work, so that work of a killed sweep is repeated.
+        The progress is stored after the work. The next sweep therefore repeats the work of a sweep
+        that was killed.
         """
         stored = round_ = self.connections.round()
         for _ in range(limits.SWEEP_PAGES_MAX):
@@ -162,7 +165,7 @@ class Sweeper:
         self._tell(round_.clients())
 
     def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:
-        """Run the due actions concurrently, because many connections may have one at once."""
+        """Run the due actions of *connections* concurrently, because there may be many of them."""
         due: dict[str, Callable[[], None]] = {}
         for connection in connections:
             with failures.kept(f"the connection {connection.id}"):
@@ -178,7 +181,9 @@ class Sweeper:
 
     def _wake_late(self, feed: str) -> Look:
         """
-        Wake followers that lag or have a dead holder; their next wake-up may be far away.
+        Wake the followers that lag or have a crashed holder; return what was read of the log.
+
+        Without a new page, such a follower would get no other wake-up.
         """
         leases = {lease.name: lease for lease in self.checkpoints.leases(feed)}
         look = Look(
@@ -195,7 +200,7 @@ class Sweeper:
         return look
 
     def _drain(self, feed: str, leases: Iterable[str], lanes: int) -> None:
-        """Wake the removed lanes that still have subscriptions, so that they hand them over."""
+        """Wake the removed lanes that still have subscriptions, which these lanes hand over."""
         for follower in leases:
             lane = lane_of(follower) or 0
             if (
@@ -208,7 +213,9 @@ class Sweeper:
         self, feed: str, follower: str, lease: Lease | None, head: int, checkpoint: int
     ) -> None:
         """
-        Wake a follower that lags. If it is idle although a page has waited, its wake-up was lost.
+        Wake *follower* if it lags or has a crashed holder.
+
+        If a page has waited for long and no process holds the lease, count a lost wake-up.
         """
         now_ms, lag = self.reader.clock(), head - checkpoint
         self.reader.count("FollowerLag", lag)
@@ -222,16 +229,17 @@ class Sweeper:
 
     def _waited_ms(self, feed: str, checkpoint: int) -> int:
         """
-        Return how long ago the first page after *checkpoint* was written, 0 without such a page.
+        Return how long ago the first page after *checkpoint* was written; 0 without such a page.
         """
         waiting = self.reader.log.read(feed, checkpoint, 1)
         return max(0, self.reader.clock() - waiting[0].at_ms) if waiting else 0
 
     def _archive(self, feed: str, look: Look) -> None:
         """
-        Wake the archive follower if it is due. No other function wakes it.
+        Wake the archive follower if it is due. No other function wakes this follower.
 
-        Each of its runs costs two writes and a part, so a lag in pages is normal.
+        Each run of the follower costs two writes and a part. It is therefore seldom woken, and lags
+        by some pages most of the time.
         """
         checkpoint = look.handled.get(ARCHIVE, 0)
         lag = look.head - checkpoint
@@ -241,7 +249,7 @@ class Sweeper:
             self.waker.wake(feed, ARCHIVE)
 
     def _tell(self, clients: Mapping[str, int]) -> None:
-        """Store the number of WebSocket clients for `/status`. The sweep lists them anyway."""
+        """Store the number of WebSocket clients of each feed, which `/status` reports."""
         until_ms = self.reader.clock() + limits.SWEPT_PRESENCE_MS
         for feed, count in sorted(clients.items()):
             self.counters.attend(feed, SOCKETS, count, until_ms=until_ms)
@@ -250,12 +258,12 @@ class Sweeper:
         admission = connection.admission
         if self.profiles is None or not admission.may_end:
             return False
-        # After the disconnect the client reconnects and has to show its key.
+        # The client is disconnected. When it connects again, it has to send a valid key.
         profile = self.profiles.profile(connection.feed)
         return must_disconnect(profile, admission, connection.opened_ms, now)
 
     def _due(self, connection: Connection) -> Callable[[], None] | None:
-        """Return the action that is due for the connection, usually None."""
+        """Return the action that is due for *connection*, or None, which is the usual case."""
         now = self.reader.clock()
         if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
             return partial(self.delivery.cut, connection.id)
@@ -271,7 +279,9 @@ class Sweeper:
 
     def _hand_over(self, connection: Connection) -> None:
         """
-        Post the change again, as the function that stored it may have crashed before it woke push.
+        Post the change of *connection* again, and wake its lane.
+
+        The function that stored the change may have crashed before it woke the lane.
         """
         joins = connection.state is State.JOINING
         (self.lanes.hand_over if joins else self.lanes.take_back)(connection)

@@ -5,15 +5,15 @@ The fold of the log is the latest operation of each object. The log is read once
 bucket. Each bucket is then compared with its fold by a checksum, and row by row if the checksums
 differ. A row is correct if it is the object's latest operation up to the checkpoint of the follower
 `state`, or any later operation of the object, because rows are written before the checkpoint moves.
-The checkpoint is read before the rows, and the end of the log after them. There are therefore no
-false alarms, and the feed stays in use.
+The checkpoint is read before the rows, and the end of the log after them. Therefore no correct row
+is reported, although the feed stays in use during the verification.
 
-If the last operation of an object is below the floor, the log does not have it. Such rows are
-counted, but not verified. With the archive, the log starts at the beginning of the archive. Even a
-compacted archive has the latest operation of each object.
+If an object's latest operation is below the floor, the log does not have it. The rows of such
+objects are counted, but not verified. With an archive, the comparison starts at the beginning of
+the archive instead of the floor. Even a compacted archive has the latest operation of each object.
 
-A repair replaces a row only if the row is still the one that the verification found, so no
-concurrent write of the follower `state` is overwritten. A rebuild that is killed and run again has
+A repair replaces a row only if the row has not changed since the verification, so that it
+overwrites no concurrent write of the follower `state`. A rebuild that is killed and run again has
 the same result. A row that is older than the log is never changed.
 """
 
@@ -46,10 +46,10 @@ _SUMS = 1 << 8 * _DIGEST_BYTES
 
 
 class Spill(Protocol):
-    """The operations of a log as rows by bucket, possibly more than fit in memory."""
+    """The operations of a log as rows, by bucket. There may be more rows than memory can hold."""
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Append *rows* of any buckets."""
+        """Append *rows*, which may be of any buckets."""
 
     def rows(self, bucket: int) -> Iterator[Row]:
         """Yield the rows of *bucket* in the order in which they were added."""
@@ -60,7 +60,8 @@ class Compared:
     """
     The result of the comparison of *bucket* with the log up to page *checkpoint*.
 
-    *agreeing* rows match the log. *older* rows have an operation below the floor.
+    *agreeing* is the number of rows that match the log. *older* is the number of rows that were not
+    verified, because their operations are below the floor.
     """
 
     bucket: int
@@ -71,7 +72,7 @@ class Compared:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows in the state."""
+        """Return the number of rows that the bucket has in the state."""
         return self.agreeing + self.older + sum(bool(each.stored) for each in self.differences)
 
 
@@ -86,10 +87,10 @@ class _Fold:
 @dataclass(slots=True, kw_only=True)
 class Verifier:
     """
-    A verification of the *buckets* of a feed: `read`, then `compare` each of them.
+    A verification of some *buckets* of a feed. Call `read` first, and then `compare` for each one.
 
-    *floor* is the start of the log when the run started, or of the archive before it. *page* is the
-    last page read.
+    *floor* is the floor of the log at the start of the run, or the first page of the archive if the
+    archive is read, too. *page* is the last page that was read.
     """
 
     feed: str
@@ -108,7 +109,7 @@ class Verifier:
     _lost: bool = False
 
     def read(self) -> Iterator[int]:
-        """Read the log from its floor to its end; yield the last page after each read."""
+        """Read the archive if there is one, and then the log; yield the last page of each read."""
         self.floor = self.reader.log.floor(self.feed)
         self.page = self.floor - 1
         if self.archive:
@@ -162,7 +163,9 @@ class Verifier:
         self, bucket: int, fold: _Fold, doubtful: Mapping[str, Row]
     ) -> Sequence[Difference]:
         """
-        Return the differences among *doubtful* rows that are not operations after the checkpoint.
+        Return the differences of *doubtful* rows, except of rows that are correct.
+
+        Such a row is correct if it is an operation after the checkpoint.
         """
         self._read_on()  # a row may be from a page that was appended in the meantime
         right = {
@@ -178,7 +181,7 @@ class Verifier:
         ]
 
     def _look(self) -> None:
-        """Read the checkpoint before any row, so that the rows include at least the fold."""
+        """Read the checkpoint before any row, so that no row is older than the fold."""
         checkpoint = self.checkpoints.checkpoints(self.feed).get(STATE, 0)
         self._read_on()
         if self._lost or self.page < checkpoint:
@@ -198,7 +201,7 @@ class Verifier:
 
     def _pages(self) -> Iterator[int]:
         """
-        Read the log after the last page up to its first hole; yield the last page after each read.
+        Read the log from `page` up to the first hole; yield the last page of each read.
         """
         more = True
         while more:
@@ -215,7 +218,7 @@ class Verifier:
 
     def _archived(self, archive: ArchiveReader) -> Iterator[int]:
         """
-        Read the archive below the floor, after its last hole; yield the last page after each read.
+        Read the archive from its last hole up to the floor; yield the last page of each read.
         """
         until = self.floor - 1
         self.floor = archive.begins(self.feed, until)
@@ -233,7 +236,7 @@ class Verifier:
             yield from rows_of(page, tombstone_ms=self.tombstone_ms)
 
     def _is_older(self, row: Row) -> bool:
-        """Return True if the row is older than the log, so that the log cannot verify it."""
+        """Return True if *row* is older than the log, so that the log cannot verify the row."""
         return row.whole and row.page < self.floor
 
     def _remembered(self, rows: Iterable[Row]) -> list[Row]:
@@ -241,7 +244,7 @@ class Verifier:
 
     def _forgotten(self, row: Row) -> bool:
         """
-        Return True if the row may be deleted, as tombstones are some time after they expire.
+        Return True if *row* is an expired tombstone, which the store deletes at some later time.
         """
         return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
 
@@ -260,7 +263,7 @@ def _same(stored: Row, wanted: Row) -> bool:
 
 def _expires_rightly(row: Row) -> bool:
     """
-    Return True if the expiry is 0 for a living object, or late enough for a deleted one.
+    Return True if the expiry time is 0 for an existing object, or late enough for a tombstone.
 
     The exact time depends on the retention when the row was written.
     """
@@ -291,8 +294,8 @@ class Repaired:
     """
     The result of a repair.
 
-    *repaired* rows now match the log. *moved* rows were changed by another process since the
-    verification.
+    *repaired* is the number of rows that were made to match the log. *moved* is the number of rows
+    that another process has changed since the verification.
     """
 
     repaired: int
@@ -312,7 +315,7 @@ class Rebuilder:
         Verify *bucket* again and repair the differences.
 
         Raises:
-            LogIncomplete, Unavailable: as `Verifier.compare`; completed repairs remain.
+            LogIncomplete, Unavailable: see `Verifier.compare`. Repairs made so far remain.
         """
         differences = self.verifier.compare(bucket).differences
         repaired = 0

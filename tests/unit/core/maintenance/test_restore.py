@@ -262,7 +262,7 @@ def test_a_follower_at_work_stops_it(place: Kept) -> None:
         place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms)
 
     place.sleep = renewed
-    with pytest.raises(Unavailable, match="the follower state of main is at work"):
+    with pytest.raises(Unavailable, match="another process runs the follower state of main"):
         place.restore(9)
     assert slept == [limits.LEASE_MS]
 
