@@ -12,6 +12,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ALL_KEY = "*"
 ANY = "*"  # at the end of an id: matches any suffix
 FIELDS = ("types", "parents", "ids")  # the filters of a request, each a list of values
+_values = attrgetter(*FIELDS)
 _SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing it
 _SIEVES_MAX = 4096  # cached filters, more than are in use at a time; computing one takes 2 us
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
@@ -89,7 +91,7 @@ class Filter:
         stream need not be parsed. A value that does occur may be part of another field, so that
         the line has to be parsed.
         """
-        return all(_occurs(values, text) for values in (self.types, self.parents, self.ids))
+        return all(_occurs(values, text) for values in _values(self))
 
     @property
     def is_everything(self) -> bool:
@@ -97,8 +99,8 @@ class Filter:
 
     def values(self) -> dict[str, list[str]]:
         """Return the sorted values of each filtered field of a request."""
-        fields = {name: getattr(self, name) for name in FIELDS}
-        return {name: sorted(values) for name, values in fields.items() if values is not None}
+        fields = zip(FIELDS, _values(self), strict=True)
+        return {name: sorted(values) for name, values in fields if values is not None}
 
     @property
     def listens(self) -> bool:
@@ -135,13 +137,12 @@ def wanting(
 
 def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     """
-    Return the intersection of the filters *wanted* and *bound*, for each of types and parents.
+    Return the intersection of the filters *wanted* and *bound*, for each of `FIELDS`.
 
     A bound has no ids. *leave* is True if leaves were requested, even if *wanted* has no parents.
     """
-    parents = _common(wanted.parents, bound.parents)
-    types = _common(wanted.types, bound.types)
-    narrowed = wanting(types, parents, wanted.ids, leave=wanted.leave or leave)
+    common = map(_common, _values(wanted), _values(bound))
+    narrowed = wanting(**dict(zip(FIELDS, common, strict=True)), leave=wanted.leave or leave)
     return replace(narrowed, redacted=narrowed.leave and bound.parents is not None)
 
 
