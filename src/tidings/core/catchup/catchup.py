@@ -2,9 +2,10 @@
 Read from any cursor to the frontier of the log.
 
 A catch-up reads the log if the log goes back to the cursor. Otherwise it reads the state if the
-state still has all objects that were deleted since the cursor, or else the archive. `start` finds
-the source for a cursor; `step` returns the next events and the progress after them.
-SSE streams and WebSocket replays use the same steps.
+state still has all objects that were deleted since the cursor, or else the archive. If none of them
+has all changes, it sends `reset` and the whole state. `start` finds the source for a cursor; `step`
+returns the next events and the progress after them. SSE streams and WebSocket replays use the same
+steps.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ class Progress:
     """
     The progress of a catch-up: in the log after (*page*, *slot*), or in a copy of the state.
 
-    During a copy, *bucket* and *after_key* are the position, *since_ms* and *tombstones* select the
-    rows, and the log follows after *page*. *passed* is the number of living objects of the bucket
-    before the position. *skips* is how many of these a resumed copy has still to skip.
+    *seconds* is the commit time of *page*. During a copy, *bucket* and *after_key* are the
+    position, *since_ms* and *tombstones* select the rows, and the log follows after *page*.
+    *passed* is the number of living objects of the bucket before the position. *skips* is how many
+    living objects a resumed copy still has to skip.
 
     *resets* is True if `reset` must still be sent. *announces* is True if `live` must be sent at
     the frontier. *archived* is True if the next pages may be in the archive only.
@@ -91,8 +93,8 @@ class Progress:
         """
         Encode the fields that differ from their default.
 
-        While a stage is updated, the older release can then decode a progress that does not use the
-        new fields.
+        While a stage is updated, functions of the older release can then decode a progress in which
+        the new fields have their defaults.
         """
         stored = {name: v for name, v in asdict(self).items() if v != _DEFAULTS.get(name)}
         return json.dumps(stored, separators=(",", ":"))
@@ -140,7 +142,7 @@ def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
 
 def in_parts(progress: Progress, living: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """
-    Yield the *living* objects after *progress* in groups, each with the cursor that they share.
+    Yield the *living* objects after *progress* in groups, each with the cursor of its objects.
     """
     at = 0
     while at < len(living) or not at:
@@ -201,7 +203,8 @@ class CatchUp:
     A reader from a cursor to the frontier.
 
     *tombstones* has the time since which the state has all deleted objects. *lost* returns True if
-    a reader with a cursor may have seen lost pages. For *copied_until* see `CopiedUntil`.
+    a reader with a cursor may have seen lost pages. For *copied_until* see
+    `replication.copies.CopiedUntil`.
     """
 
     reader: Reader
@@ -214,7 +217,7 @@ class CatchUp:
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """
-        Return the progress for *cursor*. In the worst case, send `reset` and everything.
+        Return the progress for *cursor*; if the changes since it are gone, `reset` and everything.
         """
         if self.lost(feed, cursor):
             return self._everything(feed)
@@ -232,7 +235,8 @@ class CatchUp:
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Return the next events after *progress* that match the filter."""
-        if wanted.redacted and progress.tombstones:  # this copy lacks leaves, so start again
+        # A copy by time has no leaves for a restricted reader, so send everything instead.
+        if wanted.redacted and progress.tombstones:
             progress = self._everything(feed)
         if progress.resets:
             return _reset(progress)
@@ -244,8 +248,9 @@ class CatchUp:
         """
         Return the pages after page *after*; with *leave*, only pages with known removed parents.
 
-        Page *begun* is returned even if its removed parents are unknown. A producer may resume from
-        the id of an operation that it has just posted, and a hand-over to push needs whole pages.
+        Page *begun*, of which the reader has a part, is returned even if its removed parents are
+        unknown. A producer may resume from the id of an operation that it has just posted, and a
+        hand-over to push needs whole pages.
         """
         if not leave:
             return self.reader.read(feed, after)
@@ -261,17 +266,17 @@ class CatchUp:
 
     def _last(self, feed: str, page: int) -> Place:
         """
-        Return the place after *page*, a trimmed last page.
+        Return the place after *page*, which is the last page and was trimmed.
 
-        Its time is now, because later pages are written from now on. The place of a chained feed
-        has the time of the copied page.
+        The place has the current time, because later pages are written from now on. In a chained
+        feed it has the time of the copied page.
         """
         seconds = self.copied_until(feed, page)
         return Place(page, PAGE_END, self.reader.clock() // 1000 if seconds is None else seconds)
 
     def _from_place(self, feed: str, place: Place) -> Progress:
         if place.page == 0 and place.seconds == 0 and place.slot == PAGE_END:
-            return in_log(START)  # the cursor of readers that came before the first page
+            return in_log(START)  # the cursor of a reader that connected before the first page
         page = self.reader.at(feed, place.page)
         if page is not None and page.seconds == place.seconds:
             return in_log(place)
@@ -283,10 +288,10 @@ class CatchUp:
 
     def _is_beyond(self, feed: str, number: int, seconds: int) -> bool:
         """
-        Return True if page *number* can only be a page that this log had by *seconds* and lost.
+        Return True if page *number* is above the head because this log had it and lost it.
 
-        A chained feed may still reach the page. If the number is too high to have been assigned
-        since the last page, the id belongs to another feed.
+        Return False if a chained feed may still reach the page. Also return False if the number is
+        too high to have been assigned by the time *seconds*: the id is from another feed then.
         """
         head = self.reader.log.head(feed)
         if number <= head or self.copied_until(feed, number) is not None:
@@ -297,7 +302,7 @@ class CatchUp:
 
     def _archived(self, feed: str, place: Place) -> bool:
         """
-        Return True if the archive has the page of *place*, and all later pages below the log.
+        Return True if the archive has the page of *place*, and all later pages that the log lacks.
         """
         page = self.archive.at(feed, place.page) if self.archive else None
         return (
@@ -317,7 +322,9 @@ class CatchUp:
 
     def _by_time(self, feed: str, seconds: int) -> Progress:
         """
-        Return a copy of the objects changed since *seconds*, or of all if tombstones are missing.
+        Return a copy of the objects changed since *seconds*.
+
+        Return a copy of all objects if the tombstones since then are incomplete.
         """
         since_s = margin(seconds)
         if since_s == 0 or self._forgotten(feed, since_s):
@@ -341,9 +348,10 @@ class CatchUp:
 
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
         """
-        Resume a copy if all changes since its start can be sent.
+        Resume a copy if the log, alone or with the archive, has all pages since the copy started.
 
-        Earlier deletions must still be remembered.
+        Otherwise start another copy. If tombstones that the copy needs are missing, send `reset`
+        and everything.
         """
         ours = cursor.page <= self._projected(feed)
         if cursor.tombstones and self._forgotten(feed, cursor.since_s):
@@ -373,7 +381,7 @@ class CatchUp:
         return cursor.part * limits.COPY_PART_ROWS
 
     def _projected(self, feed: str) -> int:
-        """Return the checkpoint of the state, which holds at least everything up to this page."""
+        """Return the checkpoint of the state. The state has at least all pages up to this page."""
         return self.reader.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
@@ -396,9 +404,10 @@ class CatchUp:
 
     def _skip(self, feed: str, progress: Progress) -> Step:
         """
-        Move towards the position of a resumed copy, by one read. A large bucket takes several.
+        Move towards the position of a resumed copy by one read; a large bucket takes several reads.
 
-        If the bucket has fewer objects than were sent, as after a repair, send all of it again.
+        If the bucket has fewer objects than were sent, for instance after a repair, send the whole
+        bucket again.
         """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         if not rows:
@@ -415,7 +424,9 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
         """
-        Read a copy of all living objects; return its parts, the lines read and the new progress.
+        Continue a copy of all living objects by one read.
+
+        Return the parts, the lines that were read and the new progress.
         """
         rows = self.states.lines(feed, progress.bucket, progress.after_key)
         living = [line for line in rows.lines if event_of(line) != "delete"]
@@ -434,7 +445,7 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
         """
-        Read rows as `_read_lines` does, for copies that depend on the time or the expiry of a row.
+        Read as `_read_lines` does, but for a copy that depends on the time and expiry of each row.
         """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         events = list(self._row_events(rows, progress, wanted))
@@ -534,12 +545,15 @@ class CatchUp:
         """
         step = self._archive_step(feed, progress, wanted, after, floor)
         if self._leads_back(feed, step, floor):
-            raise Unavailable(f"{feed}: the state is before page {floor}, the first of the log")
+            rule = f"the state has not reached page {floor}, the first page of the log"
+            raise Unavailable(f"{feed}: {rule}")
         return step
 
     def _leads_back(self, feed: str, step: Step, floor: int) -> bool:
         """
-        Return True if *step* copies a state that ends below the *floor*, which is no progress.
+        Return True if *step* copies a state that ends before the *floor*.
+
+        After the copy, the pages between state and floor would be missing again.
         """
         return step.progress.copying and self._projected(feed) < floor - 1
 
@@ -567,7 +581,11 @@ class CatchUp:
         return parts
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
-        """Report the frontier in the same step as the last pages, as a busy feed is never idle."""
+        """
+        Add `live`, if it is still due, to the step with the last pages.
+
+        A separate step might never happen, because a busy feed has new pages all the time.
+        """
         if not progress.announces:
             return Step(parts, progress, at_frontier=True)
         arrived = replace(progress, announces=False)

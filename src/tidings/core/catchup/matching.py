@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Single events, namely those that match a filter, `reset` and `live`."""
+    """Events that were selected one by one because they match a filter, or `reset` or `live`."""
 
     picked: Sequence[Event]
 
@@ -151,7 +151,7 @@ def _events_and_leaves(
     page: Page, wanted: Filter, first: int, left: Left | None
 ) -> Iterator[Event]:
     if page.compacted:
-        left = None  # incomplete, because the operation that removed a parent may be gone
+        left = None  # incomplete, because an operation that left a parent may have been compacted
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
@@ -165,9 +165,9 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
     """
     Return the name of the event for *row*, or "" if the filter does not select it.
 
-    The state does not record the parents that an object left. With *changed*, the consumer gets the
-    objects changed since its last visit. It then gets a leave for each object that does not match,
-    because that object may have matched before.
+    With *changed*, the consumer gets the objects that changed since it last read. The state does
+    not record the parents that an object left. The consumer therefore gets a leave for each object
+    that does not match, because the object may have matched before.
     """
     operation = None if wanted.is_everything else parse_line(row.line)
     if operation is None or wanted.matches(operation):
@@ -176,7 +176,7 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
 
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")
-_LASTING_MAX = 8  # pages sent to many streams at a time; a larger cache only uses memory
+_LASTING_MAX = 8  # more pages than are sent to many streams at the same time
 
 
 def with_ref(event: Event, template: str) -> Event:
@@ -184,7 +184,8 @@ def with_ref(event: Event, template: str) -> Event:
     if not template or not event.data:
         return event
     data = json.loads(event.data)
-    # One pass, so that a placeholder in a name stays text. Do not escape names: they may be paths.
+    # Replace both placeholders in one pass, so that a type or id that looks like a placeholder
+    # stays as it is. Do not escape types and ids, because they may be paths.
     ref = _PLACEHOLDER.sub(lambda place: str(data[place[1]]), template)
     return event._replace(data=f'{event.data[:-1]},"ref":{to_canonical_json(ref)}}}')
 
@@ -210,7 +211,8 @@ class Linked:
         return _text(self.part, self.template)
 
 
-# A sequence of events. Either `events`, or `sse` for the same as SSE blocks, may be called, once.
+# A sequence of events. Call either `events`, or `sse` for the same events as SSE blocks, and only
+# once.
 Part = Chosen | PageSlice | Rows | Written | Lasting | Linked
 
 

@@ -61,7 +61,7 @@ class Tail:
     bytes_max: int = limits.TAIL_BYTES_MAX
     _held: deque[Held] = field(default_factory=deque)
     _size: int = 0
-    _before: int = 0  # the page before the first cached one
+    _before: int = 0  # the page before the first cached page
 
     def start(self, last: int) -> None:
         """Clear the cache, and continue after page *last*."""
@@ -70,7 +70,7 @@ class Tail:
 
     def extend(self, run: Run) -> bool:
         """Add the pages that were read after `last`; return True if there are new pages."""
-        if run.trimmed:  # a stream below the floor reads the log, and gets the error there
+        if run.trimmed:  # a stream below the floor continues with `Stream.next`
             self.start(run.floor - 1)
             return True
         for page in run.pages:
@@ -84,7 +84,9 @@ class Tail:
 
     def behind(self, page: int) -> list[Held]:
         """
-        Return the pages after *page*, which the cache must reach, in order; [] at or after `last`.
+        Return the cached pages after *page*, in order; [] if *page* is `last` or after it.
+
+        The cache must reach *page*; see `reaches`.
         """
         assert self.reaches(page)
         following = [*takewhile(lambda held: held.page.number > page, reversed(self._held))]
@@ -156,12 +158,12 @@ class Stream:
     """
     The stream of one consumer of *feed*.
 
-    *template* is the link template of `catchup.matching`, from *version* of the feed's profile.
-    *admission*, granted at *since_ms*, may end in the meantime, as the profile shows. *still_opens*
-    checks a password again, which has no such admission. *hold* is released by `close`. *charge*
-    counts the data read. *write* formats events for clients that asked for traces, for another
-    format or for *lines*; if it is None, the text of the parts is sent. *cursors* is True if the
-    client accepts blocks that hold only an id.
+    *template* is the link template of `catchup.matching`, from version *version* of the feed's
+    profile. *admission* was granted at *since_ms*; the profile shows whether it has ended. A
+    password has no such admission, so *still_opens* checks it again. `close` releases *hold*.
+    *charge* counts the data read. *write* formats events for clients that asked for traces, for
+    another format or for *lines*; if it is None, the text of the parts is sent. *cursors* is True
+    if the client accepts blocks that hold only an id.
     """
 
     catch_up: CatchUp
@@ -221,10 +223,10 @@ class Stream:
         """
         Return the block before the first event, which gives the client a cursor.
 
-        Return an empty text if it is not needed.
+        Return an empty text if the block is not needed.
 
-        A client without a cursor would miss operations posted while it reconnects, so it gets one
-        if its host *ends* streams. oplog's clients accept a cursor only with an event, so they get
+        If the host *ends* streams, a client without a cursor would miss the operations that are
+        posted while it reconnects. oplog's clients accept a cursor only with an event, so they get
         a `live` event, which is correct because they start at the end of the log.
         """
         if self.lines:
@@ -262,10 +264,10 @@ class Stream:
 
     def silence(self, told: Progress, now: Progress) -> str:
         """
-        Return the text for a consumer that got no event between the two progresses.
+        Return the text for a consumer that got no event since its last text.
 
-        It is an empty line for lines, a cursor if the client asked for cursors and its cursor has
-        moved, and otherwise the comment that oplog sent.
+        It is an empty line for a stream of lines. If the client asked for cursors and its cursor
+        has moved, it is the cursor. Otherwise it is the comment that oplog sent.
         """
         if self.lines:
             return EMPTY_LINE
@@ -334,7 +336,8 @@ class Streamer:
         """
         name, guard = feeds.check_known(feed, self.feeds), self.guard
         since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
-        profile = profiles.profile(name)  # read before the check; later changes are checked again
+        # Read before the check, so that `has_ended` notices every change after the check.
+        profile = profiles.profile(name)
         allowed = READ.admit(guard, name, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
         traced = filters.switch(query.get("trace"), "trace")

@@ -78,7 +78,7 @@ def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene)
     scene.catch_up = replace(scene.catch_up, archive=None)
     scene.log.raise_floor(FEED, 15)
     for _ in range(2):
-        with pytest.raises(Unavailable, match="before page 15"):
+        with pytest.raises(Unavailable, match="has not reached page 15"):
             behind(scene, place)
     scene.stand("state", 14)
 
