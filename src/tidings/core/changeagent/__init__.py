@@ -1,1 +1,1 @@
-"""Changes, as clients of changeagent post and list them, with webhooks that can veto one."""
+"""Changes, as clients of changeagent post and list them, and webhooks that can veto a change."""

@@ -3,8 +3,8 @@ Convert changes that changeagent's clients post, and entries of the log for thos
 
 A change does not belong to an object. It is an operation of a special type that the state ignores,
 marked by a key that no producer of operations can write. Every entry of the log, from any producer,
-has an integer id. The id is the place of the entry, packed so that ids ascend in log order and fit
-the numbers of any client.
+has an integer id. The id packs the page and slot of the entry into one number, so that ids ascend
+in log order and fit the numbers of any client.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _SLOTS = 1 << limits.CHANGE_SLOT_BITS
 _LAST_SLOT = _SLOTS - 1
 ID_MAX = 2**64 - 1  # the largest id in changeagent
 _OURS = ("data", "_id", "_ts")  # a body with one of these is a change; any other body is the data
-_DATA = ',"data":'  # before the data of a line; a quote inside a JSON string is escaped
-_LINE_ENDS = str.maketrans("\r\n", "  ")  # white space of JSON, not allowed in a line of the log
+# Precedes the data of a line. It cannot occur in a JSON string, where quotes are escaped.
+_DATA = ',"data":'
+_LINE_ENDS = str.maketrans("\r\n", "  ")  # valid between the tokens of JSON, but not in a line
 _NS_PER_MS = 1_000_000
 
 
@@ -54,7 +55,7 @@ def number_of(page: int, slot: int) -> int:
 
 def end_of(page: int) -> int:
     """
-    Return the id after every entry of *page* and before those of the next page; 0 is the start.
+    Return the id after every entry of *page* and before the next page; 0 before the first page.
     """
     return number_of(page, _LAST_SLOT) if page > 0 else 0
 
@@ -73,7 +74,8 @@ def change_from(body: bytes) -> Change:
     """
     Parse the body of a client: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
 
-    Names match in any case, and the last one of equal names counts, as in Go's encoding/json.
+    The case of names is ignored, and if a name is repeated, the last one counts, as in Go's
+    encoding/json.
 
     Raises:
         InvalidChange: the body is not JSON, or its tags break their rule.
@@ -95,7 +97,7 @@ def change_from(body: bytes) -> Change:
 
 def line_of(change: Change, *, name: str, now_ms: int) -> str:
     """
-    Return the log's line for *change*; *name* is its unique id as an operation.
+    Return the line of the log for *change*; *name* is its unique id as an operation.
 
     Raises:
         TooLarge: the line is longer than an operation may be.
@@ -107,16 +109,17 @@ def line_of(change: Change, *, name: str, now_ms: int) -> str:
     )
     size = len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
-        rule = f"a change holds at most {limits.OPERATION_BYTES_MAX} bytes, this one {size}"
+        rule = f"a change holds at most {limits.OPERATION_BYTES_MAX} bytes, got {size}"
         raise TooLarge(rule, field="data")
     return line
 
 
 def tags_of(line: str) -> list[str]:
     """
-    Return the values by which a reader can filter *line*, in order and once each.
+    Return the values by which a reader can filter *line*, in order.
 
-    For a change, these are its tags; for an operation, its type, its parents and its tags.
+    For a change, these are its tags. For an operation, these are its type, its parents and its
+    tags, without duplicates.
     """
     fields: dict[str, Any] = json.loads(line)
     if is_change(line):
@@ -135,7 +138,7 @@ def entry_of(line: str, *, number: int, at_ms: int) -> str:
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
     """
-    Return False only if no line in *text* has one of *tags*, as their JSON does not occur in it.
+    Return False only if no line in *text* can have one of *tags*, because none occurs in *text*.
     """
     return any(to_canonical_json(tag) in text for tag in tags)
 
@@ -152,7 +155,7 @@ def _on_one_line(text: str) -> str:
 
 def _check_storable(value: object) -> None:
     """
-    Return if a reader can represent *value*.
+    Check that a reader can represent *value*.
 
     Raises:
         InvalidChange: *value* has a lone surrogate or a number that is too large.

@@ -2,7 +2,8 @@
 The configuration of a feed as changeagent's operators know it: purge, webhooks and health.
 
 The time limits of a cluster are accepted, checked, stored and returned, but have no effect, because
-no leader is elected. Durations have Go's format. Documents are stored as JSON; `http` handles YAML.
+no leader is elected. Durations have Go's format. Documents are stored as JSON; the package `http`
+converts YAML.
 """
 
 from __future__ import annotations
@@ -112,13 +113,13 @@ class Configuration:
 
     @property
     def purge(self) -> Retention | None:
-        """Return the rule for purging, None unless both limits are set."""
+        """Return the rule for purging, or None unless both limits are set."""
         if not (self.purge_records and self.purge_ns):
             return None
         return Retention(age_ms=-(-self.purge_ns // _MS), records_min=self.purge_records)
 
     def document(self) -> dict[str, object]:
-        """Return every key, as it is stored."""
+        """Return the document to store, with every key."""
         return {
             "minPurgeRecords": self.purge_records,
             "minPurgeDuration": format_duration(self.purge_ns),
@@ -128,7 +129,7 @@ class Configuration:
         }
 
     def shown(self) -> dict[str, object]:
-        """Return the document without the credentials in headers of webhooks."""
+        """Return the document, with the credentials in headers of webhooks redacted."""
         return replace(self, hooks=redact_headers(self.hooks)).document()
 
 
@@ -137,7 +138,7 @@ def replace_configuration(current: Configuration, document: object) -> Configura
     Return the configuration in *document*. Missing durations are taken from *current*.
 
     Raises:
-        InvalidSetting: *document* is invalid. The message is changeagent's if it has one.
+        InvalidSetting: *document* is invalid. If changeagent has a message for this, it is used.
     """
     given = {} if document is None else document
     if not isinstance(given, dict):
@@ -216,7 +217,7 @@ class Purges:
 
 
 DOWN = "down"
-_ATTEMPTS = 3  # a write fails if another process writes within the same tenth of a second
+_ATTEMPTS = 3  # a write fails if another process writes within the same 100 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +236,15 @@ class Administrator:
 
         Raises:
             InvalidFeed, UnknownFeed: see `check_known`.
-            WrongUser, NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see the check of users.
+            WrongUser, NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see
+                `UserAuthenticator.check`.
         """
         name = feeds.check_known(feed, self.feeds)
         self.gate.check(name, need, given)
         return name
 
     def is_up(self) -> bool:
-        """Return True if load balancers should send traffic, and if the store does not answer."""
+        """Return True if load balancers should send traffic; also if the store does not answer."""
         try:
             return self.operator_documents.operator_document(DEPLOYMENT, HEALTH).text != DOWN
         except Unavailable:
@@ -250,7 +252,7 @@ class Administrator:
 
     def mark(self, *, up: bool) -> None:
         """
-        Set the health that load balancers get. The deployment continues to serve every request.
+        Set the health that load balancers get. The deployment serves every request in either case.
         """
         self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
 

@@ -32,7 +32,7 @@ class OperatorDocuments(Protocol):
 
 
 CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
-DEPLOYMENT = "-"  # all feeds; no feed can have this name
+DEPLOYMENT = "-"  # the name for all feeds, which no feed can have
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,10 @@ class OperatorDocument:
 
 class RecentDocuments:
     """
-    Implements `OperatorDocuments` by caching another store for `limits.DOCUMENT_AGE_MS`.
+    Implements `OperatorDocuments` by caching the documents of another store.
 
-    Writes through this object take effect at once. Call `forget` after any other write.
+    A document is cached for `limits.DOCUMENT_AGE_MS`. Writes through this object take effect at
+    once. Call `forget` after any other write.
     """
 
     def __init__(self, operator_documents: OperatorDocuments, clock: Clock) -> None:
@@ -62,7 +63,7 @@ class RecentDocuments:
         return self._recent.get((feed, name))
 
     def forget(self, feed: str, name: str) -> None:
-        """Read the document again the next time."""
+        """Remove the document from the cache."""
         self._recent.forget((feed, name))
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:

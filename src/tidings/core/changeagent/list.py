@@ -1,9 +1,9 @@
 """
 List the changes after an id, up to the size of a reply.
 
-A reply is limited by a number of entries and by bytes. Entries that do not match do not count, and
-`next` of the reply is after everything that was read. With tags, the index shows which pages need
-not be read.
+A reply has a maximum number of entries and of bytes. Entries that do not match do not count. `next`
+in the reply is after everything that was read. If the client filters by tags, the tag index shows
+which pages need not be read.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _GROWTH = 4  # each read is larger than the previous one by this factor
 @dataclass(frozen=True, slots=True)
 class Query:
     """
-    The request of a client. Without *tags* it selects everything.
+    The request of a client. Without *tags* it selects all entries of *bound*.
 
-    *block_s* is the maximum wait. *bound* is the part of the feed that the client may read;
-    everything else is hidden.
+    *bound* is the part of the feed that the client may read. *block_s* is the maximum wait for new
+    entries.
     """
 
     since: int = 0
@@ -69,10 +69,10 @@ class Listing:
     """
     A reply.
 
-    *entries* are JSON. *page* is the last page read, never after the frontier. *waiting* is True if
-    the page after it is still in flight although later pages exist. *lost* is True if the client
-    may have seen pages that were lost. *read* is the size of the pages that were read, as
-    `limits.KEY_READ_SIZE` counts it.
+    *entries* are JSON. *page* is the last page that was read; it is never after the frontier.
+    *waiting* is True if the page after *page* is still in flight although later pages exist. *lost*
+    is True if the client may have seen pages that were lost. *read* is the size of the pages that
+    were read, as `limits.KEY_READ_SIZE` counts it.
     """
 
     entries: list[str]
@@ -134,17 +134,18 @@ def _switch(query: Mapping[str, Sequence[str]], name: str) -> bool:
 
 def _tags(given: Sequence[str]) -> frozenset[str]:
     if len(set(given)) > limits.FILTER_VALUES_MAX:
-        raise InvalidChange(f"Invalid tag: at most {limits.FILTER_VALUES_MAX} of them")
+        raise InvalidChange(f"Invalid tag: more than {limits.FILTER_VALUES_MAX} tags")
     return frozenset(given)
 
 
 @dataclass(slots=True)
 class Scan:
     """
-    The entries of one reply, taken from pages in their order, after the id *next*.
+    The entries of one reply, which are taken from pages in order.
 
-    *full* is True if one more entry would not fit. *page* is the last page shown, *read* the size
-    of all pages read.
+    The scan continues after the id *next*. *full* is True if the next matching entry does not fit.
+    *page* is the last page that was scanned completely; *head* is the id of the last entry of the
+    last page that was read completely, or 0. *read* is the size of all pages that were read.
     """
 
     query: Query
@@ -158,21 +159,21 @@ class Scan:
     _pages: int = 0
 
     def wanting(self) -> int:
-        """Return how many pages to read for the rest, if they are like the previous ones."""
+        """Return how many pages to read for the rest, if they have as many entries as so far."""
         if self.query.is_selective or not self.entries:
             return limits.READ_ITEMS_MAX
         rest = self.query.limit + 1 - len(self.entries)
         return -(-rest * self._pages // len(self.entries))
 
     def show(self, pages: Iterable[Page]) -> None:
-        """Take matching entries from *pages* until the scan is *full*."""
+        """Add the matching entries of *pages* until the scan is *full*."""
         for page in pages:
             self.read += page.size
             if not self.full:
                 self._take(page)
 
     def _take(self, page: Page) -> None:
-        """Take all matching entries of *page* that fit."""
+        """Add all matching entries of *page* that fit."""
         self._pages += 1
         tags = self.query.tags
         may_be = not tags or may_hold(page.text, tags)
@@ -215,9 +216,9 @@ class Lister:
     """
     The service that lists the changes of feeds.
 
-    *lost* returns True if a client with a cursor may have seen lost pages. *chained* are the feeds
-    that are copies, which may still reach an id after their end. The head of each feed is cached
-    for `limits.HEAD_AGE_MS`.
+    *lost* returns True if a client with a cursor may have seen lost pages. *chained* are the
+    chained feeds: an id after the end of such a feed may come from its upstream. The head of each
+    feed is cached for `limits.HEAD_AGE_MS`.
     """
 
     reader: Reader
@@ -228,10 +229,10 @@ class Lister:
 
     def list(self, feed: str, query: Query) -> Listing:
         """
-        Return the entries of *feed* that *query* selects, without waiting.
+        Return the entries of *feed* that *query* selects, without waiting for new entries.
 
         Raises:
-            BelowFloor: a strict reader is below the floor, or at a page that was lost.
+            BelowFloor: *query* is strict, and its id is below the floor or in a page that was lost.
         """
         lost = self._has_lost(feed, query.since)
         floor = self.reader.log.floor(feed)
@@ -258,7 +259,7 @@ class Lister:
         )
 
     def _has_lost(self, feed: str, since: int) -> bool:
-        """Return True if *since* names a page that the log had and has lost."""
+        """Return True if *since* is an id of a page that the log once had and then lost."""
         page, slot = place_of(since)
         if self.lost(feed, Place(page, slot, seconds=0)):
             return True
@@ -272,7 +273,7 @@ class Lister:
         Return the change with this id, in JSON.
 
         Raises:
-            UnknownChange: it is not in the log, or it is outside of *bound*.
+            UnknownChange: the change is not in the log, or is outside of *bound*.
         """
         page_number, slot = place_of(number)
         page = None
@@ -285,7 +286,7 @@ class Lister:
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
         """
-        Fill *scan*; return True if the end was reached, and True if a page there is in flight.
+        Fill *scan*; return whether it reached the end of the log, and a page in flight there.
         """
         until = self.reader.clock() + limits.CHANGES_SCAN_MS
         if scan.query.tags:
@@ -297,7 +298,8 @@ class Lister:
             except PagesLost as lost:
                 gone = end_of(lost.beyond - 1)
                 if scan.next > scan.query.since:
-                    return False, False  # return the entries before them; the next request fails
+                    # Return the entries before the lost pages. The next request fails.
+                    return False, False
                 if scan.query.since < gone:
                     raise BelowFloor(scan.query.since, gone) from lost
                 scan.skip(lost.beyond - 1)
@@ -311,7 +313,7 @@ class Lister:
         return False, False
 
     def _read_by_index(self, feed: str, scan: Scan, until: int) -> None:
-        """Read the pages in summaries that may match, and all pages that have no summary."""
+        """Read the pages up to the last summary; skip those in summaries that exclude the tags."""
         size = limits.CHANGES_FIRST_SUMMARIES
         while not scan.full and self.reader.clock() < until:
             summaries = self.index.read(feed, scan.page, size)
@@ -326,7 +328,7 @@ class Lister:
             size = min(size * _GROWTH, limits.READ_ITEMS_MAX)
 
     def _read_to(self, feed: str, scan: Scan, last: int) -> None:
-        """Read committed pages up to *last*; skip pages that are trimmed in the meantime."""
+        """Read committed pages up to page *last*; skip pages that are trimmed in the meantime."""
         while not scan.full and scan.page < last:
             run = self.reader.read(feed, scan.page, last - scan.page)
             if not run.pages:
@@ -335,17 +337,17 @@ class Lister:
 
     def _head(self, feed: str, scan: Scan, *, reached: bool, gone: int) -> int:
         """
-        Return the id of the last entry that can be read, or of one shortly before it.
+        Return the id of the last readable entry, or of an entry shortly before it.
 
-        Never return the id of an entry that cannot be read yet, because a reader that starts there
-        would miss the entries before it.
+        Never return the id of an entry that is not readable yet, because a reader that starts after
+        it would miss entries before it.
         """
         now = self.reader.clock()
         made_ms, known = self._heads.get(feed, (0, 0))
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
         elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
-            page = 0 if reached else scan.page  # not a page after the end of the log
+            page = 0 if reached else scan.page  # if reached, it may be after the end of the log
             self._heads[feed] = (now, max(known, self._look(feed, page)))
         return max(gone, self._heads[feed][1])
 
@@ -364,7 +366,7 @@ def _last(page: Page) -> int:
 
 
 def extend_listing(listing: Listing, query: Query, pages: Sequence[Page]) -> Listing:
-    """Return *listing*, which is empty, with the entries of *pages* after it."""
+    """Return *listing*, which has no entries, with the entries of the *pages* that follow it."""
     scan = Scan(query, listing.next, listing.page)
     scan.show(pages)
     return replace(

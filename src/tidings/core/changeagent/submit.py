@@ -33,8 +33,8 @@ class Proposer:
     """
     The service that accepts changes.
 
-    *operator_documents* must not be cached, so that the next request is sent to a new webhook, and
-    not to a removed one.
+    *operator_documents* must not be cached, so that a new webhook gets the next change, and a
+    removed webhook does not.
     """
 
     appender: Appender
@@ -59,7 +59,7 @@ class Proposer:
         except Rejected as error:
             self.count("RequestsRejected", 1)
             if isinstance(error, InvalidChange | TooLarge):
-                with suppress(Unavailable):  # never replace the answer
+                with suppress(Unavailable):  # a failure to count must not hide the error
                     self.counters.refuse(request.feed)
             raise
 

@@ -1,8 +1,8 @@
 """
-The tag index shows which pages may hold entries with a tag, so that readers can skip the others.
+The tag index shows which pages may hold entries with a tag. Readers skip all other pages.
 
-A summary is a Bloom filter over the tags of consecutive pages. A summary depends on the pages
-alone, so that concurrent and repeated runs write the same ones. Readers read all pages that have no
+A summary is a Bloom filter over the tags of consecutive pages. It depends only on these pages, so
+that concurrent and repeated runs write the same summaries. Readers read all pages that have no
 summary.
 """
 
@@ -32,13 +32,13 @@ class TagStore(Protocol):
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         """
-        Return summaries that end after page *after*, ascending, at most *limit* or some 1 MB.
+        Return the summaries that end after page *after*, in order; at most *limit* or some 1 MB.
 
         The read is eventually consistent. The expiry of a summary is not read and is 0.
         """
 
     def last(self, feed: str) -> int:
-        """Return the last page in a summary, 0 before the first."""
+        """Return the last page that a summary covers, or 0 before the first summary."""
 
 
 _PROBES = 8  # the optimum for 12 bits per tag
@@ -75,7 +75,7 @@ def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) ->
 
 
 def summed_up(pages: Iterable[Page], *, page_ms: int, all_of_it: bool) -> Iterator[Summary]:
-    """Yield summaries of consecutive *pages*; a partial last summary only with *all_of_it*."""
+    """Yield full summaries of consecutive *pages*; with *all_of_it*, also one of the rest."""
     group: list[Page] = []
     tags: set[str] = set()
     for page in pages:
@@ -104,7 +104,7 @@ class Indexer:
     page_ms: int
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
-        """Write summaries of the new pages until *until_ms*; return the last page included."""
+        """Write summaries of new pages until *until_ms*; return the last page that has one."""
         until = until_ms or self.reader.clock() + limits.INDEX_RUN_MS
         after, more = max(self.store.last(feed), self.reader.log.floor(feed) - 1), True
         while more and self.reader.clock() < until:
@@ -130,9 +130,10 @@ class IndexMonitor:
 
     def run(self, feed: str, *, head: int) -> None:
         """
-        Wake the indexer if the new pages fill a summary, and once in a while for fewer pages.
+        Wake the indexer if the pages without a summary fill one.
 
-        No reader waits for a summary, because pages without one are read from the log.
+        If they do not, wake it only once in `limits.INDEX_EVERY` sweeps. No reader waits for a
+        summary, because pages without a summary are read from the log.
         """
         waiting = head - self.store.last(feed)
         turn = self.clock() // limits.SWEEP_EVERY_MS % limits.INDEX_EVERY

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
 
 
-# Return True if the second argument is the bcrypt hash of the first, which has at most 72 bytes.
+# Returns True if the second argument is the bcrypt hash of the first, which has at most 72 bytes.
 CheckBcrypt = Callable[[bytes, bytes], bool]
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
 _COST_MIN = 4
@@ -38,7 +38,7 @@ def users_from(text: str) -> dict[str, str]:
     Return the hash of each user in an htpasswd file. Blank lines and `#` comments are ignored.
 
     Raises:
-        InvalidSetting: a line breaks a rule. The error has the line, but never a hash.
+        InvalidSetting: a line breaks a rule. The error has the line number, but never a hash.
     """
     if len(text.encode("utf-8", "surrogatepass")) > limits.DOCUMENT_BYTES_MAX:
         raise InvalidSetting(f"holds at most {limits.DOCUMENT_BYTES_MAX} bytes", field="file")
@@ -47,7 +47,8 @@ def users_from(text: str) -> dict[str, str]:
         if line.strip() and not line.lstrip().startswith("#"):
             name, stored = _user(line.strip(), f"line {number}")
             if name in users:
-                raise InvalidSetting("this user comes twice", field=f"line {number}", value=name)
+                rule = "this user occurs more than once"
+                raise InvalidSetting(rule, field=f"line {number}", value=name)
             users[name] = stored
     if not users:
         raise InvalidSetting("holds no user", field="file")
@@ -70,7 +71,7 @@ def _user(line: str, where: str) -> tuple[str, str]:
 
 
 def _principal(name: str) -> str:
-    """Return a digest of *name*, because a name may have any length and any character."""
+    """Return a digest of *name*, which may have any length and any characters."""
     return hashlib.sha256(f"user\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -89,7 +90,7 @@ class UserVerifier(Verifier):
         """
         Return one of *hashes*, always the same for *name*.
 
-        The check of an unknown user then takes as long as that of a known one.
+        The check of an unknown user then takes as long as the check of a known user.
         """
         digest = hmac.digest(self._key, name.encode("utf-8", "surrogatepass"), "sha256")
         return hashes[int.from_bytes(digest[:8]) % len(hashes)]
@@ -98,7 +99,7 @@ class UserVerifier(Verifier):
 @dataclass(frozen=True, slots=True)
 class UserAuthenticator:
     """
-    The authenticator for changes. It accepts the feed's users if there are any, or its password.
+    The authenticator for changes. It accepts the users of a feed, or its password if it has none.
 
     In both cases it also accepts keys. The check of an unknown user takes as long as the check of a
     wrong password, and both count as failed attempts.
@@ -116,14 +117,15 @@ class UserAuthenticator:
         Raises:
             WrongUser: the feed has users, and *given* is not one of them.
             TooManyRequests: there were too many failed attempts just before.
-            NoPasswordSet, WrongPassword: the feed has no users; see `Guard`, also for keys.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see `Guard.check`. It is used for
+                keys, and if the feed has no users.
         """
         text = self.operator_documents.operator_document(feed, USERS).text
         if not text or self.guard.knows(given):
             return need.admit(self.guard, feed, given)
         stored = dict(line.split(":", 1) for line in text.splitlines())
         if given is None or not self._is_one(feed, stored, given):
-            raise WrongUser("must be a user of the feed with their password", field="user")
+            raise WrongUser("must be a user of the feed, with the user's password", field="user")
         return Allowed(principal=_principal(given.user))
 
     def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:

@@ -1,9 +1,9 @@
 """
 Webhooks that can veto a change before it is appended, and their answers.
 
-All hooks of a feed are called at once, and all have to accept. A hook may have any address, except
-in the deployment's own network, unless the deployment allows it. The answers would reveal which
-hosts exist there.
+All hooks of a feed are called at the same time, and all have to accept. A hook may have any
+address, except in the deployment's own network, because the answers would reveal which hosts exist
+there. A deployment may allow such addresses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidings.core.errors import InvalidSetting, RefusedByHook
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # Send a change, as JSON, to all webhooks at once; return their verdicts in order.
+    # Send a change, as JSON, to all webhooks in parallel; return their verdicts in order.
     WebhookVeto = Callable[[Sequence["Hook"], str], Sequence["Verdict"]]
     # Send all requests in parallel and return the verdict for each, in order. When the call
     # returns, nothing more is sent for these requests.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _SCHEMES = ("http", "https")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-# Shown instead of the value of a header that may be a credential. If an operator writes it back,
-# the stored value is kept.
+# Shown instead of the value of a header that may be a credential. If an operator writes this text
+# back, the stored value is kept.
 REDACTED = "redacted"
 _SECRET_NAME = re.compile(
     "auth|cookie|credential|key|pass|secret|session|sign|token", re.IGNORECASE
@@ -47,7 +47,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a hook, either the *status* of its answer or the *failure* to get one."""
+    """The result of a call of a hook: the *status* of its answer, or the *failure* of the call."""
 
     status: int = 0
     failure: str = ""
@@ -69,10 +69,10 @@ class Verdict:
 
 def check(verdicts: Sequence[Verdict]) -> None:
     """
-    Return if all hooks accept.
+    Check that all hooks accept.
 
     Raises:
-        RefusedByHook: with all failures, numbered from 0 in the order of the hooks.
+        RefusedByHook: a hook does not. The error has each failure with the index of its hook.
     """
     failed = [(at, each) for at, each in enumerate(verdicts) if not each.accepts]
     if failed:
@@ -98,7 +98,7 @@ def hooks_from(given: object) -> tuple[Hook, ...]:
 
 def _hook(given: object, where: str) -> Hook:
     if not isinstance(given, dict) or not {*given} <= {"uri", "headers"}:
-        raise InvalidSetting(f"{where} must hold uri, and headers or nothing else")
+        raise InvalidSetting(f"{where} must be a mapping with uri and, optionally, headers")
     return Hook(
         checked_uri(given.get("uri"), f"{where}.uri"), _headers(given.get("headers"), where)
     )
@@ -117,11 +117,11 @@ def checked_uri(given: object, where: str) -> str:
         parts = urlsplit(given)
         port = parts.port
     except ValueError:
-        raise InvalidSetting(f"{where} is no address") from None
+        raise InvalidSetting(f"{where} is not a valid address") from None
     if parts.scheme not in _SCHEMES or not parts.hostname or port == 0:
         raise InvalidSetting(f"{where} must begin with http:// or https:// and a host")
     if parts.username is not None or parts.password is not None:
-        raise InvalidSetting(f"{where} must hold no password: use headers")
+        raise InvalidSetting(f"{where} must not contain a user or password; use headers")
     return given
 
 
@@ -129,11 +129,11 @@ def _headers(given: Any, where: str) -> tuple[tuple[str, str], ...]:
     if given is None:
         return ()
     if not isinstance(given, dict):
-        raise InvalidSetting(f"{where}.headers must map names to texts")
+        raise InvalidSetting(f"{where}.headers must map names to strings")
     for name, value in given.items():
         named = isinstance(name, str) and _HEADER_NAME.fullmatch(name)
         if not named or not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            raise InvalidSetting(f"{where}.headers must map names to texts, both printable")
+            raise InvalidSetting(f"{where}.headers must map names to strings, both printable")
     return tuple(given.items())
 
 
@@ -172,7 +172,7 @@ def with_stored(hooks: Sequence[Hook], stored: Sequence[Hook]) -> tuple[Hook, ..
         if value != REDACTED or not _SECRET_NAME.search(name):
             return name, value
         if (hook.uri, name.lower()) not in values:
-            rule = f"{name} has no stored value, which {REDACTED} stands for"
+            rule = f"{name} has no stored value that {REDACTED} could stand for"
             raise InvalidSetting(f"webHooks[{at}].headers: {rule}")
         return name, values[hook.uri, name.lower()]
 

@@ -1,7 +1,7 @@
 """
-Webhooks, which are external endpoints that receive the events of a feed by a named consumer.
+Webhooks, which are external endpoints that receive the events of a feed through a named consumer.
 
-The package decides which events are sent to them, how a request is signed, when it is sent again,
-and when it is parked. (The webhooks of `changeagent.webhooks` are different: they are called before
-a change is appended.)
+The package decides which events are sent to a webhook, how a request is signed, when a message is
+sent again, and when it is parked. (The webhooks of `changeagent.webhooks` are different: they are
+called before a change is appended.)
 """

@@ -83,10 +83,10 @@ class WebhookAdmin:
         self, feed: str, name: str, given: Mapping[str, Any], wanted: Filter
     ) -> tuple[Webhook, str]:
         """
-        Create or change a webhook; return the webhook and its secret, or "" for a kept secret.
+        Create or change a webhook; return the webhook and its new secret, or "" for an old secret.
 
         An existing webhook gets the fields of *given* and the filter, and keeps its position and
-        its secret. A new one begins at `from`: `now`, `oldest` or the id of an event.
+        its secret. A new webhook begins at the field `from`: `now`, `oldest` or the id of an event.
 
         Raises:
             InvalidWebhook, InvalidConsumer: nothing was changed.
@@ -94,7 +94,8 @@ class WebhookAdmin:
         check_name(name)
         start = given.get("from", "now")
         if start == "copy":
-            raise InvalidWebhook("must not be copy: a webhook sends the log only", field="from")
+            rule = "must not be `copy`, because a webhook sends only the log"
+            raise InvalidWebhook(rule, field="from")
         fresh = self._secret(given)
         secrets = (Secret(fresh),)
         changed = webhook_from(name, given, secrets)
@@ -116,10 +117,11 @@ class WebhookAdmin:
 
     def _check_free(self, feed: str, name: str) -> None:
         """
-        Return if *name* is a webhook already, or can become one.
+        Check that *name* already is a webhook, or can become one.
 
         Raises:
-            InvalidWebhook, InvalidConsumer: *name* is another consumer, or the feed has too many.
+            InvalidWebhook: *name* is a consumer without a webhook.
+            InvalidConsumer: the feed has too many consumers.
         """
         if name in self.registry.all(feed):
             return
@@ -129,7 +131,7 @@ class WebhookAdmin:
 
     def rotate(self, feed: str, name: str, given: Mapping[str, Any]) -> str:
         """
-        Return a new secret. The current one still signs for `limits.WEBHOOK_ROTATION_MS`.
+        Store and return a new secret. For `limits.WEBHOOK_ROTATION_MS`, the old one signs, too.
 
         Raises:
             UnknownWebhook, InvalidWebhook: nothing was changed.

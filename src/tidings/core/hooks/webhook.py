@@ -1,9 +1,9 @@
 """
 Webhooks and their delivery by a worker, with the signatures of Standard Webhooks.
 
-Messages of different objects are sent in parallel, messages of one object one after the other. The
-first message that the endpoint does not accept stops the webhook. This message is sent again alone,
-with growing delays, and parked after the last attempt.
+Messages of different objects are sent in parallel, and messages of one object one after the other.
+If the endpoint does not accept a message, the webhook sends no further messages. It sends this
+message again, alone and with growing delays, and parks it after the last attempt.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class UnknownWebhook(Rejected, code="unknown_webhook", status=404):
 @dataclass(frozen=True, slots=True)
 class Secret:
     """
-    A secret in the form *text* that its owner stores.
+    A secret. *text* is the form in which its owner stores it.
 
-    It signs until *until_ms*, which is 0 for the current secret.
+    The secret signs until *until_ms*, which is 0 for the current secret.
     """
 
     text: str = field(repr=False)
@@ -88,7 +88,7 @@ class Webhook:
     attempts: int = limits.WEBHOOK_ATTEMPTS_MAX
 
     def signing(self, now_ms: int) -> list[str]:
-        """Return the secrets that sign at *now_ms*, the current one first."""
+        """Return the secrets that sign at *now_ms*, the current secret first."""
         return [each.text for each in self.secrets if not 0 < each.until_ms <= now_ms]
 
     def headers(self, message_id: str, body: str, now_ms: int) -> dict[str, str]:
@@ -105,7 +105,9 @@ class Webhook:
 
     def rotated(self, secret: str, now_ms: int) -> Webhook:
         """
-        Return the webhook with the new *secret*. Only the previous secret still signs, for a while.
+        Return the webhook with the new *secret*.
+
+        The previous secret also signs for `limits.WEBHOOK_ROTATION_MS`; earlier secrets do not.
         """
         current = self.secrets[0]
         before = replace(current, until_ms=now_ms + limits.WEBHOOK_ROTATION_MS)
@@ -133,7 +135,7 @@ def checked_secret(given: object) -> str:
         whole = isinstance(given, str) and given.startswith(SECRET_PREFIX)
         if isinstance(given, str) and whole and len(_key(given)) in _SECRET_BYTES:
             return given
-    rule = f"must be {SECRET_PREFIX} and 24 to 64 bytes in base64"
+    rule = f"must be {SECRET_PREFIX}, followed by 24 to 64 bytes in base64"
     raise InvalidWebhook(rule, field="secret")
 
 
@@ -191,8 +193,9 @@ class WebhookDelivery:
         """
         Send due messages to *hook* for at most `limits.WEBHOOK_TURN_MS`.
 
-        Return the time of the next run in ms since 1970, or None if the next page starts it. With
-        *look*, also move the consumer's position past entries that its filter excludes.
+        Return the time of the next run in ms since 1970, or None if the next run is due only when
+        the next page arrives. With *look*, also move the consumer's position past entries that its
+        filter excludes.
 
         Raises:
             Unavailable: the stores do not answer.
@@ -214,7 +217,7 @@ class WebhookDelivery:
         except ConsumerHeld:
             return self.clock() + limits.CONSUMER_LEASE_MS
         except ConsumerFellOff:
-            return None  # its state shows that, until an operator moves it
+            return None  # there is nothing to do until an operator moves the consumer
         except FenceLost:
             return self.clock()  # an operator changed the consumer
 
@@ -226,7 +229,7 @@ class WebhookDelivery:
         return is_ahead(again_ms(consumer), self.clock(), delay_ms(failure.times))
 
     def _concerns(self, consumer: Consumer, *, look: bool) -> bool:
-        """Return True if there is anything to do for *consumer* that is worth a lease."""
+        """Return True if *consumer* has a due message or, with *look*, its position can move."""
         if self.consumers.view.due(consumer, 1):
             return True
         ahead = self.consumers.view.advanced(consumer) if look else consumer
@@ -270,7 +273,9 @@ class WebhookDelivery:
 
     def _batch(self, held: Consumer) -> list[Entry]:
         """
-        Return the messages to send in parallel, one per object; an entry in doubt is sent alone.
+        Return the messages to send in parallel, at most one per object.
+
+        An entry up to `held.single` may have been sent before, and is sent alone.
         """
         due = self.consumers.view.due(held, limits.WEBHOOK_AT_ONCE)
         if due and rank(due[0].place) <= rank(held.single):
@@ -294,7 +299,7 @@ class WebhookDelivery:
     def _taken(
         self, held: Consumer, batch: Sequence[Entry], verdicts: Sequence[Verdict]
     ) -> tuple[Consumer, tuple[Entry, Verdict] | None]:
-        """Acknowledge the accepted messages; return the first refused one with its verdict."""
+        """Acknowledge the accepted messages; return the first refused message and its verdict."""
         told = list(zip(batch, verdicts, strict=True))
         first = next((at for at, (_, said) in enumerate(told) if not said.accepts), len(told))
         through = told[first - 1][0].place if first else None
@@ -307,13 +312,14 @@ class WebhookDelivery:
         feed, name = held.feed, held.name
         told = self.consumers.fail(feed, name, held.fence, entry.place.encode(), str(said)).consumer
         if said.status == _GONE:
-            why = Reason(self.worker, "it answered 410: the endpoint is gone")
+            why = Reason(self.worker, "the endpoint answered 410, gone")
             self.consumers.pause(feed, name, why, paused=True)
             return None
         times = told.failure.times if told.failure else 1
         if times >= hook.attempts and told.parked < limits.PARKED_MAX:
             try:
-                self.consumers.park(feed, name, Reason(self.worker, f"not taken {times} times"))
+                why = Reason(self.worker, f"not accepted in {times} attempts")
+                self.consumers.park(feed, name, why)
             except (InvalidConsumer, NothingDone):
                 return again_ms(told)  # an operator changed the consumer in the meantime
             return self.clock()
