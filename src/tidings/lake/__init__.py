@@ -1,1 +1,1 @@
-"""The archive of a feed as tables for SQL, and its compaction, on Spark."""
+"""Tables of a feed for SQL, and the compaction of its archive, on Spark."""

@@ -1,9 +1,9 @@
 """
 The schema of each type, which says which keys of `data` are columns of its table.
 
-The columns of a type are declared in a file, or inferred from its data. Columns are added and never
-change. A value that does not have its column's type stays in the column `data`, as does a key
-without a column.
+The columns of a type are declared in a file, or inferred from the data of its objects. Columns are
+added and never change. If a value does not have the type of its column, or a key has no column, the
+row keeps all data in the column `data`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from tidings.lake.warehouse import BadColumns
 
 INFER = "infer"
 COLUMNS_MAX = 200  # per type; Athena and Glue reject tables with several thousand nested columns
-NAME_CHARS_MAX = 255  # of a column in Glue
+NAME_CHARS_MAX = 255  # the limit of Glue for the name of a column
 KEY_CHARS_MAX = 255  # a key is the comment of its column, and Glue rejects a longer comment
-# Columns of every table of a type, before those of its data.
+# The first columns of every table of a type. The columns of its data follow them.
 FIXED = ("id", "parents", "tags", "timestamp", "at", "page", "slot", "cursor", "data")
-# Iceberg's metadata columns. A table with one of these columns cannot be read, or is read wrongly.
+# Names of Iceberg's metadata columns. A table that has a column of its own with one of these names
+# cannot be read, or is read wrongly.
 METADATA = (
     *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_metadata"),
     *("_last_updated_sequence_number", "_change_type", "_change_ordinal", "_commit_snapshot_id"),
 )
-_INTERNAL = "__"  # prefix of the columns that Spark adds to the plan of a MERGE
+_INTERNAL = "__"  # the prefix of the columns that Spark adds to the plan of a MERGE
 TEXT = "string"
-UNFIT = "_unfit"  # Spark puts a document here if a value does not have its column's type
+# The column in which Spark puts the whole document if a value does not have the type of its column.
+UNFIT = "_unfit"
 _SCALARS = (TEXT, "boolean", "int", "bigint", "double", "timestamp", "date")
 _NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{NAME_CHARS_MAX - 1}}}", re.ASCII)
 _SCALAR = f"(?:{'|'.join(_SCALARS)})"
@@ -40,7 +42,7 @@ _KIND = re.compile(
 )
 _WORDS = re.compile(r"([a-z0-9])([A-Z])")
 _ODD = re.compile(r"[^a-z0-9_]")
-# The types of values in `schema_of_variant`, and the types of their columns.
+# The types of values, as Spark's `schema_of_variant` names them, and the types of their columns.
 _UNKNOWN = {"VOID", "ARRAY<VOID>"}  # the types of null and of an empty list
 _NUMBERS = {"DOUBLE", "FLOAT", "BIGINT"}
 _KINDS = {
@@ -55,7 +57,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class DataColumn:
-    """The column *name* of the SQL type *kind* in Spark, with the values of *key* in `data`."""
+    """The column *name*, of Spark's SQL type *kind*, for the values of *key* in `data`."""
 
     name: str
     key: str
@@ -63,14 +65,14 @@ class DataColumn:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Return the field names of a struct; empty for another type."""
+        """Return the names of the fields if the column is a struct; otherwise an empty tuple."""
         if not self.kind.startswith("struct<"):
             return ()
         return tuple(each.partition(":")[0] for each in self._parts)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Return the types of these fields."""
+        """Return the types of `fields`, in the same order. The column must be a struct."""
         return tuple(each.partition(":")[2] for each in self._parts)
 
     @property
@@ -80,7 +82,7 @@ class DataColumn:
 
 @dataclass(frozen=True, slots=True)
 class TypeColumns:
-    """The *columns* of a type; with *infers* new keys get inferred columns, too."""
+    """The declared *columns* of a type. If *infers*, new keys get inferred columns."""
 
     columns: tuple[DataColumn, ...] = ()
     infers: bool = False
@@ -105,7 +107,7 @@ def from_file(path: Path) -> Schemas:
 
 def parse(text: str) -> Schemas:
     """
-    Parse the schemas of types, which map each column to its type.
+    Parse the schemas of types. A schema maps the name of each column to the type of the column.
 
     For example:
 
@@ -120,7 +122,7 @@ def parse(text: str) -> Schemas:
     except ValueError as error:
         raise BadColumns(f"columns: not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise BadColumns("columns: must be an object, a schema for each type")
+        raise BadColumns("columns: must be a JSON object with a schema for each type")
     return {_type(name): _columns(name, schema) for name, schema in found.items()}
 
 
@@ -134,7 +136,7 @@ def _columns(type: str, schema: Any) -> TypeColumns:
     if schema == INFER:
         return TypeColumns(infers=True)
     if not isinstance(schema, dict) or not schema:
-        raise BadColumns(f"columns of {type!r}: must be {INFER!r}, or an object of columns")
+        raise BadColumns(f"columns of {type!r}: must be {INFER!r}, or an object with columns")
     made = tuple(_column(type, name, each) for name, each in schema.items())
     check(type, made)
     return TypeColumns(made)
@@ -145,11 +147,12 @@ def check(type: str, columns: Iterable[DataColumn]) -> None:
     Check the columns of a type.
 
     Raises:
-        BadColumns: there are too many columns, or a key has two of them.
+        BadColumns: there are too many columns, or a key has two columns.
     """
     keys = [each.key for each in columns]
     if len(keys) > COLUMNS_MAX:
-        raise BadColumns(f"columns of {type!r}: {len(keys)}, may be {COLUMNS_MAX}")
+        rule = f"has {len(keys)} columns, at most {COLUMNS_MAX} are allowed"
+        raise BadColumns(f"columns of {type!r}: {rule}")
     folded = [key.lower() for key in keys]
     twice = next((key for key in keys if folded.count(key.lower()) > 1), None)
     if twice is not None:
@@ -159,27 +162,27 @@ def check(type: str, columns: Iterable[DataColumn]) -> None:
 def _column(type: str, name: str, given: Any) -> DataColumn:
     where = f"columns of {type!r}, {name!r}"
     if not _NAME.fullmatch(name):
-        raise BadColumns(f"{where}: must be small letters, digits and _, and begin with no digit")
+        rule = "must have only small letters, digits and _, and not begin with a digit"
+        raise BadColumns(f"{where}: {rule}")
+    remedy = f"name the column 'data_{name}' and declare the key {name!r}"
     if name in FIXED:
-        rule = f"is in every table; call it 'data_{name}', with the key {name!r}"
-        raise BadColumns(f"{where}: {rule}")
+        raise BadColumns(f"{where}: is a column of every table; {remedy}")
     if name in METADATA or name.startswith(_INTERNAL):
-        rule = f"is a name of Iceberg or Spark; call it 'data_{name}', with the key {name!r}"
-        raise BadColumns(f"{where}: {rule}")
+        raise BadColumns(f"{where}: is a name that Iceberg or Spark uses; {remedy}")
     if isinstance(given, dict) and set(given) == {"key", "type"}:
         key, kind = given["key"], given["type"]
     else:
         key, kind = name, given
     if not isinstance(key, str) or not _is_key(key):
-        rule = f"must be a text without ` or control characters, of {KEY_CHARS_MAX} at most"
-        raise BadColumns(f"{where}: key {key!r}: {rule}, and not {UNFIT!r}")
+        rule = f"must have 1 to {KEY_CHARS_MAX} characters, without ` and control characters"
+        raise BadColumns(f"{where}: key {key!r}: {rule}, and not be {UNFIT!r}")
     kind = re.sub(r"\s", "", kind).lower() if isinstance(kind, str) else kind
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):
-        rule = f"must be {', '.join(_SCALARS)}, array<one of them> or struct<name: one of them, …>"
+        rule = f"must be {', '.join(_SCALARS)}, array<one of these> or struct<name:one of these,…>"
         raise BadColumns(f"{where}: type {given!r}: {rule}")
     made = DataColumn(name, key, kind)
     if len(set(made.fields)) < len(made.fields):
-        raise BadColumns(f"{where}: type {given!r}: two fields have one name, whatever their case")
+        raise BadColumns(f"{where}: type {given!r}: two fields have the same name, apart from case")
     return made
 
 
@@ -187,27 +190,29 @@ def missing_columns(
     known: Iterable[DataColumn], declared: Iterable[DataColumn]
 ) -> list[DataColumn]:
     """
-    Return the columns of *declared* that a table with the columns *known* lacks.
+    Return the *declared* columns that a table with the columns *known* does not have yet.
 
     Raises:
-        BadColumns: the table has a column of that name for another key, or of another type.
+        BadColumns: the table has a declared column, but for another key, or with another type.
     """
     there = {each.name: each for each in known}
     for each in declared:
         if there.get(each.name, each) != each:
             other = there[each.name]
             raise BadColumns(
-                f"column {each.name!r}: the table has it as {other.kind} of the key {other.key!r},"
-                f" and columns never change; {each.kind} of {each.key!r} needs another name"
+                f"column {each.name!r}: has the type {other.kind} and the key {other.key!r} in the"
+                f" table, and columns never change; give the column with the type {each.kind}"
+                f" and the key {each.key!r} another name"
             )
     return [each for each in declared if each.name not in there]
 
 
 def infer_columns(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[DataColumn]:
     """
-    Return columns for keys without a column, from the types of their values in *seen*.
+    Return new columns for keys without a column.
 
-    A key that differs from another only in case, or exceeds the limit, stays in `data`.
+    *known* are the present columns, and *seen* has the types of the values of each key. A key gets
+    no column if it differs from another key only in case, or exceeds a limit.
     """
     columns = list(known)
     keys, names = {each.key.lower() for each in columns}, {each.name for each in columns}
@@ -224,7 +229,7 @@ def infer_columns(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> 
 
 
 def _is_key(key: str) -> bool:
-    """Return True if *key* can be the comment of a column, in Glue as well."""
+    """Return True if *key* can be the comment of a column, also in Glue."""
     fits = 0 < len(key) <= KEY_CHARS_MAX and key.isprintable()
     return fits and "`" not in key and key != UNFIT
 
@@ -232,13 +237,13 @@ def _is_key(key: str) -> bool:
 def _name(key: str) -> str:
     name = _ODD.sub("_", _WORDS.sub(r"\1_\2", key).lower())
     name = f"_{name}" if name[:1].isdigit() else name
-    # Iceberg and Spark name their own columns with a leading underscore, and may add more.
+    # Columns of Iceberg and Spark begin with an underscore, and later releases may add others.
     is_theirs = name[:1] == "_" and not name[1:2].isdigit()
     return f"data_{name}" if name in FIXED or is_theirs else name
 
 
 def _kind_of(kinds: set[str]) -> str:
-    """Return a column type for values of all *kinds*; text can hold any value as JSON."""
+    """Return a column type that can hold values of all *kinds*; text holds any value, as JSON."""
     if not kinds:
         return ""
     if len(kinds) == 1:

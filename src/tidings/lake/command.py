@@ -50,14 +50,14 @@ STOPPED = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work in a temporary *folder*."""
+    """One run of a command, with its temporary *folder*."""
 
     folder: Path
     phases: Phases
 
     @contextmanager
     def spark(self, *, few: bool) -> Iterator[SparkSession]:
-        """Open a session with Iceberg; with *few* optimize it for little work."""
+        """Open a session with Iceberg; if *few*, with settings for little data."""
         from tidings.lake import iceberg
         from tidings.lake.warehouse import EXTENSIONS
         from tidings.sync import spark_session
@@ -72,8 +72,8 @@ class Work:
 
 @contextmanager
 def working(*, silent: bool) -> Iterator[Work]:
-    """Convert errors to one sentence; exit with a code of its own if a guard stops the run."""
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    """Print an error as one sentence and exit; if a guard stopped the run, exit with `STOPPED`."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 
     from tidings.aws.config.stages import NoStage
     from tidings.client import errors as client
@@ -99,10 +99,10 @@ def working(*, silent: bool) -> Iterator[Work]:
 @contextmanager
 def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
     """
-    Lock the folder, so that no other process on this machine follows *feed* into it.
+    Lock the tables of *feed*, so that no other process on this machine updates them.
 
     Raises:
-        Raced: another process follows *feed* into the folder.
+        Raced: another process updates the tables of *feed* in this folder.
     """
     from tidings.lake.warehouse import Raced
 
@@ -112,22 +112,22 @@ def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Raced(f"another process follows {feed} into {folder}") from None
+            raise Raced(f"another process updates the tables of {feed} in {folder}") from None
         yield
 
 
 def archive_of(place: Place | None) -> str:
-    """Return the archive of a stage; empty if it has no archive, or *place* is None."""
+    """Return the archive of the stage of *place*; "" if it has no archive, or *place* is None."""
     return place.settings.archive if place is not None else ""
 
 
 def address(archive: str) -> str:
-    """Return the URL of an archive, which may be given as a folder."""
+    """Return the URL of *archive*, which may be a URL or the path of a folder."""
     return archive if "://" in archive else Path(archive).resolve().as_uri()
 
 
 def place_of(feed: str, stage: str | None, endpoint_url: str | None) -> Place | None:
-    """Return the tables of the feed; None if neither a stage nor a twin is named."""
+    """Return the DynamoDB tables of the feed; None if neither a stage nor a twin is named."""
     from tidings.sync.feed import on_stage, on_twin
 
     if stage:
@@ -167,13 +167,17 @@ class Lineage:
 
 @dataclass
 class Telling:
-    """A lineage run; *run* is None if lineage is off, and *tables* until tables are opened."""
+    """
+    The lineage of a run.
+
+    *run* is None if lineage is off. *tables* is None until the tables are opened.
+    """
 
     run: Run | None = None
     tables: FeedTables | None = None
 
     def went_on(self) -> None:
-        """Report progress after a batch was written."""
+        """Report that the run continues, after a batch was written."""
         if self.run is not None and self.run.is_due:
             self.count()
             self.run.running()
@@ -202,7 +206,9 @@ def report_run(lineage: Lineage | None) -> Iterator[Telling]:
 
 def _table_dataset(warehouse: Warehouse, name: str, found: TableMetadata | None = None) -> Dataset:
     """
-    Return the dataset of a table, named by its folder, as in OpenLineage's integration of Spark.
+    Return the dataset of a table.
+
+    The name of the dataset is the folder of the table, as in OpenLineage's integration of Spark.
     """
     files = datasets.of_files(f"{warehouse.url.rstrip('/')}/{warehouse.database}/{name}")
     table = f"file:{warehouse.url}", f"{warehouse.database}.{name}"
@@ -220,11 +226,11 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 @feed_option
 @click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder.")
 @click.option("--table", required=True, metavar="FOLDER", help="Folder of the tables.")
-@click.option("--url", help="Address of the feed: parts that its consumers need are kept.")
+@click.option("--url", help="Address of the feed; parts are kept until its consumers read them.")
 @stage_option
 @endpoint_option
-@click.option("--until", metavar="PAGE|AGE", help="Compact up to this page, or this age: 30d.")
-@click.option("--drop-changes", is_flag=True, help="Keep no changes that belong to no object.")
+@click.option("--until", metavar="PAGE|AGE", help="Last page to compact, or least age: 30d.")
+@click.option("--drop-changes", is_flag=True, help="Also remove changes, which have no object.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @password_options
@@ -241,8 +247,9 @@ def compact(
     """
     Compact parts that all consumers have read.
 
-    Only parts that the table `history` contains are compacted: each keeps the last operation of
-    each object. The last part is never changed. After a kill, run it again.
+    Only parts whose operations are all in the table `history` are compacted. Of the operations of
+    an object in these parts, only the last one is kept. The last part of the archive is never
+    changed. If the command is killed, run it again.
 
     \b
     Examples:
@@ -266,8 +273,8 @@ def _check_bound(options: dict[str, Any]) -> None:
     check_once(*named)
     if not named and not options["until"]:
         raise click.UsageError(
-            "name the feed by --url, --stage or --endpoint-url, so that nothing is compacted that"
-            " a consumer has not read; or say --until"
+            "name the feed with --url, --stage or --endpoint-url, so that no part is compacted"
+            " before all consumers have read it; or give --until"
         )
     until = options["until"]
     if until and not (_AGE.fullmatch(until) or _PAGE.fullmatch(until)):
@@ -288,7 +295,7 @@ def _bound(place: Place | None, feed: str, options: dict[str, Any]) -> int | Non
 def _archive_url(archive: str | None, place: Place | None) -> str:
     found = archive or archive_of(place)
     if not found:
-        raise click.UsageError("name the archive by --archive, or a --stage that has one")
+        raise click.UsageError("give --archive, or a --stage that has an archive")
     return address(found)
 
 
@@ -331,7 +338,7 @@ def _summary(report: Report) -> Table:
         "history reaches page": report.through,
         "compacted up to page": report.bound,
         "operations in those parts": report.operations,
-        "of them left": report.left,
+        "operations left": report.left,
         "parts written": report.written,
         "parts removed": report.removed,
     }
@@ -340,8 +347,9 @@ def _summary(report: Report) -> Table:
     return shown
 
 
-SHOWN_MAX = 1_000  # rows of an answer; for more, use JSON
-EVERY_S = 60  # each batch commits for a second or two, and adds files to compact later
+SHOWN_MAX = 1_000  # the most rows of a result that are shown as a table; --json prints all rows
+# A batch takes a second or two to commit, and adds small files that have to be compacted later.
+EVERY_S = 60
 EVERY_S_MAX = 24 * 3600  # for a longer interval, a scheduled job is cheaper
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 
@@ -349,7 +357,7 @@ _columns_option = click.option(
     "--columns",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON: the types with tables, and their columns.",
+    help="JSON file with the types that get tables, and their columns.",
 )
 _folder_option = click.option(
     "--table", required=True, metavar="FOLDER", help="Folder of the tables; created if missing."
@@ -358,18 +366,18 @@ _folder_option = click.option(
 
 @click.command(epilog=_EPILOG)
 @_folder_option
-@click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder, for older pages.")
+@click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder, with older pages.")
 @_columns_option
-@click.option("--once", is_flag=True, help="Stop at the present end of the feed.")
+@click.option("--once", is_flag=True, help="Stop at the end that the feed has now.")
 @click.option(
     "--every",
     default=EVERY_S,
     show_default=True,
     type=click.IntRange(1, EVERY_S_MAX),
     metavar="SECONDS",
-    help="Time in which a batch collects.",
+    help="Interval between batches.",
 )
-@click.option("--allow-gaps", is_flag=True, help="Continue after lost pages of the log.")
+@click.option("--allow-gaps", is_flag=True, help="Use the state in place of missing pages.")
 @lineage_option
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch.")
 @named_feed_options
@@ -387,9 +395,9 @@ def follow(
     """
     Update the tables of a feed every few minutes.
 
-    Every operation goes into the table `history`, the last one of each object into `latest`, and
-    the objects of the types in --columns into tables of their own. A table contains each batch
-    completely or not at all. After a kill, run it again: it continues at the end of the tables.
+    The table `history` gets every operation, and `latest` the last operation of each object. Each
+    type in --columns gets a table of its objects. A table contains each batch completely or not at
+    all. If the command is killed, run it again; it continues where the tables end.
 
     \b
     Examples:
@@ -421,7 +429,7 @@ def follow(
                 telling.went_on()
 
             follower = Follower(tables, source, 0 if once else every, allow_gaps, shown)
-            stop_on_signals(follower.stop)  # after Spark has installed its own handler
+            stop_on_signals(follower.stop)  # must come after Spark has installed its own handler
             follower.run(once=once)
 
 
@@ -450,16 +458,16 @@ def _as_json(batch: Batch) -> None:
 
 def _as_text(batch: Batch) -> None:
     left = sum(batch.left.values())
-    more = f"; {left:,} objects keep data that their columns do not say" if left else ""
+    more = f"; {left:,} objects have data that do not fit their columns" if left else ""
     for name, reason in batch.failed.items():
-        more += f"; the table of {name} is left out: {plain(reason)}"
+        more += f"; the table of {name} is no longer updated: {plain(reason)}"
     counted = f"{batch.operations:,} operations in {batch.seconds:.1f} s"
     click.echo(f"page {batch.page:,}: {counted}{more}")
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--table", metavar="FOLDER", help="Folder of the tables, if they are not in Glue.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one line of JSON.")
+@click.option("--table", metavar="FOLDER", help="Folder of the tables; otherwise those of --stage.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status as one line of JSON.")
 @named_feed_options
 def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
     """
@@ -475,7 +483,7 @@ def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
     from tidings.lake.warehouse import in_folder, of_stage
 
     if not table and not named.stage:
-        raise click.UsageError("name the folder of the tables by --table, or a --stage")
+        raise click.UsageError("give the folder of the tables with --table, or give a --stage")
     with working(silent=True):
         warehouse = in_folder(table) if table else of_stage(named.stage)
         backend = _source(named, None).backend()
@@ -491,7 +499,7 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
     from rich.table import Table
 
     shown = Table(title=title)
-    for name in ("table", "page", "pages behind", "operations", "for", "rows", "files", "MB"):
+    for name in ("table", "page", "pages behind", "operations", "time", "rows", "files", "MB"):
         is_name = name == "table"  # wrap names instead of truncating
         shown.add_column(name, justify="left" if is_name else "right", overflow="fold")
     for each in found:
@@ -519,7 +527,9 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
     """
-    Query the tables of a feed in Spark's SQL: `history`, `latest`, and each type by its name.
+    Query the tables of a feed in Spark's SQL.
+
+    The tables are `history` and `latest`. The table of a type has the name of the type.
 
     \b
     Examples:
@@ -536,7 +546,7 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
 
         warehouse = in_folder(str(table))
         with work.spark(few=size_of(warehouse) <= SMALL_BYTES) as spark:
-            work.phases.begin("asking")
+            work.phases.begin("running the query")
             answer = run_query(spark, warehouse, feed, sql)
             if as_json:
                 for row in answer.select(to_json(struct("*"))).toLocalIterator():

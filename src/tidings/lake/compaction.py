@@ -1,10 +1,10 @@
 """
-Compact the parts of an archive that all readers, including the table `history`, have handled.
+Compact the parts of an archive that all readers have handled and the table `history` contains.
 
 An operation is removed from a part only if it is in `history`. Spark selects the entries to keep,
-and its tasks write merged parts. Then the driver removes the parts that the merged ones cover, in
-the order of `core.archive.compaction.covered_parts`. A crash in between leaves parts that overlap.
-Readers ignore the overlap, and the next run removes it.
+and its tasks write merged parts. Then the driver removes the parts whose pages are in a merged
+part, in the order of `core.archive.compaction.covered_parts`. A crash before the removal leaves
+parts that overlap. Readers ignore the overlap, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -43,29 +43,31 @@ from tidings.sync.spark_session import errors_of_tasks
 # A function that opens the archive in a task, because a client cannot be sent to another process.
 Opens = Callable[[], ArchiveStore]
 
-# The columns of an entry; *part* is the index of its part in a run.
+# The columns of an entry. `part` is the index of its part in the parts of the run.
 ENTRIES = columns(part=LONG, page=LONG, slot=INT, line=TEXT)
 _ARROW = pa.schema(
     [("part", pa.int64()), ("page", pa.int64()), ("slot", pa.int32()), ("line", pa.string())]
 )
-_NUMBERS = itertools.count()  # numbers of the reads and writes of this process
-TASKS_MIN = 8  # uses several cores; a task costs a fifth of a second
-PARTS_PER_TASK = 64  # maximum, with half a gigabyte of text
+_NUMBERS = itertools.count()  # numbers the reads and writes of this process
+# The least number of tasks for eight or more parts, so that several cores are used. A task costs a
+# fifth of a second.
+TASKS_MIN = 8
+PARTS_PER_TASK = 64  # if there are many parts; a task then reads about half a gigabyte of text
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The archive of *feed*, opened by *opens*. It is sent to tasks."""
+    """The archive of *feed*, which *opens* opens. Tasks receive a copy of this object."""
 
     feed: str
     opens: Opens
 
     def spans(self) -> list[Span]:
-        """Return all parts, in order."""
+        """Return all parts, in the order of their pages."""
         return list(all_spans(self.opens(), self.feed))
 
     def entries(self, spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
-        """Return the entries of *spans* as `ENTRIES`; *part* is an index of *spans*."""
+        """Return the entries of *spans* as `ENTRIES`; the column `part` is an index of *spans*."""
         name = _registered(spark, self, [[each] for each in spans])
         return spark.read.format(name).load()
 
@@ -73,8 +75,8 @@ class Archive:
         """
         Replace each group with one part that has its remaining entries.
 
-        *left* has a row for each group, with its number `group` and the places `at` of its
-        remaining entries.
+        *left* has a row for each group. In this row, `group` is the index of the group, and `at`
+        has the places of the remaining entries.
         """
         name = _registered(left.sparkSession, self, groups)
         left.write.format(name).mode("append").save()
@@ -85,16 +87,18 @@ class Archive:
 
         Raises:
             PartGone: the part was removed in the meantime.
-            BrokenPart: another program wrote the part.
+            BrokenPart: the part is truncated, or another program wrote it.
         """
         body = (store or self.opens()).get(self.feed, span)
         if body is None:
-            raise PartGone(f"the part {span.name} was removed during the compaction; run it again")
+            raise PartGone(f"the part {span.name} was removed during the compaction; run again")
         return decode(body)
 
     def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
         """
-        Replace *spans* with one part that has their *wanted* entries; return its size in bytes.
+        Write one part that has only the *wanted* entries of *spans*; return its size in bytes.
+
+        *wanted* has the page and the slot of each entry.
         """
         store = self.opens()
         pages = join_parts(self.pages(span, store) for span in spans)
@@ -104,7 +108,7 @@ class Archive:
 
 
 def tasks(parts: int) -> int:
-    """Return the number of tasks for *parts*."""
+    """Return the number of tasks that read or write *parts* parts."""
     return max(1, min(parts, max(TASKS_MIN, parts // PARTS_PER_TASK)))
 
 
@@ -121,9 +125,12 @@ def opener(url: str) -> Opens:
 
 def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
     """
-    Register a data source for parts, and return its name; a read has one part in each group.
+    Register a data source that reads or writes the parts of *groups*, and return its name.
+
+    To be read, each group must have exactly one part.
     """
-    # Spark rejects a name that was used in a session, and a session here may read several times.
+    # The name is new each time, because a session may read several times, and Spark rejects the
+    # name of a data source that was already registered in the session.
     named = f"tidings_parts_{next(_NUMBERS)}"
 
     class Parts(DataSource):
@@ -146,7 +153,7 @@ def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence
 
 @dataclass(frozen=True)
 class _Numbers(InputPartition):
-    """The numbers of the parts of a task."""
+    """The indexes of the parts that a task reads."""
 
     all: range
 
@@ -190,9 +197,9 @@ class _Writer(DataSourceWriter):
         return WriterCommitMessage()
 
 
-# Quotes are escaped in a JSON string, and `data` is the last key, except for the mark of a change.
-# The data therefore begin at the first occurrence of this text, and only the text before it is
-# parsed.
+# The data of a line begin at the first occurrence of `_DATA`, because quotes are escaped in a JSON
+# string. `data` is the last key, which only the mark of a change may follow. So it is sufficient to
+# parse the text before `_DATA`.
 _DATA = ',"data":'
 _MARK = ',"change":true}'
 
@@ -200,9 +207,10 @@ _MARK = ',"change":true}'
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """
-    The numbers of *operations* before, of those *left*, and of parts *written* and *removed*.
+    The result of a compaction.
 
-    If nothing had to be done, *written* and *removed* are 0.
+    *operations* is the number of operations before the compaction, and *left* the number after it.
+    *written* and *removed* are numbers of parts. Both are 0 if nothing had to be done.
     """
 
     operations: int = 0
@@ -214,7 +222,10 @@ class Compacted:
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """
-    One compaction; with *changes* it keeps changes, which have no object; *dry_run* only counts.
+    One compaction.
+
+    If *changes*, it keeps changes, which have no object. If *dry_run*, it only counts. *begin* is
+    called with the name of each phase.
     """
 
     session: SparkSession
@@ -225,15 +236,17 @@ class Compaction:
 
     def run(self, spans: Sequence[Span]) -> Compacted:
         """
-        Compact *spans*, which must be closed, below the bound, and in the history.
+        Compact *spans*.
+
+        They must be closed, and all readers and the table `history` must have handled their pages.
 
         Raises:
-            PartGone: another process compacts at the same time.
+            PartGone: another process removed a part, because it compacts at the same time.
         """
         if not spans:
             return Compacted()
         self.begin("comparing")
-        left_behind = set(self._remove(spans))  # by a run that crashed
+        left_behind = set(self._remove(spans))  # a run that crashed did not remove these parts
         clean = [span for span in spans if span not in left_behind]
         done = self._compacted(clean)
         return replace(done, removed=done.removed + len(left_behind))
@@ -272,13 +285,13 @@ class Compaction:
         known = self.session.createDataFrame(of_part, "part LONG, group LONG")
         left = flagged.where("left").join(F.broadcast(known), "part")
         at = F.collect_set(F.struct("page", "slot")).alias("at")
-        # A group without remaining entries is written, too, because its pages remain.
+        # Also write a group without remaining entries, because its pages remain, without entries.
         every = known.select("group").distinct()
         work = every.join(left.groupBy("group").agg(at), "group", "left")
         self.archive.rewrite_all(groups, work.repartition(tasks(len(groups)), "group"))
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
-        """Remove the parts that others cover, and return them."""
+        """Remove each part whose pages are all in another part; return the removed parts."""
         covered = compaction.covered_parts(spans)
         if not self.dry_run:
             store = self.archive.opens()
@@ -300,16 +313,17 @@ def _weighed(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
 
 
 def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int]]:
-    """Yield the number of each part to rewrite, and the number of its group."""
+    """Yield the index of each part to rewrite, and the index of its group."""
     group_of = {span: number for number, group in enumerate(groups) for span in group}
     return ((at, group_of[span]) for at, span in enumerate(spans) if span in group_of)
 
 
 def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
     """
-    Return part, page, slot and size of each entry, and *left*: True for the last one of an object.
+    Return part, page, slot and size of each entry, and `left`, which is True if the entry is kept.
 
-    With *changes*, *left* is also True for changes. The parts of *entries* may overlap.
+    The last entry of each object is kept. If *changes*, changes are kept, too. The parts of
+    *entries* may overlap.
     """
     head = F.from_json(_head(), "type STRING, id STRING")
     read = entries.select(
@@ -323,7 +337,7 @@ def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
     )
     at = F.struct("page", "slot")
     last = at == F.max(at).over(Window.partitionBy("change", "type", "id"))
-    # An unreadable entry has an unknown object, so it is never superseded.
+    # The object of an entry that cannot be parsed is unknown, so no other entry can replace it.
     unread = F.col("id").isNull() | F.col("type").isNull()
     left = F.when(F.col("change"), F.lit(changes)).otherwise(unread | last)
     return read.select("part", "page", "slot", "size", left.alias("left"))
@@ -335,16 +349,17 @@ def _head() -> Column:
     return F.when(begins > 0, cut).otherwise(F.col("line"))
 
 
-PARTS_PER_PARTITION = 8  # per partition of a shuffle, with at most 64 MB of text
+PARTS_PER_PARTITION = 8  # parts for each partition of a shuffle, with about 64 MB of text
 PARTITIONS_MIN = 2  # the number of cores of a small machine
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
     """
-    The options of a run, which compacts parts up to *page* that were committed before *before_ms*.
+    The options of a run.
 
-    The other options are those of `Compaction`.
+    The run compacts the parts up to *page* whose last page was committed before *before_ms*. None
+    means no limit. *changes* and *dry_run* are those of `Compaction`.
     """
 
     page: int | None = None
@@ -356,9 +371,11 @@ class CompactionOptions:
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    The result of a run; *left* of the *operations* in the parts up to page *bound* remain.
+    The result of a run.
 
-    *parts* counts all parts, and `history` reaches the page *through*.
+    *parts* is the number of all parts before the run, and *through* the last page that `history`
+    contains. The parts up to page *bound* had *operations* operations, of which *left* remain.
+    *written* and *removed* are numbers of parts.
     """
 
     feed: str

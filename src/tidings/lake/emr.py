@@ -4,11 +4,11 @@ Run tables and compaction on EMR Serverless, on the schedule of a stage.
     python -m tidings.lake.emr --feeds main --archive s3://parts --table s3://lake/tables \\
         --glue tidings_prod --log-table L --state-table S --control-table C
 
-The job brings the tables of each feed to the end of the feed, one feed after the other, and repeats
-this for the number of minutes in `--minutes`. With `--compact yes` it compacts the archives
-instead, each up to the positions of its named consumers, its followers and its table. The exit code
-is 1 if a feed failed or was stopped, and the last lines say which feed, and why; else it is 0. The
-next run continues after the last one.
+The job brings the tables of each feed to the end of the feed, one feed after the other. It repeats
+this until the minutes of `--minutes` are over. With `--compact yes`, the job instead compacts the
+archive of each feed, up to the page that all named consumers, the followers and the table `history`
+have reached. The exit code is 1 if a feed failed or was stopped; the last lines then name the feed
+and the reason. Otherwise the exit code is 0. The next run continues where this run ended.
 
 The job needs permission to read the log, the state and the positions of readers; to list, read,
 write and delete parts and the files of the tables; and to read and write the tables of the database
@@ -24,7 +24,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 from pyspark.sql import SparkSession
 
 from tidings.core.errors import InvalidFeed, TidingsError
@@ -48,12 +48,12 @@ from tidings.spark.options import SparkError
 from tidings.sync import feed as feeds
 from tidings.sync import spark_session
 
-PAUSE_S = 20  # between two checks of the feeds, which cost a read unit or two per feed
+PAUSE_S = 20  # the pause between two checks of the feeds; a check costs 1 or 2 read units per feed
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request for one feed."""
+    """The work for one feed: to update its tables, or to compact its archive."""
 
     place: feeds.Place
     source: Source
@@ -122,13 +122,13 @@ def _failure(request: Request, spark: SparkSession, *, compacts: bool) -> str | 
 
 
 def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Request]]:
-    """Parse the arguments; on wrong usage print a message and exit with 2."""
+    """Parse the arguments. If they are invalid, print a message and exit with 2."""
     parser = argparse.ArgumentParser(prog="tidings.lake.emr")
     for name in ("feeds", "archive", "table"):
         parser.add_argument(f"--{name}", required=True)
     feeds.add_tables(parser)
-    parser.add_argument("--glue", help="the database; without it --table is a folder")
-    parser.add_argument("--columns", default="{}", help="JSON: those of the types' tables")
+    parser.add_argument("--glue", help="database in Glue; without it, --table is a folder")
+    parser.add_argument("--columns", default="{}", help="types with tables, as JSON")
     parser.add_argument("--minutes", type=int, default=0, help="duration of the run")
     parser.add_argument("--compact", choices=("yes", "no"), default="no")
     named = parser.parse_args(arguments)
@@ -161,7 +161,7 @@ def _source(feed: str, named: argparse.Namespace) -> Source:
 
 
 def _ignored(phase: str) -> None:
-    """Ignore the phase, because a batch is reported when it is done."""
+    """Ignore the name of a phase, because the job reports each batch when it is written."""
 
 
 def _say(line: str) -> None:

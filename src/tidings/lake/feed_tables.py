@@ -2,14 +2,14 @@
 The tables of a feed, and how a batch of its log is written to all of them.
 
 The operations of a batch are written to `history` first. If a run crashed between two commits, the
-next run brings the other tables to the place of `history`, from the rows of `history`.
+next run brings the other tables to the place of `history`, with the rows of `history`.
 
 If Spark fails for the table of one type, that type is left out for the rest of the run. Its table
-keeps its place, and the next run continues there. The other tables are written.
+keeps its place, and the next run continues there. The other tables are still written.
 
-The table of a type has the `data` of its operations in columns. Keys of the data are arbitrary
-texts. In Spark's plans their values have numbered names instead, because Spark ignores the case of
-names, and divides names at dots.
+The table of a type has the `data` of its objects in columns. The keys of the data are arbitrary
+texts. In Spark's plans, the values of the keys have numbered names (c0, c1, ...), because Spark
+ignores the case of names, and divides names at dots.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from tidings.lake.warehouse import HISTORY, LATEST, Raced, TableMetadata, Wareho
 from tidings.spark import latest as last_of_each
 from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
 
-# The types of the values of each key, with the most frequent keys first. All objects are one type.
+# A query for the keys, the most frequent first, with the types of their values. All JSON objects
+# count as one type.
 _SEEN = f"""
     SELECT key, collect_set(kind) AS kinds FROM (
         SELECT key, IF(startswith(schema_of_variant(value), 'OBJECT<'), 'OBJECT',
@@ -52,12 +53,12 @@ _SEEN = f"""
         WHERE key IS NOT NULL)
     GROUP BY key ORDER BY count(*) DESC, key LIMIT {COLUMNS_MAX}
 """
-# Columns that earlier releases created. Iceberg refuses to read a table with one of them.
+# Names of columns that earlier releases created. Iceberg rejects a table with such a column.
 _REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
 _TEXT = StringType()
 _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
-# Texts that a value of the column represents completely. Spark would also accept other texts, but
-# cut the time off a date and nanoseconds off a time, and parse numbers as timestamps.
+# The texts that a value of the column represents completely. Spark would also accept other texts:
+# it would cut the time off a date, cut nanoseconds off a time, and parse a number as a timestamp.
 _FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"
 _WHOLE = {
     "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",
@@ -71,15 +72,15 @@ class TypeTable:
     wanted: TypeColumns
 
     def columns(self) -> list[DataColumn]:
-        """Return the columns of data in the table; the comment of a column is its key."""
+        """Return the columns of the table for `data`. The comment of a column is its key."""
         return [column for column, _ in self._known()]
 
     def declare(self) -> None:
         """
-        Add columns that the table lacks, and rename those that Iceberg refuses.
+        Add declared columns that the table does not have, and rename columns that Iceberg rejects.
 
         Raises:
-            BadColumns: the table has a different column with the name of a declared one.
+            BadColumns: the table has a different column with the name of a declared column.
         """
         for each in self.columns():
             if each.name in _REFUSED:
@@ -88,10 +89,10 @@ class TypeTable:
 
     def rows(self, news: DataFrame) -> DataFrame:
         """
-        Return the rows of *news*, operations of the type, with the table's columns and `EVENT`.
+        Convert *news*, operations of the type, to rows with the table's columns and `EVENT`.
 
-        The column `data` has all data if a value does not fit its column or a key has no column.
-        Otherwise it is null.
+        The column `data` has all data of an object if a value does not fit its column, or if a key
+        has no column. Otherwise it is null.
         """
         if self.wanted.infers:
             seen = news.sparkSession.sql(_SEEN, rows=news).collect()
@@ -161,7 +162,11 @@ def _by_number(
 
 
 def _keys_are(document: Column, keys: Iterable[str]) -> Column:
-    """Return whether an object has only *keys*, each once; null if it is not an object."""
+    """
+    Return a column that is true if the JSON *document* has only *keys*, each at most once.
+
+    The column is null if the document is not a JSON object.
+    """
     known = F.array(*map(F.lit, keys)).cast("array<string>")
     found = F.json_object_keys(document)
     once = F.size(found) == F.size(F.array_distinct(found))
@@ -170,10 +175,11 @@ def _keys_are(document: Column, keys: Iterable[str]) -> Column:
 
 def _check(kind: str) -> Callable[[Column, Column], Column] | None:
     """
-    Return a function of a JSON value's text and the value of its column of type *kind*.
+    Return a function that compares a value in JSON with the value of its column.
 
-    The function returns whether the value represents the text completely. If each value of *kind*
-    does, return None instead.
+    The column has the type *kind*. The function takes the JSON text and the column's value, and
+    returns true if the column's value represents the text completely. If that is so for every value
+    of *kind*, return None instead of a function.
     """
     if kind == "double":
         return _is_exact
@@ -204,7 +210,7 @@ def _struct_fits(kind: str, text: Column, value: Column) -> Column:
 
 
 def _is_exact(text: Column, value: Column) -> Column:
-    """Return whether the double *value* equals the number in *text* with all of its digits."""
+    """Return a column that is true if the double *value* has all digits of the number *text*."""
     digits = _digits(text)
     is_normal = F.abs(value).between(_NORMAL_MIN, _DOUBLE_MAX)
     is_short = (F.length(digits) <= DIGITS_SURE) & is_normal
@@ -213,9 +219,10 @@ def _is_exact(text: Column, value: Column) -> Column:
 
 def _fractions(document: Column) -> Column:
     """
-    Return the numbers with a fraction or an exponent in a JSON document, as they are spelled.
+    Return the numbers in a JSON document that have a fraction or an exponent, as they are written.
 
-    Spark's parser rounds such numbers to doubles, even within a value that it returns as text.
+    Spark's parser rounds such numbers to doubles, even within a value that it returns as text. So
+    they are extracted from the document without this parser.
     """
     plain = F.replace(F.replace(document, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
     return F.regexp_extract_all(
@@ -234,7 +241,7 @@ def _digits(number: Column) -> Column:
 
 
 def _finite(kind: str, value: Column) -> Column:
-    """Return *value* of a column of *kind*, null for a number that is too large for a double."""
+    """Return *value* of a column of type *kind*, but null for a number too large for a double."""
     if kind == "double":
         return F.when(F.abs(value) <= _DOUBLE_MAX, value)
     if kind == "array<double>":
@@ -247,10 +254,10 @@ class FeedTables:
     """
     The tables of one feed.
 
-    *schemas* maps each type with a table to its schema. *begin* is called with the name of the
-    table that is written next. *place* is the common place of all tables after `catch_up`.
-    *written* counts, by table, the rows that this run committed. *failed* has, by type, the reason
-    why the type was left out.
+    *schemas* has the schema of each type that has a table. *begin* is called with the table or the
+    phase that follows. After `catch_up`, *place* is the common place of all tables. *written* has,
+    by table, the number of rows that this run added. *failed* has, by type, the reason why the type
+    is left out.
     """
 
     session: SparkSession
@@ -261,7 +268,7 @@ class FeedTables:
     place: Place = START
     written: Counter[str] = field(default_factory=Counter)
     failed: dict[str, str] = field(default_factory=dict)
-    _seen: dict[str, int] = field(default_factory=dict)  # the last seen snapshot of each table
+    _seen: dict[str, int] = field(default_factory=dict)  # the last known snapshot of each table
 
     def __post_init__(self) -> None:
         where = self.session, self.warehouse, self.feed
@@ -280,7 +287,7 @@ class FeedTables:
         Create missing tables and columns.
 
         Raises:
-            BadColumns: a table has a different column of that name.
+            BadColumns: a table has a different column with the name of a declared column.
         """
         self.history.create()
         self.latest.create()
@@ -307,10 +314,10 @@ class FeedTables:
 
     def begin_with(self, state: DataFrame, place: Place) -> None:
         """
-        Replace the rows of all tables with *state*; operations after *place* follow.
+        Replace the rows of `latest` and of the tables of types with *state*, as of *place*.
 
-        `history` keeps its rows. Its place is committed last, so that after a crash the next run
-        starts over.
+        `history` keeps its rows and only gets the new place. This is committed last, so that the
+        next run repeats the replacement after a crash.
         """
         self._commit(self.latest, partial(self.latest.replace, state, place))
         for name, each in list(self.types.items()):
@@ -324,8 +331,8 @@ class FeedTables:
         """
         Write the operations of *batch*, which ends at *through*, to all tables.
 
-        Skip operations that the tables have. Return, for each type in the batch that has a table,
-        the number of objects that kept `data`.
+        Skip operations that the tables already contain. Return, for each type in the batch that has
+        a table, the number of rows with data that do not fit the columns.
 
         Raises:
             Raced: another run writes these tables.
@@ -355,7 +362,7 @@ class FeedTables:
             del self.types[name]
 
     def _came(self, news: DataFrame) -> list[str]:
-        """Return the types in *news* that have a table; tables of other types keep their place."""
+        """Return the types in *news* that have a table. Other types' tables keep their place."""
         if not self.types:
             return []
         of_types = news.where(F.col("type").isin(*self.types))
@@ -376,7 +383,7 @@ class FeedTables:
         self._commit(history, partial(history.append, _placed(rows), after, through, seen))
 
     def _merge_type(self, name: str, news: DataFrame, through: Place) -> int:
-        """Merge *news* into the table of a type; return the number of rows that kept `data`."""
+        """Merge *news* into the table of a type; return the number of rows that keep `data`."""
         each = self.types[name]
         self.begin(name)
         rows = each.rows(news.where(F.col("type") == name)).persist()
@@ -388,7 +395,7 @@ class FeedTables:
         return left
 
     def maintain(self) -> None:
-        """Compact small files, and expire snapshots."""
+        """Compact the small files and expire the old snapshots of all tables, if necessary."""
         for table in self.all():
             found = table.metadata()
             if found is None or not found.snapshot:
@@ -430,5 +437,5 @@ def _placed(rows: DataFrame) -> DataFrame:
 
 
 def _keyed(rows: DataFrame) -> DataFrame:
-    """Return *rows* without nulls in the identifying fields, which Spark requires."""
+    """Return *rows* with "" for null in the type and the id, which must not be null."""
     return rows.withColumns({name: F.coalesce(name, F.lit("")) for name in ("type", "id")})

@@ -1,8 +1,9 @@
 """
-Keep tables up to date with their feed, by writing one batch of its log at a time to all of them.
+Keep the tables of a feed up to date, by writing one batch of the log at a time to all of them.
 
-A run starts at the position of the tables. The checkpoint of its query is in a folder of the driver
-and deleted after the run, because a checkpoint that differs from the tables cannot be used.
+A run starts at the place of the tables. The checkpoint of the run's streaming query is in a
+temporary folder of the driver. It is deleted after the run, because the tables have the place, and
+a checkpoint could differ from it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from tidings.spark.options import OLDEST, Gone, in_log, offset_from, parse
 from tidings.spark.reader import before, open_backend
 from tidings.sync.spark_session import SPARK_ERRORS, errors_of_tasks
 
-LOOK_S = 1  # how often to check if a run is done
-MAINTAIN_BATCHES = 30  # at one batch per minute, twice an hour
+LOOK_S = 1  # the time between two checks of whether a run is done
+MAINTAIN_BATCHES = 30  # batches between two maintenances: half an hour at one batch per minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,10 @@ class Batch:
     """
     A batch that was written to the tables.
 
-    *number* is the number of the batch in the run, and *operations* the number of its operations.
-    *through* is the cursor up to which the tables are complete, and *page* its page. *left* counts,
-    by type, the objects that their columns do not represent completely. *failed* has, by type, the
-    reason why the type was left out.
+    *number* is the index of the batch in the run, and *operations* the number of its operations.
+    *through* is the cursor up to which the tables are complete, and *page* the page of this cursor.
+    *left* has, by type, the number of objects with data that do not fit the columns. *failed* has,
+    by type, the reason why the type is left out.
     """
 
     number: int
@@ -54,7 +55,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The feed that the *options* of the data source `tidings` name."""
+    """The feed to follow, as *options* of the data source `tidings`."""
 
     options: Mapping[str, str]
 
@@ -72,9 +73,8 @@ class Follower:
     """
     The loop that follows a feed.
 
-    *every_s* is the time in which a batch collects. With *gaps*, pages that the log lost are
-    replaced by the state, and compacted parts of the archive are accepted. *told* is called with
-    each batch.
+    *every_s* is the interval between batches. If *gaps*, the state replaces pages that the log no
+    longer has, and compacted parts of the archive are accepted. *told* is called with each batch.
     """
 
     tables: FeedTables
@@ -94,10 +94,13 @@ class Follower:
 
     def run(self, *, once: bool = False, for_s: float | None = None) -> Place:
         """
-        Follow the feed until `stop` is called, for *for_s* seconds, or *once* to its current end.
+        Follow the feed until `stop` is called.
+
+        If *once*, end when the tables reach the end that the feed has at the start. Otherwise end
+        after *for_s* seconds, unless *for_s* is None.
 
         Raises:
-            Stopped: the log lost the next pages, or is not the log of the tables.
+            Stopped: the log no longer has the next pages, or is not the log of the tables.
             Raced: another run writes these tables.
             TypesFailed: Spark failed for the tables of some types; the other tables are complete.
         """
@@ -126,23 +129,24 @@ class Follower:
         begun, place = self.tables.catch_up(), self.tables.place
         if place.page > ends.frontier.page:
             raise Stopped(
-                f"the tables hold page {place.page:,}, and the feed ends with page"
-                f" {ends.frontier.page:,}: they are another feed's, or it was put back"
+                f"the tables contain page {place.page:,}, but the feed ends with page"
+                f" {ends.frontier.page:,}; the tables are of another feed, or the feed was restored"
             )
         if place.page + 1 >= ends.floor:
             return
-        if not (begun or self.source.has_state):  # only an archive, which may have been begun late
+        if not (begun or self.source.has_state):
+            # The source is only an archive, which may not have the first pages of the feed.
             self.tables.place = before(ends.floor)
             return
         if begun and not (self.gaps and self.source.has_state):
             raise Stopped(
-                f"the log begins with page {ends.floor:,}, and the tables end with {place.page:,};"
-                " --allow-gaps continues with the state instead of the missing pages"
+                f"the log begins with page {ends.floor:,}, but the tables end with page"
+                f" {place.page:,}; --allow-gaps uses the state in place of the missing pages"
             )
         self._copy(ends)
 
     def _copy(self, ends: Ends) -> None:
-        """Copy the state to the tables, so that the log is read from its floor."""
+        """Copy the state to the tables, and then read the log from its floor."""
         self.tables.begin("copying the state")
         options = {**self.source.options, "what": "state", "atLeast": OLDEST}
         state = self._session().read.format("tidings").options(**options).load()
@@ -165,7 +169,8 @@ class Follower:
                 self._wait(query, going)
             finally:
                 with self._taking:
-                    self._ended = True  # a later batch does nothing, as Spark waits for it
+                    # A later batch does nothing, so that `stop`, which waits for it, ends soon.
+                    self._ended = True
                 query.stop()
 
     def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
@@ -177,14 +182,14 @@ class Follower:
         """
         try:
             while going() and not query.awaitTermination(LOOK_S):
-                """It goes on."""
+                """Continue."""
         except SPARK_ERRORS:
             if self._error is not None:
                 raise self._error from None
             raise
 
     def _take(self, frame: DataFrame, number: int) -> None:
-        """Write a batch, in the thread of the query."""
+        """Write a batch to the tables. The thread of the query calls this."""
         with self._taking:
             if self._ended:
                 return
@@ -221,7 +226,7 @@ class Follower:
             self.tables.maintain()
 
     def _end_of(self, number: int) -> Place:
-        """Return the end of the batch, which Spark wrote before the batch began."""
+        """Return the end of the batch, which Spark stored before it began the batch."""
         written = (self._offsets / str(number)).read_text().splitlines()
         return in_log(offset_from(json.loads(written[-1])).at)
 

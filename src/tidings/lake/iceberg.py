@@ -1,8 +1,8 @@
 """
 Download Apache Iceberg for Spark once from Maven Central.
 
-The jars are stored in the user's cache folder and shared by all checkouts. The deployment of a
-stage uploads the same jars for its job, which therefore runs the tested version.
+The jars are stored in the user's cache folder, which all checkouts share. The deployment of a stage
+uploads the same jars for the job of the stage, so that the job runs the tested version.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from .warehouse import NoIceberg
 
-VERSION = "1.11.0"  # the version in EMR Serverless's release 8.1
+VERSION = "1.11.0"  # the version in release 8.1 of EMR Serverless
 CENTRAL = "https://repo1.maven.org/maven2"
-SILENCE_S = 60  # limit of a wait for the next byte of a jar, which has up to 64 MB
+SILENCE_S = 60  # the longest wait for the next bytes of a jar, which has up to 64 MB
 
 _CACHE = Path.home() / ".cache" / "tidings" / "iceberg" / VERSION
 
@@ -44,7 +44,7 @@ RUNTIME = Jar(
     "iceberg-spark-runtime-4.1_2.13",
     "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
 )
-# The AWS SDK for the Glue catalog and for files on S3, which the runtime calls but does not have.
+# The AWS SDK, which the runtime does not contain, but needs for the Glue catalog and files on S3.
 AWS = Jar(
     "iceberg-aws-bundle",
     "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
@@ -73,9 +73,10 @@ def _download(url: str, wanted: Jar, target: Path) -> None:
         try:
             with urllib.request.urlopen(url, timeout=SILENCE_S) as answer, made.open("wb") as file:
                 shutil.copyfileobj(answer, file)
-        except OSError as error:  # includes errors of HTTP; a truncated answer has another hash
+        # OSError includes errors of HTTP. A truncated answer is found by its hash below.
+        except OSError as error:
             raise NoIceberg(
-                f"{url} cannot be downloaded ({error}); if this machine must not, "
+                f"{url} cannot be downloaded ({error}); if this machine has no access to it, "
                 f"store the file as {target}"
             ) from None
         _check_sum(wanted, made)
@@ -88,5 +89,5 @@ def _check_sum(wanted: Jar, path: Path) -> None:
     if digest != wanted.sha256:
         raise NoIceberg(
             f"{path}: the SHA-256 must be {wanted.sha256}, is {digest}; "
-            "remove the file, and it is downloaded again"
+            "remove the file, so that it is downloaded again"
         )

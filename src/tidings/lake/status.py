@@ -1,7 +1,7 @@
 """
-Measure the lag of a feed's tables and the progress of its readers without Spark, and run queries.
+Measure the lag of a feed's tables and the progress of its readers without Spark; query the tables.
 
-The HTTP client is imported on first use, because the job of a stage does not have it.
+The HTTP client is imported on first use, because the job of a stage has no HTTP client.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidings.spark.options import Log
 if TYPE_CHECKING:
     from tidings.sync import feed as feeds
 
-COUNTED_MAX = 100_000  # maximum number of operations to count, which takes a few seconds
+COUNTED_MAX = 100_000  # the most operations to count, because counting so many takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Lag:
     """
     The numbers of *pages* and *operations* of the log that are not in a table.
 
-    *seconds* is the time since the first of these operations was committed. With *more*,
-    *operations* is a lower bound.
+    *seconds* is the time since the first of these operations was committed. If *more*, the table
+    lacks at least *operations* operations, because counting stopped there.
     """
 
     pages: int
@@ -95,7 +95,7 @@ def _place(found: TableMetadata) -> Place | None:
 
 
 def lag(backend: Backend, place: Place, end: Place, now_ms: int) -> Lag:
-    """Return the lag of *place*, measured by the log after it, up to *end*."""
+    """Return the lag of a table at *place*; the log ends at *end*."""
     operations, first_ms = 0, now_ms
     stretch = Log(place, end)
     for piece in within(backend.log(place, end), stretch) if place < end else ():
@@ -110,7 +110,7 @@ def lag(backend: Backend, place: Place, end: Place, now_ms: int) -> Lag:
 
 def bound_over_http(url: str, feed: str, password: str) -> int:
     """
-    Return the last page that all readers have handled, by the HTTP API.
+    Return the last page that all readers have handled, read over the HTTP API.
 
     Raises:
         ClientError: the feed does not respond, or rejects the request.
@@ -132,7 +132,7 @@ def bound_over_http(url: str, feed: str, password: str) -> int:
 
 def bound_in_tables(place: feeds.Place) -> int:
     """
-    Return the last page that all readers have handled, by the tables.
+    Return the last page that all readers have handled, read from the DynamoDB tables.
 
     Raises:
         Unavailable, BotoCoreError, ClientError: DynamoDB does not respond, or rejects the request.
@@ -157,10 +157,10 @@ def size_of(warehouse: Warehouse) -> int:
 
 def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
     """
-    Run *sql* on the views `history` and `latest`, and on one for each type with a table.
+    Run *sql* on the views `history` and `latest`, and on a view for each type with a table.
 
-    The view of a type has the name of the type. For a type named `history` or `latest`, it is
-    `type_history` or `type_latest`.
+    The view of a type has the name of the type. Only the views of types named `history` and
+    `latest` are called `type_history` and `type_latest`.
 
     Raises:
         BadTable: the warehouse has no tables of the feed.

@@ -1,12 +1,12 @@
 """
 A table of a feed, its commits, and its maintenance.
 
-The place of a table is the cursor up to which it includes the log. Each commit stores the place in
-its snapshot, as `tidings.through`. A commit writes both rows and place, or neither.
+The place of a table is the cursor up to which the table contains the log. Each commit stores the
+place in its snapshot, as `tidings.through`. A commit writes the rows and the place, or nothing.
 
-Maintenance compacts small files and expires snapshots, which keeps tables fast to read and write. A
-run rewrites a limited number of files of each table, and the next run continues. The rows of a
-table do not change.
+Maintenance compacts small files and expires snapshots, so that reads and writes of a table stay
+fast. One maintenance run rewrites a limited number of files of each table, and the next run
+continues. The rows of a table do not change.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from tidings.lake.warehouse import (
 from tidings.sync.engine import OPERATIONS
 from tidings.sync.spark_session import SPARK_ERRORS
 
-EVENT = "tidings.event"  # a column of rows to merge; no column of data can have this name
+# The column of the event in rows to merge. No column of data can have this name.
+EVENT = "tidings.event"
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")
 _DAY_MS = 24 * 3600 * 1000
-_SKEW_S = 24 * 3600  # far above the difference between the clocks of two writers of the log
+_SKEW_S = 24 * 3600  # the clocks of two writers of the log differ by far less
 _PROPERTIES = {
-    "format-version": "2",  # supported by Athena, DuckDB and PyIceberg, with its deletes
+    "format-version": "2",  # Athena, DuckDB and PyIceberg support this version with its deletes
     # Mark rows as deleted instead of rewriting files, so that a batch costs as much as its changes.
     "write.merge.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
@@ -51,17 +52,23 @@ _PROPERTIES = {
     "write.delete.granularity": "file",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # Keep the snapshots of a day, which are 1,440 at one commit per minute.
+    # Keep the snapshots of one day: 1,440 at one commit per minute.
     "history.expire.max-snapshot-age-ms": str(_DAY_MS),
     "history.expire.min-snapshots-to-keep": "2",
 }
-# True if the new row (s) is later than the old one (t), which has no place if it came over HTTP.
+# A condition that is true if the new row (s) is later than the old row (t). A row of the state that
+# was copied over HTTP has no place.
 _NEWER = "(s.page > coalesce(t.page, 0) OR (s.page = t.page AND s.slot > t.slot))"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a table, with *columns* as SQL, a row's *identifiers*, and the sort *order*."""
+    """
+    The layout of a table.
+
+    *columns* and *partitions* are SQL. *identifiers* are the columns that identify a row, and
+    *order* are the columns by which rows are sorted.
+    """
 
     columns: str
     identifiers: Sequence[str]
@@ -140,8 +147,8 @@ class Table:
         """
         Return the place up to which the table is complete; None if nothing was committed.
 
-        A table has no place if an earlier release wrote it, or if all snapshots with a place have
-        expired. Return then the place of its last row, after which it has no entries.
+        No place is stored if an earlier release wrote the table, or if all snapshots with a place
+        have expired. Then return the place of the last row.
         """
         found = self.metadata()
         if found is None or not found.snapshot:
@@ -156,21 +163,24 @@ class Table:
         return place
 
     def behind(self, place: Place) -> DataFrame:
-        """Return the rows of pages after that of *place*."""
+        """Return the rows of all pages after the page of *place*."""
         return self.rows().where(_behind(place))
 
     def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
         """
-        Append *rows*, which are after *after*; the table is then complete up to *through*.
+        Append *rows*, the operations after *after*. The table is then complete up to *through*.
+
+        *snapshot* is the last known snapshot of the table, or 0.
 
         Raises:
-            Raced: rows after *after* were committed since *snapshot*.
+            Raced: another run committed rows after *after* since *snapshot*.
         """
         writer = rows.writeTo(self.name).option("isolation-level", "serializable")
         if snapshot:
             writer = writer.option("validate-from-snapshot-id", str(snapshot))
         with self._committing(rows.sparkSession, through):
-            # Overwrite an empty range, because a plain append never conflicts.
+            # Overwrite the range after *after*, which is empty. A plain append would not detect
+            # that another run has appended the same rows.
             writer.overwrite(_behind(after))
 
     def replace(self, rows: DataFrame, through: Place) -> None:
@@ -181,13 +191,13 @@ class Table:
 
     def merge(self, rows: DataFrame, through: Place) -> None:
         """
-        Replace the earlier rows of the same objects with *rows*, which have one row per object.
+        Merge *rows*, one row per object, in place of the earlier rows of the same objects.
 
-        If the column `EVENT` of *rows* says that an object was deleted, its row is removed from the
-        table of a type. `latest` keeps a row for a deleted object.
+        If the column `EVENT` of a row says that the object was deleted, the table of a type loses
+        the object's row. `latest` keeps a row for a deleted object.
 
         Raises:
-            Raced: another run changed rows that this one read.
+            Raced: another run changed rows that this run read.
         """
         session = rows.sparkSession
         on = " AND ".join(f"t.{name} = s.{name}" for name in self.layout.identifiers)
@@ -205,7 +215,7 @@ class Table:
 
     @contextmanager
     def _committing(self, session: SparkSession, through: Place) -> Iterator[None]:
-        """Store *through* in the commits of *session* in this context."""
+        """Store *through* as the place in every commit of *session* within this context."""
         session.conf.set(_SNAPSHOT_PROPERTY + THROUGH, through.encode())
         try:
             yield
@@ -218,7 +228,11 @@ class Table:
 
 
 def _behind(place: Place) -> Column:
-    """Return the filter for rows after *place*, by their time, too, which skips earlier files."""
+    """
+    Return a filter for the rows of pages after the page of *place*.
+
+    The filter also compares the time, so that Iceberg can skip files with earlier rows.
+    """
     since = F.timestamp_seconds(F.lit(max(0, place.seconds - _SKEW_S)))
     return (F.col("page") > place.page) & (F.col("at") >= since)
 
@@ -246,13 +260,15 @@ def of_type(session: SparkSession, warehouse: Warehouse, feed: str, type: str) -
     )
 
 
-FILE_BYTES = 128 * 1024 * 1024  # target size of a file, which a task reads in seconds
-FILES_MAX = 50  # number of small files that is acceptable for reads
-REWRITTEN_MAX = 500  # files of a table per run, so that a batch never waits for hours
-DAYS = 3  # recent days of `history` to check; older days get no new files
+FILE_BYTES = 128 * 1024 * 1024  # target size of a file; a task reads it in seconds
+FILES_MAX = 50  # the number of small files that does not yet slow down reads
+# The most files of a table that a maintenance rewrites, so that a batch never waits for hours.
+REWRITTEN_MAX = 500
+DAYS = 3  # only files of the last days of `history` are rewritten; older days get no new files
 _DAY_S = 24 * 3600
-SNAPSHOTS_MAX = 60  # above this number, expire the old ones
-# Also rewrite a file if this share of its rows is deleted, because reads skip them one by one.
+SNAPSHOTS_MAX = 60  # the old snapshots of a table with more are expired
+# Also rewrite a file if this share of its rows is deleted, because reads skip deleted rows one by
+# one.
 _GONE_RATIO = "0.3"
 
 
@@ -281,7 +297,7 @@ def expire(table: Table) -> None:
 
 
 def _newest(table: Table) -> str:
-    """Return a filter for the last days of `history` before its place; "" for other tables."""
+    """Return a filter for the last `DAYS` of `history` up to its place; "" for other tables."""
     place = table.through() if table.kind == HISTORY else None
     if place is None:
         return ""

@@ -1,9 +1,9 @@
 """
 Locate the tables, configure a session of Spark for them, and read their metadata.
 
-The metadata are read without Spark, by Iceberg's specification. Glue names the tables of a stage
-and their metadata. In a folder, Iceberg's folder catalog writes the number of a table's metadata to
-the file `version-hint.text`.
+The metadata are read without Spark, by Iceberg's specification. For a stage, Glue has the names of
+the tables and the locations of their metadata. In a folder, the metadata files of a table are
+numbered, and Iceberg writes the number of the current one to the file `version-hint.text`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class LakeError(Exception):
 
 
 class NoIceberg(LakeError):
-    """The library of the table format is missing and cannot be fetched."""
+    """The jar of Iceberg is missing and cannot be downloaded, or has another hash."""
 
 
 class BadTable(LakeError):
-    """The address of the tables is invalid, or has tables of another program."""
+    """The address of the tables is invalid, or the tables there are not those of the feed."""
 
 
 class BadColumns(LakeError):
-    """The schema of a type is invalid, or differs from that of the table."""
+    """The schema of a type is invalid, or contradicts the columns of the table."""
 
 
 class Raced(LakeError):
-    """Another run committed at the same time; nothing of this commit was written."""
+    """Another run writes the same tables. Nothing of this run's last commit was written."""
 
 
 class PartGone(LakeError):
-    """A part was removed after it was listed, because another process compacts, too."""
+    """A part was removed after it was listed, because another process compacts the archive."""
 
 
 class TypesFailed(LakeError):
@@ -58,16 +58,18 @@ class TypesFailed(LakeError):
 
 
 class Stopped(LakeError):
-    """A guard objects; only the reported work was done."""
+    """A guard stopped the run. Only the work that was reported is done."""
 
 
 CATALOG = "lake"
 DATABASE = "tidings"
-# Spark reads this at its start. Iceberg's `SET IDENTIFIER FIELDS` and `WRITE ORDERED BY` need it.
+# A setting that Spark reads at its start. Iceberg's SQL commands `SET IDENTIFIER FIELDS` and
+# `WRITE ORDERED BY` need this extension.
 EXTENSIONS = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 }
-KIND_CHARS_MAX = 160  # of the 255 that Glue allows, because the feed's name is a prefix
+# Glue allows 255 characters for the name of a table. The rest is left for the encoded feed name.
+KIND_CHARS_MAX = 160
 HISTORY, LATEST = KINDS = "history", "latest"
 _TYPE_PREFIX = "type_"
 _PLAIN = frozenset(string.ascii_lowercase + string.digits)
@@ -75,20 +77,20 @@ _PLAIN = frozenset(string.ascii_lowercase + string.digits)
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """The location of tables, with the folder *url* of the files, and *glue* if Glue names them."""
+    """The location of tables: their files are in the folder *url*; if *glue*, Glue lists them."""
 
     url: str
     database: str = DATABASE
     glue: bool = False
 
     def session(self, spark: SparkSession) -> SparkSession:
-        """Return a session of the same Spark with the tables in `CATALOG`."""
+        """Return a new session of *spark* in which `CATALOG` contains the tables."""
         session = spark.newSession()
         for name, value in self._settings().items():
             session.conf.set(name, value)
         # Show Iceberg's times, which have a zone, in UTC.
         session.conf.set("spark.sql.session.timeZone", "UTC")
-        # Do not substitute keys of the data such as `${env:HOME}`, which are comments in SQL.
+        # Do not substitute variables: a key of the data such as `${env:HOME}` is part of the SQL.
         session.conf.set("spark.sql.variable.substitute", "false")
         return session
 
@@ -105,7 +107,7 @@ class Warehouse:
         return kind | {
             catalog: "org.apache.iceberg.spark.SparkCatalog",
             f"{catalog}.warehouse": self.url.rstrip("/"),
-            f"{catalog}.cache-enabled": "false",  # another run may have committed
+            f"{catalog}.cache-enabled": "false",  # a cached table would lack commits of other runs
         }
 
 
@@ -114,18 +116,20 @@ def in_folder(url: str) -> Warehouse:
     Return the warehouse in a folder on this machine, given as a path or `file:///FOLDER`.
 
     Raises:
-        BadTable: *url* is elsewhere. Commits to a folder on S3 would need a lock.
+        BadTable: *url* is not a folder on this machine. Commits to a folder on S3 need a lock.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("", "file") or parts.netloc or not parts.path.strip("/"):
-        raise BadTable(f"--table {url!r}: must be a folder of this machine, file:///FOLDER")
+        raise BadTable(
+            f"--table {url!r}: must be a folder on this machine, a path or file:///FOLDER"
+        )
     path = Path(unquote(parts.path) if parts.scheme else url)
     return Warehouse(str(path.resolve()))  # Java may run in another folder
 
 
 def in_glue(url: str, database: str) -> Warehouse:
     """
-    Return the warehouse of tables on S3 with names in Glue.
+    Return the warehouse of tables with files on S3, which the *database* in Glue lists.
 
     Raises:
         BadTable: *url* is not on S3, or *database* is not a valid name.
@@ -134,27 +138,30 @@ def in_glue(url: str, database: str) -> Warehouse:
     if parts.scheme != "s3" or not parts.netloc:
         raise BadTable(f"--table {url!r}: {ARCHIVE_RULE.partition(' or ')[0]}")
     if not re.fullmatch(r"[a-z0-9_]{1,255}", database):
-        raise BadTable(f"--glue {database!r}: must be small letters, digits and _")
+        raise BadTable(f"--glue {database!r}: must have only small letters, digits and _")
     return Warehouse(url, database, glue=True)
 
 
 def of_stage(stage: str) -> Warehouse:
-    """Return the tables of a stage, for reading only, because just Glue has their location."""
+    """Return the warehouse of a stage. It is only for reads, because it lacks the files' folder."""
     return Warehouse("", f"tidings_{stage}_lake".replace("-", "_"), glue=True)
 
 
 def table_name(feed: str, kind: str) -> str:
     """
-    Return the name of the table *kind* of *feed*, which is permanent and unique to the feed.
+    Return the name of the table *kind* of *feed*. The name is unique and must never change.
 
-    Glue and Athena accept letters, digits and `_`. All other characters, and `_`, are encoded.
+    Glue and Athena accept only letters, digits and `_`. All other characters, and `_`, are encoded.
     """
     return f"{_encoded(feed)}_{kind}"
 
 
 def type_kind(type: str) -> str:
     """
-    Return the kind of the table of a type; no code begins with a t, so names are unambiguous.
+    Return the kind of the table of a type.
+
+    Names of tables are unambiguous: in `FEED_type_TYPE`, the text `_type_` cannot be part of the
+    encoded feed, because an encoded character is `_` with two hex digits.
 
     Raises:
         BadColumns: the name would be too long.
@@ -162,8 +169,8 @@ def type_kind(type: str) -> str:
     kind = f"{_TYPE_PREFIX}{_encoded(type)}"
     if len(kind) > KIND_CHARS_MAX:
         raise BadColumns(
-            f"columns: type {type!r}: {len(kind)} characters as the name of a table, may be"
-            f" {KIND_CHARS_MAX}"
+            f"columns: type {type!r}: the name of its table has {len(kind)} characters without the"
+            f" feed, at most {KIND_CHARS_MAX} are allowed"
         )
     return kind
 
@@ -181,7 +188,7 @@ def _encoded(text: str) -> str:
 
 THROUGH, TYPE = "tidings.through", "tidings.type"
 _HINT = "version-hint.text"
-METADATA_BYTES_MAX = 256 * 1024 * 1024  # enough for a table with about 100,000 snapshots
+METADATA_BYTES_MAX = 256 * 1024 * 1024  # the metadata of about 100,000 snapshots
 _FOLDER = "metadata"
 _SUMMARY = {
     "records": "total-records",
@@ -196,11 +203,12 @@ class TableMetadata:
     """
     The metadata of a table.
 
-    *snapshot* is the id of the current snapshot, or 0. *through* is the cursor of the last commit
-    that has a cursor, or empty if no kept snapshot has one. *records*, *files* (data and deletes)
-    and *bytes* count those of the current snapshot, and *added* the rows that it added. *snapshots*
-    is the number of snapshots. *type* is the type of the table's objects, or None for all types.
-    *columns* has names and types in Iceberg's notation.
+    *snapshot* is the id of the current snapshot, or 0. *through* is the cursor of the last snapshot
+    that stores a cursor, or "" if no kept snapshot does. *records*, *files* (with data or deletes)
+    and *bytes* are the numbers of rows, files and bytes of the current snapshot, and *added* is the
+    number of rows that it added. *snapshots* is the number of snapshots. *type* is the type of the
+    table's objects, or None if the table has all types. *columns* has the name and the type of each
+    column.
     """
 
     snapshot: int = 0
@@ -221,7 +229,7 @@ def read_metadata(warehouse: Warehouse, table: str) -> TableMetadata | None:
 
 
 def table_names(warehouse: Warehouse) -> list[str]:
-    """Return the names of all tables of the database, sorted."""
+    """Return the names of all tables in the warehouse, sorted."""
     if warehouse.glue:
         pages = (
             _client("glue").get_paginator("get_tables").paginate(DatabaseName=warehouse.database)
@@ -240,7 +248,7 @@ def metadata_file(warehouse: Warehouse, table: str) -> Path:
     """
     folder = Path(warehouse.url) / warehouse.database / table / _FOLDER
     version = int((folder / _HINT).read_text())
-    # Iceberg writes the hint after the metadata file, so the hint may be older.
+    # Iceberg writes the hint after the metadata file, so the hint may name an earlier file.
     while (folder / f"v{version + 1}.metadata.json").exists():
         version += 1
     return folder / f"v{version}.metadata.json"
@@ -267,7 +275,7 @@ def _in_glue(warehouse: Warehouse, table: str) -> bytes | None:
 
 
 def _client(service: Literal["glue", "s3"]) -> Any:
-    import boto3  # noqa: TID251 the job's own role, not a function's
+    import boto3  # noqa: TID251 uses the role of the Spark job, not that of a function
 
     make: Any = boto3.client
     return make(service)
@@ -296,7 +304,7 @@ def _columns(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _kind(kind: str | dict[str, Any]) -> str:
-    """Return a type in SQL notation; nested types are lists and structs."""
+    """Return a type of Iceberg as text. The only nested types are lists and structs."""
     if isinstance(kind, str):
         return kind
     if kind["type"] == "list":
@@ -311,7 +319,7 @@ def _through(kept: dict[int, Any], snapshot: int) -> str:
 
 
 def _ancestors(kept: dict[int, Any], snapshot: int | None) -> Iterator[int]:
-    """Yield *snapshot* and its kept ancestors, the next one first."""
+    """Yield *snapshot*, its parent, the parent's parent and so on, as long as they are kept."""
     while snapshot in kept:
         yield snapshot
         snapshot = kept[snapshot].get("parent-snapshot-id")

@@ -37,7 +37,7 @@ def test_one_run_does_every_feed(
     lines = capsys.readouterr().err.splitlines()
     batches = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
     assert code == 1
-    assert lines[-1].startswith("failed: c3: the tables hold page 7, and the feed ends with page 4")
+    assert lines[-1].startswith("failed: c3: the tables contain page 7, but the feed ends")
     assert {feed: each["operations"] for feed, each in batches.items()} == {"c1": 4, "c2": 4}
 
     assert emr.main([*_arguments(twin, scene, "c1,c2"), "--compact", "yes"]) == 0

@@ -50,16 +50,16 @@ def test_a_file_declares_or_infers(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("{", "not JSON"),
-        ("[]", "must be an object, a schema for each type"),
+        ("[]", "must be a JSON object with a schema for each type"),
         ('{"": "infer"}', "type '': must have 1 to"),
         ('{"v": "guess"}', "columns of 'v': must be 'infer', or an object"),
         ('{"v": {}}', "columns of 'v': must be 'infer', or an object"),
-        ('{"v": {"Title": "string"}}', "'Title': must be small letters"),
-        ('{"v": {"id": "string"}}', "'id': is in every table; call it 'data_id'"),
+        ('{"v": {"Title": "string"}}', "'Title': must have only small letters"),
+        ('{"v": {"id": "string"}}', "'id': is a column of every table; name the column 'data_id'"),
         ('{"v": {"t": "text"}}', "'t': type 'text': must be string, boolean"),
         ('{"v": {"t": "array<array<int>>"}}', "type 'array<array<int>>'"),
         ('{"v": {"t": 1}}', "type 1: must be"),
-        ('{"v": {"t": {"key": "a`", "type": "int"}}}', "key 'a`': must be a text without `"),
+        ('{"v": {"t": {"key": "a`", "type": "int"}}}', "key 'a`': must have 1 to 255"),
         ('{"v": {"a": "int", "b": {"key": "A", "type": "int"}}}', "the key 'a' has two columns"),
     ],
 )
@@ -76,16 +76,16 @@ def test_a_file_that_is_none_and_too_many_columns(tmp_path: Path) -> None:
     with pytest.raises(BadColumns, match="cannot be read"):
         from_file(tmp_path / "none.json")
     many = {f"c{number}": "int" for number in range(COLUMNS_MAX + 1)}
-    with pytest.raises(BadColumns, match=f"{COLUMNS_MAX + 1}, may be {COLUMNS_MAX}"):
+    with pytest.raises(BadColumns, match=f"has {COLUMNS_MAX + 1} columns, at most {COLUMNS_MAX} "):
         parse(json.dumps({"v": many}))
 
 
 def test_a_column_is_added_and_never_changed() -> None:
     """One that is declared otherwise than the table has it needs another name."""
     assert missing_columns([TITLE], [TITLE, VIEWS]) == [VIEWS]
-    with pytest.raises(BadColumns, match="column 'title': the table has it as string"):
+    with pytest.raises(BadColumns, match="column 'title': has the type string and the key"):
         missing_columns([TITLE], [DataColumn("title", "title", "bigint")])
-    with pytest.raises(BadColumns, match="of the key 'viewCount'"):
+    with pytest.raises(BadColumns, match="and the key 'viewCount' in the table"):
         missing_columns([VIEWS], [DataColumn("views", "views", "bigint")])
 
 

@@ -67,7 +67,7 @@ def compact(scene: Scene, *options: str) -> Result:
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ((), "name the feed by --url"),
+        ((), "name the feed with --url"),
         (("--url", "http://x", "--stage", "dev"), "name the feed once"),
         (("--until", "soon"), "--until 'soon': must be a page, or an age"),
     ],
@@ -176,7 +176,8 @@ def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> N
     warehouse = Warehouse(str(tmp_path))
     with alone(warehouse, "main"):
         done = tables("follow", "--table", str(tmp_path), "--url", twin.url, "--once")
-    assert (done.exit_code, "another process follows main into" in done.stderr) == (1, True)
+    said = "another process updates the tables of main in"
+    assert (done.exit_code, said in done.stderr) == (1, True)
 
     bad = tmp_path / "columns.json"
     bad.write_text('{"video": "guess"}')

@@ -246,7 +246,7 @@ def test_what_the_log_lost_is_made_up_for_by_the_state(twin: Twin, scene: Scene)
     fill(twin, scene.feed, 3, begin=20)
     projected(twin, scene.feed)
     trim(twin, scene.feed, 6)
-    with pytest.raises(Stopped, match="begins with page 7, and the tables end with 4"):
+    with pytest.raises(Stopped, match="begins with page 7, but the tables end with page 4"):
         scene.follow(VIDEO, source)
     scene.follow(VIDEO, source, gaps=True)
 
@@ -261,7 +261,7 @@ def test_tables_of_another_feed_are_not_followed(scene: Scene) -> None:
     other = Scene(scene.spark, scene.folder / "other")
     other.put(kept(1, line("a")))
 
-    with pytest.raises(Stopped, match="the tables hold page 2, and the feed ends with page 1"):
+    with pytest.raises(Stopped, match="the tables contain page 2, but the feed ends with page 1"):
         scene.follow(source=other.source)
 
 
