@@ -1,9 +1,9 @@
 """
 The state of a named consumer, the functions that change it, and the store that keeps it.
 
-Only one worker at a time reads for a consumer, namely the holder of its lease. A fence identifies
-the holder. Entries that a worker had begun to write when it failed or crashed are sent again, one
-at a time. All functions are pure and return the next state of a consumer.
+Only one worker at a time reads for a consumer: the holder of the consumer's lease. A fence
+identifies the holder. Entries that a worker had begun to write when it failed or crashed are sent
+again, one at a time. All functions are pure and return the next state of a consumer.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Consumer:
     The stored state of a named consumer.
 
     *filter* selects the operations to send; all others count as acknowledged. Everything up to
-    *position* is acknowledged, or nothing if it is None. The entries *acked* after the position are
-    acknowledged, too. The worker has begun to write entries up to *sent*. A worker that did not
-    finish had begun the entries up to *single*, which are sent one at a time. *retries* are ids of
-    parked messages to send again. A write is rejected if *version* has changed in the meantime.
+    *position* is acknowledged; if *position* is None, nothing is. The entries *acked* after the
+    position are acknowledged, too. The worker has begun to write entries up to *sent*. An earlier
+    worker, which did not finish, had begun to write entries up to *single*; these are sent again
+    one at a time. *retries* are the ids of parked messages to send again. A write is rejected if
+    the stored *version* has changed in the meantime.
     """
 
     feed: str
@@ -93,7 +94,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An action of an operator. *id* is the entry or position concerned."""
+    """The record of an action of an operator. *id* is the entry or position concerned."""
 
     at_ms: int
     who: str
@@ -104,7 +105,12 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An atomic write of *consumer* and the rest, or the removal of the consumer if it is None."""
+    """
+    An atomic write. It stores *consumer*, or removes the consumer if *consumer* is None.
+
+    The same write stores *note* and the parked message *park*, and deletes the parked messages with
+    the ids *drop*.
+    """
 
     consumer: Consumer | None
     note: Note | None = None
@@ -116,14 +122,14 @@ class ConsumerStore(Protocol):
     """The named consumers of each feed. Every read is strongly consistent."""
 
     def consumer(self, feed: str, name: str) -> Consumer | None:
-        """Return one consumer, None if it does not exist."""
+        """Return one consumer, or None if it does not exist."""
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
         """Return all consumers of *feed*, by name."""
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         """
-        Write all of *change* if the stored version is *version*; return False otherwise.
+        Write *change* and return True if the stored version is *version*; otherwise return False.
 
         A consumer that does not exist has version 0. The stored consumer gets `version + 1`, even
         if *change* contains another version.
@@ -141,7 +147,7 @@ def acquire(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
     Give the lease to *worker*, with a new fence.
 
     Raises:
-        ConsumerHeld: another worker holds it.
+        ConsumerHeld: another worker holds the lease.
     """
     if consumer.held(now_ms) and consumer.owner != worker:
         rule = f"is held by {consumer.owner} for {consumer.until_ms - now_ms} ms more"
@@ -153,18 +159,18 @@ def acquire(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
 
 def check_fence(consumer: Consumer, fence: int) -> None:
     """
-    Return if the worker with *fence* holds *consumer*.
+    Check that the worker with *fence* holds *consumer*.
 
     Raises:
-        FenceLost: the worker no longer holds it.
+        FenceLost: the worker no longer holds the consumer.
     """
     if not consumer.owner or consumer.fence != fence:
-        rule = f"holds no more, it is {consumer.fence} now; take the lease again"
+        rule = f"does not hold the lease; the current fence is {consumer.fence}; take the lease again"
         raise FenceLost(rule, field="fence", value=fence)
 
 
 def renew(consumer: Consumer, now_ms: int) -> Consumer:
-    """Renew the lease; a late holder may continue if no other worker took it."""
+    """Renew the lease, even if it has expired: no other worker has taken it since."""
     return replace(consumer, until_ms=now_ms + limits.CONSUMER_LEASE_MS)
 
 
@@ -181,15 +187,15 @@ def ack_through(consumer: Consumer, through: Position) -> Consumer:
 
 def ack_entries(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
     """
-    Acknowledge *entries*, even if entries before them are open.
+    Acknowledge *entries*, even if entries before them are not acknowledged.
 
     Raises:
-        InvalidConsumer: there are too many spans after the first open entry.
+        InvalidConsumer: the acknowledged entries after the position have too many gaps.
     """
     fresh = [each for each in entries if rank(each) > rank(consumer.position)]
     acked = join_spans(consumer.acked, fresh)
     if len(acked) > limits.CONSUMER_SPANS_MAX:
-        rule = f"at most {limits.CONSUMER_SPANS_MAX} stretches may be acknowledged beyond a gap"
+        rule = f"must be in at most {limits.CONSUMER_SPANS_MAX} ranges after the position"
         raise InvalidConsumer(rule, field="ids")
     failure = consumer.failure
     if failure and failure.id in {entry.encode() for entry in entries}:
@@ -220,13 +226,14 @@ def move(consumer: Consumer, position: Position | None) -> Consumer:
     """
     Move to *position* for an operator. The worker has to take the lease again.
 
-    Moving forward acknowledges everything before it; moving back sends everything after it again.
+    A move forward acknowledges everything up to *position*. A move back sends everything after
+    *position* again.
 
     Raises:
         NothingDone: the consumer is already at *position*.
     """
     if rank(position) == rank(consumer.position):
-        raise NothingDone("is there already", field="position")
+        raise NothingDone("is already the position of the consumer", field="position")
     ahead = rank(position) > rank(consumer.position)
     if ahead and isinstance(position, Place):
         return revoke_lease(ack_through(consumer, position))
@@ -250,12 +257,12 @@ def revoke_lease(consumer: Consumer) -> Consumer:
 
 
 def _doubted(consumer: Consumer) -> Consumer:
-    """Send begun, unacknowledged entries one at a time."""
+    """Mark the entries up to *sent*, so that those not acknowledged are sent one at a time."""
     return _settled(replace(consumer, single=later(consumer.single, consumer.sent)))
 
 
 def _settled(consumer: Consumer) -> Consumer:
-    """Drop marks that the position has passed."""
+    """Drop *failure*, *sent* and *single* if the position has passed them."""
     position = consumer.position
     failure = consumer.failure
     if failure and failure.id and rank(positions.read(failure.id)) <= rank(position):

@@ -1,4 +1,4 @@
-"""Read the log for named consumers: its ends, its entries, and the next entry to send."""
+"""Read the log for named consumers: its first and last entry, ranges, and what to send next."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ class LogView:
 
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
         """
-        Return if *position* is an id of this feed and its page was not lost.
+        Check that the log has reached *position*, and has not lost its page.
 
         Raises:
-            InvalidConsumer: *position* is after the end of the log, so that it is not an id of this
+            InvalidConsumer: *position* is after the end of the log, so it cannot be an id of this
                 feed, or its page was lost.
         """
         if self.lost(feed, position):
-            rule = "names a page that was lost: begin with `copy`, or with an id that is in the log"
+            rule = "names a page that was lost; begin with `copy`, or with an id that is in the log"
             raise InvalidConsumer(rule, field=field, value=positions.encode_position(position))
         if positions.rank(position)[0] > self.reader.log.head(feed):
-            rule = "is after the end of the log: not an id of this feed"
+            rule = "is not an id of this feed, because it is after the end of the log"
             raise InvalidConsumer(rule, field=field, value=positions.encode_position(position))
 
     def check_within(self, consumer: Consumer) -> int:
@@ -74,28 +74,29 @@ class LogView:
         Return the floor of the log.
 
         Raises:
-            ConsumerFellOff: *consumer* needs a page below it.
+            ConsumerFellOff: *consumer* needs a page below the floor.
         """
         floor = self.reader.log.floor(consumer.feed)
         if positions.fell_off(consumer.position, floor):
             handled = positions.last_unneeded_page(consumer.position)
             rule = (
-                f"is at page {handled}, and the log begins with page {floor}: the pages between"
-                " were removed. Move it to `oldest`, or to `copy` to send every object again"
+                f"is at page {handled}, and the log begins with page {floor}; the pages between"
+                " were removed. Move the consumer to `oldest`, or to `copy` to send every object"
+                " again"
             )
             raise ConsumerFellOff(rule, field="consumer", value=consumer.name)
         return floor
 
     def check_entries(self, feed: str, entries: Sequence[Place]) -> None:
         """
-        Return if all *entries* are in the log.
+        Check that all *entries* are in the log.
 
         Raises:
             InvalidConsumer: one of *entries* is not in the log, or they are on too many pages.
         """
         numbers = {entry.page for entry in entries}
         if len(numbers) > limits.ACK_PAGES_MAX:
-            rule = f"names entries of at most {limits.ACK_PAGES_MAX} pages; acknowledge `through`"
+            rule = f"must be on at most {limits.ACK_PAGES_MAX} pages; use `through` for more"
             raise InvalidConsumer(rule, field="ids")
         pages = {number: self.reader.at(feed, number) for number in sorted(numbers)}
         for entry in entries:
@@ -118,22 +119,24 @@ class LogView:
         """
         Return the next entries to send to *consumer*, in order, *count* at most.
 
-        The list is empty if they are farther away than one request reads, see `advanced`.
+        The list is empty if these entries are after the pages that one request reads. `advanced`
+        then moves the position closer to them.
         """
         pages = self._pages(consumer, limits.ADVANCE_READS_MAX)
         return list(islice((each for page in pages for each in _open(consumer, page)), count))
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
-        """Return the entry that failed, or the next entry to send if it is not too far away."""
+        """Return the next entry to send; if it is too far away, return the entry that failed."""
         pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
         entries = (_first_open(consumer, page) for page in pages)
         return next((entry for entry in entries if entry), None) or self._failed(consumer)
 
     def _failed(self, consumer: Consumer) -> Entry | None:
         """
-        Return the entry that the worker could not write.
+        Return the entry that the worker could not write, or None.
 
-        An entry of a rare type may be too far away for a search, but its id is in the failure.
+        The id of the entry is in the failure. A search might not reach the entry if the filter
+        excludes the pages before it.
         """
         place, behind = (
             positions.read(consumer.failure.id if consumer.failure else None),
@@ -147,7 +150,7 @@ class LogView:
         return None if page is None or line is None or done else Entry(place, line, page.at_ms)
 
     def entries(self, feed: str, first: Place, last: Place | None, limit: int) -> list[Entry]:
-        """Return the entries from *first* to *last*, or some of them if there are many."""
+        """Return the entries from *first* to *last*, up to *limit* and the size of a response."""
         entries: list[Entry] = []
         size = 0
         for entry in self._from(feed, first):
@@ -192,7 +195,7 @@ class LogView:
             after = run.pages[-1].number
 
     def _pages(self, consumer: Consumer, reads_max: int) -> Iterator[Page]:
-        """Yield pages from the position of *consumer* on; nothing while it copies."""
+        """Yield the pages with entries after the position; none while *consumer* copies."""
         if consumer.position is not None and not isinstance(consumer.position, Place):
             return
         floor = self.check_within(consumer)
@@ -203,7 +206,7 @@ class LogView:
                 run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
             except PagesLost as lost:
                 if after > max(handled, floor - 1):
-                    return  # use the pages read so far; the next request finds the loss
+                    return  # use the pages that were read; the next request reports the lost pages
                 raise _needs(consumer, lost) from lost
             yield from run.pages
             if not run.more:
@@ -213,8 +216,8 @@ class LogView:
 
 def _needs(consumer: Consumer, lost: PagesLost) -> ConsumerFellOff:
     rule = (
-        f"needs the pages {lost.first} to {lost.beyond - 1}, which are lost. Move it to a later id,"
-        " or to `copy` to send every object again"
+        f"needs the pages {lost.first} to {lost.beyond - 1}, which are lost. Move the consumer to a"
+        " later id, or to `copy` to send every object again"
     )
     return ConsumerFellOff(rule, field="consumer", value=consumer.name)
 
@@ -225,7 +228,7 @@ def _lines(page: Page) -> Iterator[tuple[Place, str]]:
 
 
 def line_at(page: Page | None, place: Place) -> str | None:
-    """Return the line at *place* if that is an id of *page*."""
+    """Return the line of *page* at *place*; None if *page* has no such entry."""
     if page is None or page.seconds != place.seconds:
         return None
     return page.at(place.slot)

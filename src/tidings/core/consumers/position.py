@@ -53,7 +53,7 @@ def later(one: Position | None, other: Position | None) -> Position | None:
 
 
 def last_unneeded_page(position: Position | None) -> int | None:
-    """Return the last page that is not needed any more; None if the log is not needed."""
+    """Return the last page that a consumer at *position* has handled; None if it needs no page."""
     match position:
         case Place(page, slot, _):
             return page if slot >= PAGE_END else page - 1
@@ -82,7 +82,7 @@ def encode_position(position: Position | None) -> str | None:
 
 
 def read(text: str | None) -> Position | None:
-    """Decode the result of `encode_position`; return None for an empty text."""
+    """Decode *text*, which `encode_position` returned; return None if it is None or empty."""
     if not text:
         return None
     position = parse(text)
@@ -106,8 +106,9 @@ def cursor(position: Position | None, floor: int) -> str:
     """
     Return the cursor that a worker resumes from, in a log that begins at *floor*.
 
-    If a consumer is at the end of a trimmed page, its cursor would be treated as a time, and the
-    worker would get the state. The consumer missed nothing, so return a cursor at the floor.
+    If a consumer is at the end of the last trimmed page, it has missed nothing. The cursor of this
+    page would be treated as a time, and the worker would get the state. Return instead the cursor
+    that continues at the floor.
     """
     gone = isinstance(position, Place) and position.slot >= PAGE_END and position.page < floor
     return oldest(floor) if position is None or gone else encode_position(position) or ""
@@ -115,7 +116,7 @@ def cursor(position: Position | None, floor: int) -> str:
 
 def parse_position(text: object, field: str) -> Position:
     """
-    Parse the id of an entry, of the end of a page, or of a place within a copy, sent by a client.
+    Parse an id from a client: of an entry, of the end of a page, or of a place within a copy.
 
     Raises:
         InvalidConsumer: *text* is not an id.
@@ -185,7 +186,7 @@ def encode_spans(spans: Spans) -> str:
 
 
 def decode_spans(text: str) -> Spans:
-    """Decode the result of `encode_spans`."""
+    """Decode *text*, which `encode_spans` returned."""
     return tuple(
         Span(*(int(number) for number in match.groups())) for match in _SPAN.finditer(text)
     )

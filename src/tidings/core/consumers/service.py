@@ -55,7 +55,7 @@ def reason_from(who: str, why: object) -> Reason:
         InvalidConsumer: *why* is missing or too long.
     """
     if not isinstance(why, str) or not why.strip() or len(why) > limits.WHY_CHARS_MAX:
-        rule = f"must say why in 1 to {limits.WHY_CHARS_MAX} characters; it is kept"
+        rule = f"must give the reason in 1 to {limits.WHY_CHARS_MAX} characters, for a note"
         raise InvalidConsumer(rule, field="why", value=why)
     return Reason(who[: limits.WORKER_CHARS_MAX], why.strip())
 
@@ -74,7 +74,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A consumer as its worker needs it, and the cursor to resume from."""
+    """The answer to a worker: its consumer, and the cursor from which the worker resumes."""
 
     consumer: Consumer
     cursor: str
@@ -83,7 +83,10 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Lag:
     """
-    The distance to the head of the log, in *pages*. The oldest of them was committed *ms* ago.
+    The distance of a consumer from the head of the log.
+
+    *pages* is the number of pages that it has not handled. The first of them was committed *ms*
+    ago.
 
     *fell_off* is True if pages that the consumer needs are gone.
     """
@@ -99,7 +102,8 @@ class Acknowledgement:
     The entries that a worker has written, and those that it is about to write.
 
     It acknowledges everything up to *through*, the entries *ids*, and the parked messages
-    *retried*. A worker skips a message by acknowledging it.
+    *retried*. The worker is about to write the entries up to *sending*. To skip a message, a worker
+    acknowledges it without writing it.
     """
 
     through: Position | None = None
@@ -110,7 +114,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRepository:
-    """The stored consumers; every change is applied to the latest version."""
+    """The stored consumers. A change is always applied to the latest version of a consumer."""
 
     store: ConsumerStore
 
@@ -205,9 +209,8 @@ class Consumers:
         """
         Record that the worker could not write *entry*, and release the lease.
 
-        *entry* is empty if the worker does not know which entry failed.
-
-        A parked message that failed again stays parked, with the new error.
+        *entry* is empty if the worker does not know which entry failed. If *entry* is a parked
+        message that was sent again, it stays parked with the new error, and the lease is kept.
 
         Raises:
             UnknownConsumer, FenceLost: nothing was recorded.
@@ -243,11 +246,11 @@ class Consumers:
         done = consumers.ack_entries(done, ack.ids)
         idle = ack.through or not done.sent  # the worker is not writing any entry now
         if ack.ids or done.acked or (idle and not ack.sending):
-            done = self.view.advanced(done)  # perhaps all remaining entries are filtered out
+            done = self.view.advanced(done)  # the filter may exclude the following entries
         return done if ack.sending is None else consumers.sending(done, ack.sending)
 
     def _session(self, consumer: Consumer, floor: int = 0) -> Session:
-        """Return the session; read the floor of the log if it is 0 and the cursor needs it."""
+        """Return the session; read the floor of the log if *floor* is 0 and the cursor needs it."""
         if consumer.position is None and not floor:
             floor = self.view.floor(consumer.feed)
         return Session(consumer, positions.cursor(consumer.position, floor))
@@ -300,9 +303,9 @@ class Consumers:
         """
         Create the consumer or change its filter; return the consumer, and True if it is new.
 
-        *wanted* has the filter. A new consumer begins at *start*, see `place`; an existing one
-        keeps its position. A worker that reads with another filter is refused from then on, because
-        it would acknowledge messages that it did not receive.
+        *wanted* has the filter. A new consumer begins at *start*, see `place`; an existing consumer
+        keeps its position. If the filter changes, the current worker loses its lease, because it
+        would acknowledge messages that it did not receive with the old filter.
 
         Raises:
             InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
@@ -332,7 +335,7 @@ class Consumers:
 
     def pause(self, feed: str, name: str, why: Reason, *, paused: bool) -> Consumer:
         """
-        Pause the consumer after its worker's current batch, or resume it without its failure.
+        Pause the consumer after its worker's current batch; or resume it and clear its failure.
 
         Raises:
             NothingDone: the consumer is paused already, or was not paused.
@@ -353,9 +356,9 @@ class Consumers:
         """
         Move the consumer forward or back to *target*, see `place`.
 
-        Moving forward acknowledges everything before *target*. Moving back sends everything after
-        it again, so messages parked after it are dropped. A parked message that is sent later could
-        restore an object that was deleted in the meantime.
+        A move forward acknowledges everything up to *target*. A move back sends everything after
+        *target* again, and drops the parked messages after *target*. If a dropped message were sent
+        later, it could restore an object that was deleted in the meantime.
 
         Raises:
             NothingDone: the consumer is already at *target*.
@@ -398,18 +401,18 @@ class Consumers:
 
     def retry(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
         """
-        Send a parked message again, or `all`.
+        Send the parked message *which* again, or all of them if *which* is `all`.
 
         Raises:
             UnknownParked: the message is not parked.
-            NothingDone: the message will be sent again already, or no message is parked.
+            NothingDone: a retry of the message was already requested, or no message is parked.
         """
 
         def change(consumer: Consumer) -> Change:
             chosen = _chosen(self._parked_ids(consumer), which)
             fresh = tuple(each for each in chosen if each not in consumer.retries)
             if not fresh:
-                raise NothingDone("is to be sent again already", field="id", value=which)
+                raise NothingDone("will already be sent again", field="id", value=which)
             retries = (*consumer.retries, *fresh)
             return Change(replace(consumer, retries=retries), self._note("retry", why, which))
 
@@ -417,7 +420,7 @@ class Consumers:
 
     def drop(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
         """
-        Delete a parked message, or `all`; its note stays.
+        Delete the parked message *which*, or all if *which* is `all`; keep the consumer's notes.
 
         Raises:
             UnknownParked: the message is not parked.
@@ -436,7 +439,7 @@ class Consumers:
         Parse `oldest` (None), `now`, `copy`, or the id of an event.
 
         Raises:
-            InvalidConsumer: *text* is something else, or not an id of this feed.
+            InvalidConsumer: *text* is neither, or an id that this feed does not have.
         """
         if text == positions.OLDEST:
             return None
@@ -447,7 +450,7 @@ class Consumers:
         try:
             position = positions.parse_position(text, field)
         except InvalidConsumer as error:
-            rule = f"{error.rule}, or one of oldest, now, copy"
+            rule = f"{error.rule}, or one of `oldest`, `now` and `copy`"
             raise InvalidConsumer(rule, field=field, value=text) from None
         self.view.check_reached(feed, position, field)
         return position
@@ -457,7 +460,7 @@ class Consumers:
         Check that the feed can have another consumer.
 
         Raises:
-            InvalidConsumer: the feed has the maximum number.
+            InvalidConsumer: the feed already has the maximum number of consumers.
         """
         if len(self.store.consumers(feed)) >= limits.CONSUMERS_MAX:
             rule = f"a feed has at most {limits.CONSUMERS_MAX} named consumers"
@@ -471,13 +474,17 @@ class Consumers:
         why: Reason,
         parked: Callable[[Entry], Parked | None] = lambda entry: None,
     ) -> Entry:
-        """Move past the next message, *parked* or not; the worker has to take the lease again."""
+        """
+        Move past the next message, and park the message if *parked* returns it.
+
+        The worker has to take the lease again.
+        """
         met: list[Entry] = []
 
         def change(consumer: Consumer) -> Change:
             entry = self.view.upcoming(consumer)
             if entry is None:
-                rule = "has no message before it"
+                rule = "has no next message"
                 raise NothingDone(rule, field="consumer", value=name)
             met[:] = [entry]
             confirmed = consumers.ack_entries(consumer, [entry.place])
@@ -491,7 +498,11 @@ class Consumers:
         return met[0]
 
     def _parked_ids(self, consumer: Consumer) -> list[str]:
-        """Return the parked ids, which are valid if the version of *consumer* has not changed."""
+        """
+        Return the ids of the parked messages.
+
+        The ids are still valid if a write of *consumer* with its version succeeds.
+        """
         return [each.id for each in self.store.parked(consumer.feed, consumer.name)]
 
     def _to_park(self, stored: Consumer, entry: Entry, why: Reason) -> Parked:
@@ -507,7 +518,7 @@ class Consumers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRetention:
-    """The pages that consumers need, which are not trimmed before the maximum age *cap*."""
+    """The pages that consumers need. They are not trimmed until they exceed *cap*."""
 
     store: ConsumerStore
     cap: Retention
@@ -522,7 +533,11 @@ class ConsumerRetention:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMonitor:
-    """The metrics of consumers. If a lag exceeds *retention*, a consumer keeps pages in the log."""
+    """
+    The metrics of consumers.
+
+    If a lag exceeds *retention*, the log keeps pages only because the consumer needs them.
+    """
 
     consumers: Consumers
     retention: Retention
@@ -538,10 +553,11 @@ class ConsumerMonitor:
 
 def _chosen(parked: list[str], which: str) -> list[str]:
     """
-    Return *which* of *parked*.
+    Return the ids among *parked* that *which* selects: one id, or all of them.
 
     Raises:
-        UnknownParked, NothingDone: *which* is not parked, or nothing is.
+        UnknownParked: *which* is an id that is not parked.
+        NothingDone: *which* is `all`, and nothing is parked.
     """
     if which == ALL:
         if not parked:
@@ -557,13 +573,14 @@ def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
     Remove *retried* from the parked messages.
 
     Raises:
-        UnknownParked: one of *retried* was not to be sent again.
+        UnknownParked: a retry of one of the messages *retried* was not requested.
     """
     if not retried:
         return consumer
     for each in retried:
         if each not in consumer.retries:
-            raise UnknownParked("was not to be sent again", field="retried", value=each)
+            rule = "is not a parked message to send again"
+            raise UnknownParked(rule, field="retried", value=each)
     return consumers.remove_parked(consumer, set(retried))
 
 

@@ -111,7 +111,7 @@ def test_what_is_sent_again_already() -> None:
     scene = registered("a")
     scene.consumers.park(FEED, "c0", WHY)
     scene.consumers.retry(FEED, "c0", "all", WHY)
-    with pytest.raises(NothingDone, match="again already"):
+    with pytest.raises(NothingDone, match="already be sent again"):
         scene.consumers.retry(FEED, "c0", scene.places[0].encode(), WHY)
     for act in (scene.consumers.retry, scene.consumers.drop):
         with pytest.raises(UnknownParked):

@@ -90,7 +90,7 @@ def test_too_much_beyond_a_gap_is_refused() -> None:
     many = [at(page) for page in range(2, limits.CONSUMER_SPANS_MAX + 2)]
     full = consumer.ack_entries(PLAIN, many)
     assert len(full.acked) == limits.CONSUMER_SPANS_MAX
-    with pytest.raises(InvalidConsumer, match="at most 1000 stretches"):
+    with pytest.raises(InvalidConsumer, match="at most 1000 ranges"):
         consumer.ack_entries(full, [at(5000)])
 
 
@@ -100,7 +100,7 @@ def test_T35_forward_is_acknowledged() -> None:
     marked = consumer.move(working, at(5))
     assert (marked.position, marked.acked) == (at(5), (Span(8, 1, 1),))
     assert (marked.owner, marked.fence) == ("", 2)
-    with pytest.raises(NothingDone, match="is there already"):
+    with pytest.raises(NothingDone, match="is already the position"):
         consumer.move(marked, at(5))
 
 
