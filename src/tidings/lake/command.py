@@ -247,8 +247,8 @@ def compact(
     """
     Compact parts that all consumers have read.
 
-    Only parts whose operations are all in the table `history` are compacted. Of the operations of
-    an object in these parts, only the last one is kept. The last part of the archive is never
+    A part is compacted only if the table `history` contains all its operations. Of the operations
+    of an object in these parts, only the last one is kept. The last part of the archive is never
     changed. If the command is killed, run it again.
 
     \b
@@ -460,7 +460,7 @@ def _as_text(batch: Batch) -> None:
     left = sum(batch.left.values())
     more = f"; {left:,} objects have data that do not fit their columns" if left else ""
     for name, reason in batch.failed.items():
-        more += f"; the table of {name} is no longer updated: {plain(reason)}"
+        more += f"; the table of {name} is not updated any more: {plain(reason)}"
     counted = f"{batch.operations:,} operations in {batch.seconds:.1f} s"
     click.echo(f"page {batch.page:,}: {counted}{more}")
 

@@ -2,9 +2,9 @@
 Compact the parts of an archive that all readers have handled and the table `history` contains.
 
 An operation is removed from a part only if it is in `history`. Spark selects the entries to keep,
-and its tasks write merged parts. Then the driver removes the parts whose pages are in a merged
-part, in the order of `core.archive.compaction.covered_parts`. A crash before the removal leaves
-parts that overlap. Readers ignore the overlap, and the next run removes it.
+and its tasks write merged parts. Then the driver removes the parts that were merged, in the order
+of `core.archive.compaction.covered_parts`. A crash before the removal leaves parts that overlap.
+Readers ignore the overlap, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class Archive:
 
     def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
         """
-        Write one part that has only the *wanted* entries of *spans*; return its size in bytes.
+        Merge *spans* into one part with some of their entries; return its size in bytes.
 
-        *wanted* has the page and the slot of each entry.
+        *wanted* has the page and the slot of each entry to keep.
         """
         store = self.opens()
         pages = join_parts(self.pages(span, store) for span in spans)
@@ -291,7 +291,7 @@ class Compaction:
         self.archive.rewrite_all(groups, work.repartition(tasks(len(groups)), "group"))
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
-        """Remove each part whose pages are all in another part; return the removed parts."""
+        """Remove each part that another part contains completely; return the removed parts."""
         covered = compaction.covered_parts(spans)
         if not self.dry_run:
             store = self.archive.opens()
@@ -358,8 +358,8 @@ class CompactionOptions:
     """
     The options of a run.
 
-    The run compacts the parts up to *page* whose last page was committed before *before_ms*. None
-    means no limit. *changes* and *dry_run* are those of `Compaction`.
+    The run compacts the parts up to *page*, if their last page was committed before *before_ms*.
+    None means no limit. *changes* and *dry_run* are those of `Compaction`.
     """
 
     page: int | None = None
