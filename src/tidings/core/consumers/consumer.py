@@ -165,7 +165,7 @@ def check_fence(consumer: Consumer, fence: int) -> None:
         FenceLost: the worker no longer holds the consumer.
     """
     if not consumer.owner or consumer.fence != fence:
-        rule = f"does not hold the lease; the current fence is {consumer.fence}; take the lease again"
+        rule = f"no longer holds the lease, now at fence {consumer.fence}; take the lease again"
         raise FenceLost(rule, field="fence", value=fence)
 
 
