@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-# Webhooks never call these, even if private addresses are allowed, because they serve credentials
-# and metadata of machines, tasks and pods.
+# Webhooks never call these addresses, even if private addresses are allowed, because services at
+# these addresses return credentials and metadata of machines, tasks and pods.
 _NEVER = tuple(
     map(
         ip_network,
         (
             "169.254.0.0/16",  # link-local: AWS, Azure, Google Cloud, Oracle, ECS, EKS and others
-            "fe80::/10",  # the same
+            "fe80::/10",  # link-local: the same services by IPv6
             "fd00:ec2::/32",  # AWS: instance metadata, pod identity, DNS
             "fd20:ce::/32",  # Google Cloud: metadata
             "fd00:c1::/32",  # Oracle Cloud: metadata
@@ -26,7 +26,7 @@ _NEVER = tuple(
         ),
     )
 )
-# Webhooks call these only if the deployment allows it (TIDINGS_HOOKS_PRIVATE).
+# Webhooks call these addresses only if the deployment allows it (TIDINGS_HOOKS_PRIVATE).
 _PRIVATE = tuple(
     map(
         ip_network,
@@ -41,7 +41,7 @@ _PRIVATE = tuple(
         ),
     )
 )
-# Webhooks never call these, which are neither globally reachable nor private networks.
+# Webhooks never call these addresses, which are neither globally reachable nor private.
 _SPECIAL = tuple(
     map(
         ip_network,
@@ -62,11 +62,11 @@ _SPECIAL = tuple(
     )
 )
 _UNICAST = ip_network("2000::/3")  # all IPv6 space that IANA has allocated for the Internet
-# A gateway or the kernel turns the last four bytes into an IPv4 address.
+# If a host connects to such an address, a gateway or the kernel connects to the IPv4 address that
+# its last four bytes contain.
 _LAST_FOUR = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96", "::ffff:0:0/96")))
-_LOW_MAX = (
-    0xFFFF  # :: and ::1 are not embedded IPv4 addresses, and no host has the lowest IPv4 addresses
-)
+# An IPv6 address up to this number, such as :: or ::1, does not contain the IPv4 address of a host.
+_LOW_MAX = 0xFFFF
 # An interface identifier of ISATAP ends with an IPv4 address; the mask leaves out two flag bits.
 _ISATAP, _ISATAP_MASK = 0x0000_5EFE, 0xFCFF_FFFF
 
@@ -75,7 +75,7 @@ def may_call(address: str, *, private: bool) -> bool:
     """
     Return True if a webhook may call the IP address *address*.
 
-    *private* allows loopback and private networks. IPv4 addresses embedded in IPv6 are checked too.
+    *private* allows loopback and private networks. An IPv4 address in *address* is also checked.
     """
     return all(_may_reach(each, private=private) for each in _reached(ip_address(address)))
 

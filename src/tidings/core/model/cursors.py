@@ -2,10 +2,11 @@
 Event ids and cursors, which are places in a feed as clients see them.
 
 A cursor has 24 lower-case hex digits: 8 of commit time in Unix seconds, 10 of page, 6 of slot. A
-slot from 0x800000 on marks a position in a replication, which copies the state. Objects changed
-since the seconds are then copied, or all objects if the seconds are 0. The log continues after the
-page when the copy is complete, and the slot holds the bucket and the progress in it. A decimal id
-of at most 13 digits requests a replication of all changes since that time in milliseconds.
+slot of 0x800000 or more marks a position in a replication, which copies the state. The replication
+copies the objects that were changed at or after the time in seconds, or all objects if the seconds
+are 0. The slot has the bucket and the progress within the bucket. After the copy, the replication
+continues in the log after the page. A decimal id of at most 13 digits is a time in milliseconds and
+requests a replication of all changes since that time.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ PAGE_END = 0x7FFFFF  # the slot after the last entry of any page
 _SECONDS_MAX = 0xFFFFFFFF  # eight hex digits
 _REPLICATION = 0x800000
 _TOMBSTONES = 0x400000
-_BUCKET_BITS = (
-    7  # in the slot, below the bits of the part; ids of releases without parts have part 0
-)
+# The lowest bits of the slot have the bucket, and the bits above them the part. Ids of older
+# releases, which had no parts, have part 0.
+_BUCKET_BITS = 7
 PARTS_MAX = (_TOMBSTONES >> _BUCKET_BITS) - 1
 _HEX = re.compile(r"[0-9a-fA-F]{24}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,13}", re.ASCII)
@@ -44,11 +45,11 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Replication:
     """
-    A position in a copy: restart at *bucket*, then continue in the log after *page*.
+    A position in a copy. The copy resumes in *bucket*; then the log continues after *page*.
 
-    *part* is the number of blocks of `limits.COPY_PART_ROWS` living objects of the bucket before
-    the position. *since_s* selects the objects changed at or after that time (Unix seconds); 0
-    selects all. *tombstones* is True if deleted objects are sent too.
+    *part* is the number of blocks, each of `limits.COPY_PART_ROWS` existing objects, that the
+    bucket has before the position. *since_s* selects the objects changed at or after that time in
+    Unix seconds; 0 selects all objects. *tombstones* is True if deleted objects are also sent.
     """
 
     since_s: int
@@ -66,10 +67,10 @@ class Replication:
 @dataclass(frozen=True, slots=True)
 class Since:
     """
-    A replication id: request the changes at or after this time in milliseconds.
+    A replication id, which requests the changes at or after the time *ms* in milliseconds.
 
-    0 requests a `reset` and then everything. A negative value requests everything without `reset`,
-    as if `reset` had been sent.
+    0 requests a `reset`, followed by all objects. A negative value requests all objects without a
+    `reset`, as if the `reset` had been sent already.
     """
 
     ms: int
@@ -89,7 +90,7 @@ def parse(text: str) -> Cursor:
     Parse a cursor of any kind: an event id, a replication id, `now` or an empty string.
 
     Raises:
-        InvalidCursor: the text has another form.
+        InvalidCursor: *text* is not a cursor.
     """
     if text in ("", NOW):
         return Now()
@@ -116,9 +117,8 @@ def _from_hex(text: str) -> Place | Replication:
         return Place(page, slot, seconds)
     part, bucket = divmod(slot & ~(_REPLICATION | _TOMBSTONES), 1 << _BUCKET_BITS)
     if bucket > limits.BUCKETS:
-        return Place(
-            page, slot & PAGE_END, seconds
-        )  # an id of another system, of which only the time is used
+        # Another system made this id. Only the time of the place is used.
+        return Place(page, slot & PAGE_END, seconds)
     return Replication(seconds, page, bucket, bool(slot & _TOMBSTONES), part)
 
 

@@ -1,5 +1,5 @@
 """
-Events as clients receive them: an id, a name and data (except for `reset` and `live`).
+Events as clients receive them. Each has an id, a name and, except for `reset` and `live`, data.
 
 The same events are sent as SSE blocks and, in batches, as WebSocket messages.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 LEAVE = "leave"
-GZIP = "gzip"  # the encoding of messages that a client may ask for
+GZIP = "gzip"  # the encoding that a client may request for its messages
 _LEVEL = 6  # deflate level, as for pages: level 9 takes twice the time to save 1 %
 _WRAPPING_BYTES = len('{"events":[],"cursor":"0123456789abcdef01234567"}')
 
@@ -51,7 +51,7 @@ def redacted_leave_of(event: Event) -> Event:
     """
     Return *event* as a `leave` that contains only the type and id of the object.
 
-    It is sent to clients that may not see the object's new parents.
+    Clients that may not see the object's new parents receive this event.
     """
     fields = json.loads(event.data)
     return Event(event.id, LEAVE, to_canonical_json({"type": fields["type"], "id": fields["id"]}))
@@ -59,7 +59,7 @@ def redacted_leave_of(event: Event) -> Event:
 
 def to_sse(event: Event) -> str:
     """
-    Return one SSE block; `reset` and `live` carry `{}` because browsers drop events without data.
+    Return one SSE block. Without data, send `{}`, because browsers drop events without data.
     """
     return f"id: {event.id}\nevent: {event.name}\ndata: {event.data or '{}'}\n\n"
 
@@ -99,9 +99,10 @@ def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str
 
 def _gzipped(message: str) -> str:
     """
-    Return *message* compressed, as base64 because gateways carry only text, if that is shorter.
+    Return *message* compressed and in base64 if that is shorter, otherwise *message*.
 
-    Messages of a few hundred bytes do not get shorter.
+    Base64 is needed because gateways transport only text. Messages of a few hundred bytes do not
+    get shorter.
     """
     plain = message.encode()
     if len(plain) < limits.GZIP_BYTES_MIN:
@@ -124,7 +125,7 @@ def _pack(events: Iterable[str], cursor: str) -> Iterator[str]:
 
 
 def reply(kind: str, **fields: object) -> str:
-    """Return the reply to a client's message: `{"reply":"subscribed",...}`."""
+    """Return the reply to a client's message, such as `{"reply":"subscribed",...}`."""
     return json.dumps({"reply": kind, **fields}, separators=(",", ":"))
 
 

@@ -20,7 +20,7 @@ NAME_RULE = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The maximum age of pages in the log. The last *records_min* operations are always kept."""
+    """A rule that trims pages older than *age_ms*, except for the newest *records_min* pages."""
 
     age_ms: int
     records_min: int
@@ -66,7 +66,7 @@ def lane_of(follower: str) -> int | None:
 
 
 def pushers(lanes: int) -> tuple[str, ...]:
-    """Return the followers of a feed with this number of *lanes*."""
+    """Return the names of the push followers of a feed with *lanes* lanes."""
     return tuple(map(follower_of, range(lanes)))
 
 

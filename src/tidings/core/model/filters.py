@@ -1,9 +1,9 @@
 """
 Filters of operations. Values of one field are alternatives, and all fields have to match.
 
-Values match exactly, including their case. Push looks filters up by key. A filter with parents is
-stored under each parent, a filter with only types under each type, and any other filter under one
-key for everything.
+Values match exactly, including their case. Push finds filters by their keys. A filter with parents
+is stored under a key for each parent, a filter with types but no parents under a key for each type,
+and any other filter under one key for everything.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tidings.core.model.operations import Operation
 
 ALL_KEY = "*"
-ANY = "*"  # at the end of an id: matches any suffix
-FIELDS = ("types", "parents", "ids")  # the filters of a request, each a list of values
+ANY = "*"  # at the end of an id, it matches any suffix
+FIELDS = ("types", "parents", "ids")  # the filtered fields in a request, each a list of values
 _values = attrgetter(*FIELDS)
 _SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing it
-_SIEVES_MAX = 4096  # cached filters, more than are in use at a time; computing one takes 2 us
+_SIEVES_MAX = 4096  # cached sets of values, more than are in use at a time; each takes 2 us
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
 _ARRAY = '["'  # how a text that is a JSON list begins
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -41,13 +41,14 @@ class Filter:
 
     A field that is None is not filtered. An empty set matches nothing (`types=,`).
 
-    An id in *ids* that ends with `*` matches all ids with the prefix before it.
-    With *leave*, an operation that removes one of *parents* is sent, too. `wanting` sets it.
-    *kinds* replaces the other fields for listeners. It has pairs of a type and a value that must be
-    in `changed`.
-    With *redacted*, a leave contains only the type and id of the object, and is sent only if the
-    previous parents are known. `within` sets it for clients that may not see objects outside of
-    their key.
+    An id in *ids* that ends with `*` matches all ids that begin with the text in front of the `*`.
+    If *leave* is True, an operation that removes one of *parents* is also sent. `wanting` sets
+    *leave*.
+    *kinds* is used for listeners, instead of the other fields. It has pairs of a type and a value,
+    and an operation of this type matches if its `changed` contains the value.
+    If *redacted* is True, a leave contains only the type and id of the object, and is sent only if
+    the previous parents are known. `within` sets *redacted* for clients that may not see objects
+    outside the bound of their key.
     """
 
     types: frozenset[str] | None = None
@@ -74,8 +75,8 @@ class Filter:
         """
         Return True if *operation*, which does not match, must be sent as a `leave`.
 
-        *left* are the parents that it removed. If they are unknown (None), it may have removed any
-        parent.
+        *left* are the parents that the operation removed. If *left* is None, they are unknown, and
+        the operation may have removed any parent.
         """
         if not self.leave or not self._concerns(operation):
             return False
@@ -85,11 +86,11 @@ class Filter:
 
     def may_match(self, text: str) -> bool:
         """
-        Return False only if no operation in *text*, lines of the log, can match.
+        Return False only if no operation in *text* can match. *text* has lines of the log.
 
         A value that does not occur in the text occurs in no operation, so most lines of a filtered
-        stream need not be parsed. A value that does occur may be part of another field, so that
-        the line has to be parsed.
+        stream need not be parsed. A value that does occur may be part of another field, so the
+        lines have to be parsed.
         """
         return all(_occurs(values, text) for values in _values(self))
 
@@ -104,7 +105,7 @@ class Filter:
 
     @property
     def listens(self) -> bool:
-        """Return True if this is a listener's filter; listeners receive items instead of events."""
+        """Return True for the filter of a listener, which receives items instead of events."""
         return self.kinds is not None
 
     def keys(self) -> list[str]:
@@ -131,15 +132,16 @@ def wanting(
     *,
     leave: bool,
 ) -> Filter:
-    """Build a filter. Ignore *leave* without *parents*: an object's type and id never change."""
+    """Build a filter. Without *parents*, ignore *leave*, because types and ids never change."""
     return Filter(types, parents, leave and bool(parents), ids=ids)
 
 
 def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     """
-    Return the intersection of the filters *wanted* and *bound*, for each of `FIELDS`.
+    Return the intersection of two filters, separately for each of `FIELDS`.
 
-    A bound has no ids. *leave* is True if leaves were requested, even if *wanted* has no parents.
+    A bound has no ids. *leave* is True if the client requested leaves. A filter without parents
+    does not record this request, see `wanting`.
     """
     common = map(_common, _values(wanted), _values(bound))
     narrowed = wanting(**dict(zip(FIELDS, common, strict=True)), leave=wanted.leave or leave)
@@ -162,7 +164,7 @@ def _occurs(values: frozenset[str] | None, text: str) -> bool:
 @lru_cache(maxsize=_SIEVES_MAX)
 def _encoded(values: frozenset[str]) -> tuple[str, ...] | None:
     """
-    Return *values* as they occur in JSON; None if they are too many or may contain escapes.
+    Return *values* as they occur in JSON; None if there are too many, or one may have an escape.
     """
     if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
         return None
@@ -201,8 +203,8 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
     """
     Return the filter of a query.
 
-    The query has `FIELDS` as lists in text form (see `parse_list`), and `leave`. An empty parameter
-    counts as absent.
+    The parameters of the query are `FIELDS`, each a list as text (see `parse_list`), and `leave`.
+    An empty parameter counts as absent.
 
     Raises:
         InvalidFilter: a list is invalid or has too many values, a value is too long or cannot be
@@ -238,7 +240,7 @@ def as_text(values: Iterable[str]) -> str:
     """
     Return *values* in the format that `parse_list` parses.
 
-    Without values, the list matches nothing.
+    Without values, return a list that matches nothing.
     """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
@@ -250,7 +252,7 @@ def from_lists(
     values: Mapping[str, object], wrong: type[Rejected] = InvalidFilter, *, leave: bool = False
 ) -> Filter:
     """
-    Return the filter with the lists of strings in *values* under `FIELDS`; ignore other keys.
+    Return the filter with the lists of strings that *values* has for `FIELDS`; ignore other keys.
 
     Raises:
         InvalidFilter: see `from_query`.
@@ -280,10 +282,10 @@ def parse(types: str | None, parents: str | None, leave: str | None = None) -> F
 
 def switch(text: str | None, field: str) -> bool:
     """
-    Return True if the parameter *field* is `true`; an empty or absent one is False.
+    Return True if the parameter *field* is `true`, and False if it is `false`, empty or absent.
 
     Raises:
-        InvalidFilter: the parameter is neither `true` nor `false`.
+        InvalidFilter: *text* has another value.
     """
     if text not in (None, "", "true", "false"):
         raise InvalidFilter("must be true or false", field=field, value=text)
@@ -292,7 +294,7 @@ def switch(text: str | None, field: str) -> bool:
 
 def validate_values(values: list[str], field: str) -> frozenset[str]:
     """
-    Return *values* as a set, without empty ones.
+    Return *values* as a set, without empty strings.
 
     Raises:
         InvalidFilter: see `from_query`.
@@ -305,7 +307,7 @@ def validate_values(values: list[str], field: str) -> frozenset[str]:
         if _UNSTORABLE.search(value) or len(value.encode()) > limits.PARENT_BYTES_MAX:
             rule = (
                 f"must be at most {limits.PARENT_BYTES_MAX} bytes "
-                "without U+0000 and lone surrogates"
+                "and must not contain U+0000 or a lone surrogate"
             )
             raise InvalidFilter(rule, field=field, value=value)
     return kept

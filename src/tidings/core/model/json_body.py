@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     Reader = Callable[[bytes], Iterator[tuple[str, object]]]
-    # Converts a decoded JSON value of a request to a line of the log. The other arguments are the
-    # time in ms, and the place of the value in the request, for errors.
+    # A function that converts a decoded JSON value of a request to a line of the log. The other
+    # arguments are the time in ms, and the place of the value in the request, for errors.
     LineOf = Callable[[object, int, str], str]
 
 JSON_TYPE = "application/json"
@@ -41,7 +41,9 @@ def lines_from(
     body: bytes, content_type: str, *, now_ms: int, line_of: LineOf | None = None
 ) -> list[str]:
     """
-    Return the operations of one request as lines of the log, in order, converted by *line_of*.
+    Return the operations of one request as lines of the log, in order.
+
+    *line_of* converts each decoded value of the body. Without it, the values are operations.
 
     Raises:
         WrongContentType: the content type is neither JSON nor NDJSON.
@@ -94,7 +96,7 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
     """
     fields = typed.decode_one(text)
     data, spelled = None, bytes(fields.data)
-    if spelled:  # it may occur twice, and the parser has not checked the first occurrence
+    if spelled:  # `data` may occur twice, and the parser has not checked the first occurrence
         _check_depth(text, "data", depth_max)
         _check_digits(text)
         data = (
@@ -156,7 +158,7 @@ def check_size(body: bytes) -> None:
     Check the size of *body* before it is parsed.
 
     Raises:
-        TooLarge: it exceeds `limits.REQUEST_BYTES_MAX`.
+        TooLarge: *body* exceeds `limits.REQUEST_BYTES_MAX`.
     """
     if len(body) > limits.REQUEST_BYTES_MAX:
         rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {len(body)}"
@@ -183,7 +185,7 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
-    Return the object of *pairs*. It is an `object_pairs_hook` of `json.loads` for settings.
+    Return a dict of *pairs*. This function is the `object_pairs_hook` of decoders of settings.
 
     Raises:
         ValueError: a key is repeated.
@@ -199,14 +201,14 @@ def decode_json(text: bytes, field: str) -> Any:
     Parse one JSON value.
 
     Raises:
-        InvalidOperation: *text* is not JSON (such as NaN) or nested too deep.
+        InvalidOperation: *text* is not JSON (such as NaN) or is nested too deeply.
     """
     return decode_spelled(text, field)[0]
 
 
 def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
     """
-    Parse one JSON value as `decode_json`, and return it with its spelling.
+    Parse one JSON value as `decode_json` does; return the value and its text.
 
     Raises:
         InvalidOperation: see `decode_json`.
@@ -223,7 +225,7 @@ def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
 
 
 def members(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each name of the valid JSON object *text* with its value as it is spelled there."""
+    """Yield each name in the valid JSON object *text*, with the text of its value."""
     at = 1
     while (name_at := text.find('"', at)) >= 0:
         name, at = _DECODER.raw_decode(text, name_at)
@@ -236,8 +238,8 @@ def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     Return a dict of *pairs* in which a repeated key has the position of its last occurrence.
 
-    A plain dict keeps the first position of a repeated key. A key in between that differs only in
-    case would then seem to be the last one.
+    Keys that differ only in case are the same field, and the last of them counts. A plain dict
+    would keep the first position of a repeated key, so that another key could seem to be the last.
     """
     ordered = dict(pairs)
     if len(ordered) < len(pairs):
@@ -251,7 +253,8 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-# One decoder for all operations, as `json.loads` would build one for each, at the cost of decoding.
+# All operations share this decoder. `json.loads` would build one for each operation, which takes as
+# long as decoding.
 _DECODER = json.JSONDecoder(
     parse_float=parse_number, parse_constant=_refuse_constant, object_pairs_hook=_in_order
 )
@@ -262,7 +265,7 @@ def _check_depth(text: bytes, field: str, depth_max: int = limits.JSON_DEPTH_MAX
     Check the nesting depth without recursion, unlike Python's parser.
     """
     if text.count(b"[") + text.count(b"{") <= depth_max:
-        return  # nearly every operation ends here, which saves a third of its cost
+        return  # this suffices for nearly every operation, and saves a third of its cost
     depth = 0
     for token in _BRACKETS.finditer(text):
         if token[0] in b"[{":

@@ -1,8 +1,8 @@
 """
-Operations, each of which is one change of one object, as producers send it and the log stores it.
+Operations as producers send them and the log stores them. An operation is a change of one object.
 
 An operation is validated once, on ingest, and becomes one line of JSON. The line starts with the
-event name, so that a reader extracts event and data by slicing instead of parsing:
+event name, so that a reader can extract event and data by slicing instead of parsing:
 
     {"event":"update","timestamp":"...","parents":[...],"type":"video","id":"x32"}
 """
@@ -30,20 +30,20 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = "#"  # a repetition of it marks a number in a string until the JSON text is complete
+_MARK = "#"  # `spell_numbers` marks strings that spell a number with repetitions of it
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
-_BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
+_BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line at these
 
 
 class LongNumber(float):
-    """A number with more digits than its double, or one that is too small; *text* spells it."""
+    """A number that has more digits than its double, or is too small; *text* has all its digits."""
 
     text: str
-    seen = False  # True after the first one was parsed; before, no data is searched for them
+    seen = False  # True once a long number was parsed; until then, no data is searched for them
 
 
 def parse_number(text: str) -> float:
-    """Parse a JSON number that is not an integer. It is the `parse_float` of a decoder."""
+    """Parse a JSON number that is not an integer. Decoders use this function as `parse_float`."""
     value = float(text)
     if len(text) <= DIGITS_SURE and "e" not in text and "E" not in text:
         return value
@@ -59,7 +59,7 @@ _DECODER = json.JSONDecoder(parse_float=parse_number)
 
 def decode(text: str) -> Any:
     """
-    Return the JSON value *text*; `spell_numbers` encodes its numbers with all their digits.
+    Parse the JSON *text*, so that `spell_numbers` can encode its numbers with all their digits.
 
     Raises:
         ValueError: *text* is not JSON.
@@ -75,7 +75,7 @@ def _significant(number: str) -> str:
 
 def spell_numbers(data: object, encoder: json.JSONEncoder) -> str:
     """
-    Return *data* as JSON, each `LongNumber` with all its digits.
+    Encode *data* as JSON, with all digits of each `LongNumber`.
 
     Raises:
         ValueError: a number is outside the range of JSON.
@@ -89,7 +89,7 @@ def spell_numbers(data: object, encoder: json.JSONEncoder) -> str:
 
 
 def to_ascii_json(value: object) -> str:
-    """Return *value* as JSON in ASCII, in which any text can be sent, with all digits."""
+    """Encode *value* as JSON, with all digits of its numbers, and escapes instead of non-ASCII."""
     return spell_numbers(value, _ASCII_ENCODER)
 
 
@@ -102,7 +102,7 @@ def _marked(data: object, mark: str) -> object:
 
 
 class Canonical(str):
-    """JSON that is spelled as `_encode` spells the value."""
+    """A JSON text that `_encode` need not change, because the log spells the value in this way."""
 
     __slots__ = ()
 
@@ -123,7 +123,7 @@ def event_of(line: str) -> str:
 
 
 def data_of(line: str) -> str:
-    """Return the operation without its event name, as JSON: the `data` of an SSE event."""
+    """Return the operation as JSON without its event name, which is the `data` of an SSE event."""
     return "{" + line[_DATA_AT:]
 
 
@@ -133,14 +133,14 @@ def as_event(line: str, event: str) -> str:
 
 
 def parse_line(line: str) -> Operation:
-    """Read back a line of the log."""
+    """Parse a line of the log."""
     fields = json.loads(line)
     return Operation(fields["event"], fields["type"], fields["id"], tuple(fields["parents"]))
 
 
 def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
     """
-    Return the log's line for *raw*, one decoded JSON value that a producer sent.
+    Return the line of the log for *raw*, a decoded JSON value that a producer sent.
 
     *where* is the prefix of field names in error messages, such as `ops[3].`. Unknown keys are
     ignored.
@@ -175,9 +175,10 @@ def build_line(
     where: str,
 ) -> str:
     """
-    Return the log's line for the values of an operation's fields. Fields not sent are None.
+    Return the line of the log for the values of an operation's fields.
 
-    *type_* and *id_* are `MISSING` if they were not sent. *extras* are tags, changed and data.
+    A field that was not sent is None, but *type_* and *id_* are then `MISSING`. *extras* are the
+    fields tags, changed and data.
 
     Raises:
         InvalidOperation, TooLarge: see `line_from`.
@@ -204,9 +205,10 @@ _NO_EXTRAS = (None, None, None)
 
 def _known(raw: dict[str, Any]) -> dict[str, Any]:
     """
-    Return the known fields.
+    Return the known fields of *raw*.
 
-    Case is ignored and the last duplicate wins: oplog's producers rely on it.
+    The case of names is ignored, and of several equal names the last one counts, because oplog's
+    producers rely on this.
     """
     if raw.keys() <= _FIELDS:
         return raw
@@ -253,7 +255,7 @@ def _name(value: object, field: str, bytes_max: int, where: str) -> str:
 
 
 def _type(value: object, where: str) -> str:
-    """Return the type in lower case. Check its size again, as lower case may take more bytes."""
+    """Return the type in lower case. Check the size after that, too, because it may be larger."""
     given = _name(value, "type", limits.TYPE_BYTES_MAX, where)
     if given.isascii():
         return given.lower()
@@ -285,7 +287,7 @@ def _plain_array(given: list[Any]) -> str | None:
     Return *given* as JSON if each entry certainly passes `check_text`.
 
     Return None if an entry contains a character that JSON escapes, which is rare. All entries are
-    examined at once.
+    joined and checked at once, which is faster than one by one.
     """
     try:
         joined = '","'.join(given)
@@ -303,7 +305,7 @@ def _plain_array(given: list[Any]) -> str | None:
 
 
 def _extras(extras: tuple[object, object, object], where: str) -> str:
-    """Return the optional fields that oplog does not have, as JSON; absent fields are left out."""
+    """Encode as JSON the optional fields that oplog does not have. Leave out absent fields."""
     if extras == _NO_EXTRAS:
         return ""
     tags, changed, data = extras
@@ -315,7 +317,7 @@ def _extras(extras: tuple[object, object, object], where: str) -> str:
 
 
 def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
-    """Return True if *value* certainly passes `check_text`, which is slower. Most names do."""
+    """Return True if *value* certainly passes the slower `check_text`, as most names do."""
     return (
         isinstance(value, str)
         and 0 < len(value) <= bytes_max
@@ -348,7 +350,7 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
 
 def to_canonical_json(value: object) -> str:
     """
-    Return *value* as JSON of the log, with one spelling per string and without line breaks.
+    Encode *value* as JSON as the log does, with one spelling per string and without line breaks.
 
     Raises:
         ValueError: a number is outside the range of JSON.
@@ -379,7 +381,8 @@ def _checked(line: str, where: str) -> str:
     return line
 
 
-# Match a line of `line_from` in which no name contains a character that JSON or a key escapes.
+# This pattern matches a line of `line_from` if the type, the id and the parents have no character
+# that is escaped in JSON, and the type has none that is escaped in a key.
 _ORDINARY = re.compile(
     r'\{"event":"\w{6}","timestamp":"[^"\\]*","parents":\[(?:"[^"\\]*",?)*\],'
     r'"type":"([^"\\/%]+)","id":"([^"\\]+)"[,}]'
@@ -387,18 +390,18 @@ _ORDINARY = re.compile(
 
 
 def object_key(operation: Operation) -> str:
-    """Return the object's key. A type contains no unescaped `/`, so the first `/` ends it."""
+    """Return the object's key. The type in it has no unescaped `/`, so the first `/` ends it."""
     return f"{type_prefix(operation.type)}{operation.id}"
 
 
 def key_of(line: str) -> str:
-    """Return the `object_key` of an operation's line; nearly all lines need no JSON parser."""
+    """Return the `object_key` of the operation *line*, in most cases without a JSON parser."""
     match = _ORDINARY.match(line)
     return f"{match[1]}/{match[2]}" if match else object_key(parse_line(line))
 
 
 def type_prefix(name: str) -> str:
-    """Return the common prefix of the keys of all objects of type *name*; no other key has it."""
+    """Return the prefix that the keys of all objects of type *name* have, and no other keys."""
     return name.replace("%", "%25").replace("/", "%2F") + "/"
 
 
@@ -410,6 +413,6 @@ def is_change(line: str) -> bool:
     """
     Return True if *line* is a change without an object.
 
-    The mark follows the data, where clients cannot write it.
+    Such a line has a mark after the data, where clients cannot write it.
     """
     return line.endswith(MARKED)

@@ -1,8 +1,8 @@
 """
 Pages, the unit of append. A page holds the operations of one request, in order.
 
-The body of a page is NDJSON, one line per entry. Small bodies are stored as text, which is readable
-in the console. Larger ones are deflated, because DynamoDB bills per kilobyte.
+The body of a page is NDJSON, one line per entry. A small body is stored as text, which is readable
+in the AWS console. A larger body is deflated, because DynamoDB bills per kilobyte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
-ZLIB, GZIP = 15, 31  # window bits: with a zlib header, or with a gzip header
+ZLIB, GZIP = 15, 31  # window bits for data with a zlib header, and for data with a gzip header
 
 
 def inflate(packed: bytes, bytes_max: int, window_bits: int = ZLIB) -> bytes:
@@ -35,11 +35,11 @@ def inflate(packed: bytes, bytes_max: int, window_bits: int = ZLIB) -> bytes:
     unpacking = zlib.decompressobj(window_bits)
     plain = unpacking.decompress(packed, bytes_max + 1)
     if len(plain) > bytes_max:
-        raise zlib.error(f"it holds more than {bytes_max} bytes")
+        raise zlib.error(f"the data inflates to more than {bytes_max} bytes")
     if not unpacking.eof:
-        raise zlib.error("its end is missing")
+        raise zlib.error("the data is truncated")
     if unpacking.unused_data:
-        raise zlib.error("something follows its end")
+        raise zlib.error("other bytes follow the end of the data")
     return plain
 
 
@@ -54,7 +54,7 @@ class Page:
 
     *body* is NDJSON text, or its deflated bytes. The body of a filler is empty.
     *at_ms* is the writer's clock at commit time; *append_id* identifies the write.
-    *expires_ms* is when DynamoDB may delete the page, well after the floor has passed it.
+    *expires_ms* is when DynamoDB may delete the page, long after the page was trimmed.
     *slots* are the slots of the entries if some entries were removed; it is None otherwise.
     *compacted* is True if the archive removed entries, so that the page is not a full history.
     *trace* is the `traceparent` of the request, if the request is traced (see `tracing`).
@@ -74,12 +74,12 @@ class Page:
 
     @property
     def first(self) -> int:
-        """Return the number after the previous page, which is below `number` after a jump."""
+        """Return the number that follows the previous page: `number`, or the first one skipped."""
         return self.number - self.skipped
 
     @property
     def text(self) -> str:
-        """Return the body as NDJSON. It is not cached, because a replay holds many pages."""
+        """Return the body as NDJSON. The text is not cached, because a replay holds many pages."""
         body = self.body
         if isinstance(body, str):
             return body
@@ -152,7 +152,7 @@ class Pages(list[Page]):
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the entries of a page's *text*; a filler is empty."""
+    """Return the entries of a page's *text*; a filler has no entries."""
     return text.split("\n") if text else []
 
 
@@ -170,8 +170,8 @@ def encode(lines: Sequence[str]) -> str | bytes:
         return text
     packed = zlib.compress(raw, _DEFLATE_LEVEL)
     if len(packed) > limits.PAGE_BYTES_MAX:
-        rule = f"a page packs into {limits.PAGE_BYTES_MAX} bytes, this one into {len(packed)}"
-        raise TooLarge(f"{rule}; send fewer operations a request", field="body")
+        rule = f"a compressed page has at most {limits.PAGE_BYTES_MAX} bytes, this {len(packed)}"
+        raise TooLarge(f"{rule}; send fewer operations in one request", field="body")
     return packed
 
 
@@ -181,5 +181,5 @@ def filler(number: int, *, at_ms: int, expires_ms: int) -> Page:
 
 
 def jump(first: int, number: int, *, at_ms: int, expires_ms: int) -> Page:
-    """Return the empty page *number* that represents all numbers from *first* on."""
+    """Return the empty page *number* that replaces all numbers from *first* to *number*."""
     return replace(filler(number, at_ms=at_ms, expires_ms=expires_ms), skipped=number - first)

@@ -10,7 +10,7 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,12}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
 )
-# Matches the normal form, but does not check the day of the month.
+# This pattern matches the normal form, but does not check the day of the month.
 _NORMAL = re.compile(
     r"(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,2}[1-9])?Z", re.ASCII
 )
@@ -55,7 +55,7 @@ def to_ms(text: str) -> int:
     """
     Return *text*, a timestamp in the log's normal form, as milliseconds since 1970.
 
-    The texts themselves do not sort by time.
+    Use it to compare timestamps, because the texts do not sort by time.
 
     Raises:
         ValueError: *text* is not in the normal form.
@@ -65,7 +65,7 @@ def to_ms(text: str) -> int:
     return (datetime.fromisoformat(text) - _EPOCH) // _MS
 
 
-@lru_cache(maxsize=1_000)  # days: a producer sends few different ones
+@lru_cache(maxsize=1_000)  # the timestamps of a producer are on few different days
 def _is_day(text: str) -> bool:
     try:
         date.fromisoformat(text)

@@ -1,8 +1,9 @@
 """
 Decode operations of ordinary shape with `msgspec`, which may not be installed.
 
-This module describes only the shape; `operations` has the rules for the content. If a body is
-rejected here, because it is invalid or unusual, the decoder of `json_body` parses it.
+This module describes only the shape of an operation; `operations` has the rules for the content. If
+a decoder of this module rejects a body as invalid or unusual, the decoder of `json_body` parses the
+body again.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def is_canonical(text: bytes) -> bool:
     """
     Return True if the JSON *text* is certainly spelled as the log stores it.
 
-    Text that decodes and encodes to itself has no spaces, no repeated names and no other spelling
-    of an integer. Escapes and floats, which the log spells otherwise than `msgspec`, are excluded.
+    A text that is the same after decoding and encoding has no spaces, no repeated names and no
+    unusual spelling of an integer. Texts with escapes are excluded, and texts with floats that
+    Python spells in another way, because there the spelling of the log differs from `msgspec`'s.
     """
     try:
         return b"\\" not in text and text != b"null" and _encode(_decode(text)) == text
@@ -42,10 +44,10 @@ def is_canonical(text: bytes) -> bool:
 
 def _short_float(text: str) -> float:
     """
-    Return the float that *text* spells as Python does.
+    Return the float *text* if Python spells the float in the same way.
 
     Raises:
-        ValueError: Python spells it otherwise.
+        ValueError: Python spells the float in another way.
     """
     value = float(text)
     if repr(value) != text:

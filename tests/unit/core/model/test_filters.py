@@ -126,7 +126,7 @@ def test_how_many_values() -> None:
 @pytest.mark.parametrize("value", ["\0", "a\0b", "\ud800", "x" * 641, "\u00e9" * 321])
 def test_values_that_cannot_be_stored(value: str) -> None:
     """They could never match: no operation holds them."""
-    with pytest.raises(InvalidFilter, match="parents: must be at most 640 bytes without"):
+    with pytest.raises(InvalidFilter, match="parents: must be at most 640 bytes and must not"):
         filters.parse(None, value)
     with pytest.raises(InvalidFilter, match="types: must be"):
         filters.validate_values(["video", value], "types")

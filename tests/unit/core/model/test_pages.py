@@ -54,7 +54,7 @@ def test_what_packs_into_no_item_is_refused() -> None:
     noise = random.Random(1)
     lines = ["".join(noise.choices(string.printable[:90], k=1000)) for _ in range(600)]
 
-    with pytest.raises(TooLarge, match=r"a page packs into 380000 bytes.*send fewer operations"):
+    with pytest.raises(TooLarge, match=r"a compressed page has at most 380000 bytes.*send fewer"):
         pages.encode(lines)
 
 
@@ -124,10 +124,10 @@ def test_what_fits_comes_back(size: int) -> None:
     [
         (gzip.compress(b"x" * 101, mtime=0), "more than 100"),
         (gzip.compress(b"x" * 10_000_000, mtime=0), "more than 100"),
-        (gzip.compress(b"x" * 50, mtime=0)[:-1], "end is missing"),
-        (gzip.compress(b"x", mtime=0) + b"y", "follows"),
-        (gzip.compress(b"x", mtime=0) + gzip.compress(b"y", mtime=0), "follows"),
-        (b"", "end is missing"),
+        (gzip.compress(b"x" * 50, mtime=0)[:-1], "the data is truncated"),
+        (gzip.compress(b"x", mtime=0) + b"y", "other bytes follow"),
+        (gzip.compress(b"x", mtime=0) + gzip.compress(b"y", mtime=0), "other bytes follow"),
+        (b"", "the data is truncated"),
         (b"no gzip", "incorrect header"),
     ],
 )
