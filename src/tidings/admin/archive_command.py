@@ -43,7 +43,7 @@ PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTarget:
-    """The archive of *feed* at *url*; *tables* is None if the command got no stage or address."""
+    """The archive of *feed* at *url*; *tables* is None without --stage and --endpoint-url."""
 
     feed: str
     url: str
@@ -68,14 +68,18 @@ def find(
 
 def url_of(named: str, tables: StateTarget | None) -> str:
     """
-    Return the URL of the archive: *named*, which may be a folder's path, or else the stage's.
+    Return the URL of the archive: *named*, or the stage's archive if *named* is empty.
+
+    *named* may be a URL or the path of a folder.
 
     Raises:
-        UsageError: neither is known.
+        UsageError: *named* is empty, and no stage with an archive is known.
     """
     url = named or (tables.settings.archive if tables else "")
     if not url:
-        raise click.UsageError("name a --stage that has an archive, or its address with --archive")
+        raise click.UsageError(
+            "name a --stage that has an archive, or give the archive's address with --archive"
+        )
     return url if "://" in url else Path(url).resolve().as_uri()
 
 
@@ -94,7 +98,11 @@ def store_at(url: str) -> S3Archive | FolderArchive:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The archive's lag: the last archived page, the pages after it, and the age of the oldest."""
+    """
+    The archive's lag: the number of pages after *checkpoint*, and the age of the oldest of them.
+
+    *checkpoint* is the last archived page, and *floor* the first page of the log.
+    """
 
     checkpoint: int
     pages: int
@@ -147,7 +155,7 @@ def look(target: ArchiveTarget) -> ArchiveStatus:
 
 
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
-    """Yield the archived pages from *first* to *last*, up to the first missing one."""
+    """Yield the archived pages from *first* to *last*; end at the first missing page."""
     reader = ArchiveReader(target.store, ignore_metric)
     while first <= last and (batch := reader.read(target.feed, first - 1, last)):
         yield from batch
@@ -187,7 +195,7 @@ def archive_options(command: Command) -> Command:
         click.option(
             "--archive",
             metavar="URL|FOLDER",
-            help="Address of the archive.  [default: that of the stage]",
+            help="Address of the archive.  [default: the archive of the stage]",
         ),
     )
     for option in reversed(options):
@@ -202,7 +210,7 @@ def status(target: ArchiveTarget, as_json: bool) -> None:
     """
     Show the parts of the archive, and the progress of its follower.
 
-    The follower is shown with --stage or --endpoint-url only.
+    The follower is only shown if --stage or --endpoint-url is given.
 
     \b
     Examples:
@@ -221,9 +229,9 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     """
     Print the operations of page X, or of all pages from X to Y.
 
-    X and Y are numbers of pages, or ids of operations, which select their page. Without Y
-    (`X..`) the range ends with the archive. A compacted page is shown with its remaining
-    operations.
+    X and Y are page numbers; the id of an operation selects the operation's page. Without Y
+    (`X..`), the range extends to the end of the archive. Of a compacted page, the remaining
+    operations are shown.
 
     \b
     Examples:
@@ -253,7 +261,7 @@ def _entries(page: Page) -> Iterator[dict[str, Any]]:
 
 def page_of(text: str) -> int:
     """
-    Return the page given by its number or by the id of an event.
+    Return the number of the page that *text* names, by the number or by the id of an event.
 
     Raises:
         UsageError: *text* is neither.

@@ -1,7 +1,7 @@
 """
 `tidings doctor`: check whether the deploy of a stage would succeed in this account.
 
-The functions `judge_...` are pure rules on the answers of the account.
+Each function `judge_...` decides one check by the account's answers and sends no requests itself.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from tidings.aws.config.stages import (
 )
 from tidings.client.cli.main import EXIT_CODES
 
-LEFT_MIN = 100  # Lambda keeps these for functions without reserved concurrency
+LEFT_MIN = 100  # concurrent executions that Lambda keeps for functions without a reservation
 # Concurrent executions: each reader of a stream, follower, replay and request uses one. A new
 # account has 10.
 QUOTA_ENOUGH = 1000
-BOOTSTRAP_MIN = 6  # required by the CDK's templates
-SHOWN_MAX = 5  # names per sentence
+BOOTSTRAP_MIN = 6  # the version of the CDK's bootstrap that the CDK's templates require
+SHOWN_MAX = 5  # names that a sentence lists; it counts the others
 STEADY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
-# The CDK deletes a stack that was never completed, and creates it again.
+# States of a stack that was never completed; the CDK deletes such a stack and creates it again.
 AGAIN = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
 
 
 class Verdict(StrEnum):
     OK = "ok"
-    NOTE = "note"  # a deploy succeeds; the operator should know of it
+    NOTE = "note"  # a deploy would succeed, but the operator should consider this
     FAILS = "fails"  # a deploy would be rolled back or refused
     UNKNOWN = "unknown"  # the query was denied or failed
 
@@ -68,12 +68,12 @@ def judge_name(stage: str) -> CheckResult:
 def judge_region(current: str | None) -> CheckResult:
     """Judge the Region of the credentials."""
     if current is None:
-        return CheckResult("region", Verdict.FAILS, "none is configured", "set AWS_REGION")
+        return CheckResult("region", Verdict.FAILS, "no Region is configured", "set AWS_REGION")
     if current not in REGIONS:
         return CheckResult(
             "region",
             Verdict.FAILS,
-            f"{current} has no function URLs, or not all other services of a stage",
+            f"{current} has no function URLs, or lacks another service of a stage",
             f"deploy to one of {', '.join(REGIONS)}",
         )
     return CheckResult("region", Verdict.OK, current)
@@ -93,38 +93,39 @@ def judge_log_days(days: int) -> CheckResult:
 
 def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> CheckResult:
     """
-    Decide whether *wanted* executions can be reserved. A *deployed* stage may have reserved some.
+    Decide whether *wanted* executions can be reserved; a *deployed* stage may have reserved them.
     """
     left = current.quota - current.reserved - wanted
-    says = f"{current.quota} at once, {current.reserved} of them set aside"
+    says = f"{current.quota} concurrent executions, {current.reserved} of them reserved"
     if wanted and left < LEFT_MIN and not deployed:
         return CheckResult(
             "concurrency",
             Verdict.FAILS,
             f"{says}; {wanted} more would leave {left}, and Lambda keeps {LEFT_MIN}",
-            "ask AWS for more concurrent executions, or take streams_max out of infra/settings.py",
+            "ask AWS for more concurrent executions, or remove streams_max from infra/settings.py",
         )
     if current.quota < QUOTA_ENOUGH:
         return CheckResult(
             "concurrency",
             Verdict.NOTE,
-            f"{says}; each reader of a stream holds one",
+            f"{says}; each reader of a stream uses one of them",
             f"ask AWS for {QUOTA_ENOUGH} concurrent executions before production use",
         )
     if not wanted:
         return CheckResult(
             "concurrency",
             Verdict.NOTE,
-            f"{says}; readers of streams are not limited and may use all of it",
-            f"set streams_max in infra/settings.py, at most {left - LEFT_MIN}, so that posts, lists"
-            " and relays have the rest (pass it as --streams-max if it is set)",
+            f"{says}; readers of streams are not limited and may use all of them",
+            f"set streams_max in infra/settings.py, at most {left - LEFT_MIN}, so that the rest is"
+            " left for posts, lists and relays; if it is set, pass its value as --streams-max",
         )
     return CheckResult("concurrency", Verdict.OK, says)
 
 
 def judge_bootstrap(version: int | None) -> CheckResult:
     if version is None or version < BOOTSTRAP_MIN:
-        says = "there is none" if version is None else f"version {version}, {BOOTSTRAP_MIN} needed"
+        needed = f"version {BOOTSTRAP_MIN} of the CDK's bootstrap is required"
+        says = f"{needed}; the account has {'none' if version is None else f'version {version}'}"
         return CheckResult(
             "bootstrap", Verdict.FAILS, says, "run cdk bootstrap with these credentials"
         )
@@ -137,7 +138,7 @@ def is_deployed(status: str | None) -> bool:
 
 def judge_stack(check: str, status: str | None) -> CheckResult:
     if status is None or not is_deployed(status):
-        return CheckResult(check, Verdict.OK, "a first deploy makes it")
+        return CheckResult(check, Verdict.OK, "a first deploy creates it")
     if status in STEADY:
         return CheckResult(check, Verdict.OK, f"{status}: a deploy updates it")
     if status.endswith("_IN_PROGRESS"):
@@ -146,33 +147,33 @@ def judge_stack(check: str, status: str | None) -> CheckResult:
         check,
         Verdict.FAILS,
         status,
-        "look at its events in CloudFormation; continue its rollback, or delete it",
+        "look at the stack's events in CloudFormation; continue the rollback, or delete the stack",
     )
 
 
 def judge_data(status: str | None, *, stage: str, deployed: bool) -> CheckResult:
-    """Judge the stack of tables and buckets, which a *deployed* stage requires."""
+    """Judge the stack of tables and buckets, which must exist if the stage is *deployed*."""
     if deployed and status is None:
         return CheckResult(
             "data",
             Verdict.FAILS,
             f"tidings-{stage} is deployed and tidings-{stage}-data is missing",
             "restore its tables (docs/operations/RUNBOOKS.md), or delete the stack of the stage:"
-            " a deploy would make empty tables",
+            " a deploy would create empty tables",
         )
     return judge_stack("data", status)
 
 
 def judge_names(check: str, taken: Sequence[str], *, deployed: bool) -> CheckResult:
-    """Judge existing resources with fixed names. Those of a *deployed* stage are its own."""
+    """Judge existing resources with fixed names; they belong to the stage if it is *deployed*."""
     if deployed:
         return CheckResult(check, Verdict.OK, f"{len(taken)}, of the stage itself")
     if taken:
         return CheckResult(
             check,
             Verdict.FAILS,
-            f"{_some(taken)} already there, and a first deploy makes them",
-            "delete them if nothing in them is needed, or name the stage otherwise",
+            f"already existing: {_some(taken)}; a first deploy would create them",
+            "delete them if their content is not needed, or give the stage another name",
         )
     return CheckResult(check, Verdict.OK, "no name is taken")
 
@@ -184,7 +185,7 @@ def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> CheckRe
     return CheckResult(
         check,
         Verdict.NOTE,
-        f"{_some(left)} left by an earlier stack; they do not conflict",
+        f"left by an earlier stack: {_some(left)}; they do not conflict with a deploy",
         "restore from them (docs/operations/RUNBOOKS.md), or delete them",
     )
 
@@ -196,13 +197,14 @@ def judge_gateway_role(arn: str | None, *, deployed: bool) -> CheckResult:
     return CheckResult(
         "gateway-role",
         Verdict.NOTE,
-        f"API Gateway writes the account's logs as {arn}; tidings-account would set its own",
-        "nothing; or leave that stack out: cdk deploy --exclusively (docs/operations/DEPLOY.md)",
+        f"API Gateway writes the account's logs as {arn}; tidings-account would set its own role",
+        "accept this, or leave that stack out with cdk deploy --exclusively"
+        " (docs/operations/DEPLOY.md)",
     )
 
 
 def not_asked(check: str, why: str) -> CheckResult:
-    return CheckResult(check, Verdict.UNKNOWN, f"could not be asked: {why}", "look there yourself")
+    return CheckResult(check, Verdict.UNKNOWN, f"not checked: {why}", "check this in the console")
 
 
 def _some(listed: Sequence[str]) -> str:
@@ -227,13 +229,13 @@ _KINDS = {
     default=0,
     show_default=True,
     metavar="N",
-    help="streams_max of the stage in infra/settings.py: the concurrency to reserve.",
+    help="Value of streams_max in infra/settings.py: the concurrency to reserve.",
 )
 @click.option(
     "--log-days",
     type=int,
     metavar="N",
-    help="log_days of the stage in infra/settings.py.  [default: not checked]",
+    help="Value of log_days in infra/settings.py.  [default: not checked]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each check.")
 def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) -> None:
@@ -241,8 +243,8 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
     Check whether the deploy of the stage NAME would succeed in this account.
 
     The checks cover the name, the Region, the Lambda concurrency, the CDK's bootstrap, the stacks,
-    names already in use and the logging role of API Gateway. They change nothing. The exit code is
-    1 if a deploy would fail. A check that the credentials do not permit is reported as unknown.
+    names already in use and the logging role of API Gateway. Nothing is changed. The exit code is 1
+    if a deploy would fail. A check that the credentials do not permit is reported as unknown.
 
     \b
     Examples:
@@ -261,7 +263,7 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
 
 
 def _client(service: str) -> Any:
-    made: Any = boto3.client  # `Any`, as the stubs of boto3 require a literal service name
+    made: Any = boto3.client  # `Any`, because boto3's stubs require a literal service name
     return made(service)
 
 
@@ -270,7 +272,7 @@ def _results(account: Account, stage: str, streams_max: int) -> Iterator[CheckRe
     try:
         status = account.stack_status(stack_name(stage))
         data = account.stack_status(data_stack_name(stage))
-    except ClientError as error:  # then the owner of the names is unknown
+    except ClientError as error:  # it is then unknown whether existing names belong to the stage
         yield from (not_asked(check, str(error)) for check in ("stack", "data", *_KINDS))
     else:
         deployed = is_deployed(status)

@@ -26,13 +26,13 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import COMPATS, OPLOG, Profile
 from tidings.core.settings.values import parse
 
-CLOSED = "none: closed, unless the feed has no credential and its host is open"
+CLOSED = "none: closed, unless the feed has no credential at all and its deployment is open"
 GENERATED_BYTES = 24  # 192 bits of randomness; its base64 has no padding
 NONE = "none"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
-    """Set a new password; with *keep_old*, the newest old password also stays valid."""
+    """Add the password *stored*; the newest old one stays valid only with *keep_old*."""
     old = passwords_of(profile, role) if keep_old else ()
     return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
 
@@ -86,7 +86,7 @@ def settings_lines(feed: str, profile: Profile) -> list[str]:
     if profile.push_lanes > 1:
         rows.append(("push lanes", str(profile.push_lanes)))
     if profile.closed:
-        rows.append(("closed", "yes: it has or had keys or users"))
+        rows.append(("closed", "yes, because the feed has or had keys or users"))
     for role in PASSWORD_ROLES:
         rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
     return [f"{name:<16} {value}" for name, value in rows]
@@ -106,7 +106,7 @@ def feed() -> None:
     Show and change the settings of a feed: links, compatibility mode, resources, passwords.
 
     A change takes effect within five seconds, without a deployment. Select the AWS account as for
-    other tools: AWS_PROFILE, AWS_REGION.
+    other tools, with AWS_PROFILE and AWS_REGION.
 
     \b
     Examples:
@@ -120,7 +120,7 @@ def feed() -> None:
 @target_options
 @click.option("--json", "in_json", is_flag=True, help="Print one line of JSON.")
 def show(target: Target, in_json: bool) -> None:
-    """Show the settings of a feed. Passwords are shown as the time when they were set."""
+    """Show the settings of a feed. For a password, only the time when it was set is shown."""
     profile = target.read()
     if in_json:
         click.echo(json.dumps(settings_json(target.feed, profile)))
@@ -130,8 +130,10 @@ def show(target: Target, in_json: bool) -> None:
 
 @feed.command("set")
 @target_options
-@click.option("--object-url", metavar="TEMPLATE", help="Template of `ref`; empty for no `ref`.")
-@click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Answer as oplog did, or not.")
+@click.option(
+    "--object-url", metavar="TEMPLATE", help="Template of the field `ref`; if empty, no `ref`."
+)
+@click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Behave as oplog did, or not.")
 @click.option(
     "--leave",
     type=click.Choice(["on", "off"]),
@@ -142,11 +144,11 @@ def show(target: Target, in_json: bool) -> None:
     "resources",
     multiple=True,
     metavar="NAME:SUB,SUB[=/ROUTE]",
-    help="Declare a resource to listeners, in place of all others; may be repeated.",
+    help="Declare a resource to listeners; repeatable. Replaces all earlier declarations.",
 )
 @click.option("--no-resources", is_flag=True, help="Declare no resources.")
 @click.option(
-    "--max-age", type=int, help="Seconds that items are kept; 0: as long as any operation."
+    "--max-age", type=int, help="Seconds that items are kept; 0: as long as other operations."
 )
 @click.option(
     "--push-lanes", type=int, help="Number of followers that push to the WebSockets of a stage."
@@ -161,9 +163,9 @@ def set_(
     max_age: int | None,
     push_lanes: int | None,
 ) -> None:
-    """Change settings of a feed; settings that are not named stay."""
+    """Change the given settings of a feed, and keep the others."""
     if resources and no_resources:
-        raise click.UsageError("these options do not go together")
+        raise click.UsageError("--resource and --no-resources cannot be combined")
     options: dict[str, object] = {
         "object_url": object_url,
         "compat": COMPATS[0] if compat == NONE else compat,
@@ -187,11 +189,13 @@ def set_(
 @click.argument("role", type=click.Choice([role.value for role in PASSWORD_ROLES]))
 @target_options
 @click.option(
-    "--password-file", type=click.File(encoding="utf-8"), help="Read it from FILE; - for stdin."
+    "--password-file",
+    type=click.File(encoding="utf-8"),
+    help="Read the password from FILE; - for stdin.",
 )
-@click.option("--generate", is_flag=True, help="Generate a strong one and print it once.")
+@click.option("--generate", is_flag=True, help="Generate a strong password and print it once.")
 @click.option("--keep-old", is_flag=True, help="Keep the current password valid as well.")
-@click.option("--remove-old", is_flag=True, help="Remove all but the newest one; set no new one.")
+@click.option("--remove-old", is_flag=True, help="Remove all but the newest password; set none.")
 @click.option("--remove", is_flag=True, help="Remove all passwords; the role is closed.")
 def password(
     role: str,
@@ -205,17 +209,21 @@ def password(
     """
     Set or remove the password to read a feed, or to post to it (ingest).
 
-    The command prompts for it twice, or reads it from a file or stdin; only its hash is stored.
+    The command prompts for the password twice, or reads it from a file or stdin. Only a hash of the
+    password is stored.
 
     \b
-    To rotate it while clients run:
+    To rotate a password while clients run:
       tidings feed password read --stage dev --generate --keep-old
-      (give it to every client)
+      (give the new password to every client)
       tidings feed password read --stage dev --remove-old
     """
     setting = password_file is not None or generate or keep_old
     if setting + remove_old + remove > 1 or (password_file is not None and generate):
-        raise click.UsageError("these options do not go together")
+        raise click.UsageError(
+            "give at most one of --password-file, --generate, --remove-old and --remove;"
+            " --keep-old is only for a new password"
+        )
     wanted = Role(role)
     if remove:
         profile = target.change(lambda old: with_passwords(old, wanted, ()))

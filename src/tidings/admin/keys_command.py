@@ -1,4 +1,4 @@
-"""`tidings keys`: credentials for one client each, with only the rights it needs."""
+"""`tidings keys`: manage keys, each a credential of one client with the rights it needs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def key_lines(feed: str, key: Key, now_ms: int) -> list[str]:
         ("id", key.id),
         ("state", key_state(key, now_ms)),
         ("roles", ", ".join(_roles(key))),
-        ("bound", _bound(key) or "none: all of the feed"),
+        ("bound", _bound(key) or "none: the whole feed"),
         ("expires", from_ms(key.expires_ms) if key.expires_ms else "never"),
-        ("rate", f"{key.rate} a second" if key.rate else "no bound"),
+        ("rate", f"{key.rate} a second" if key.rate else "no limit"),
         ("streams", f"{key.streams or limits.KEY_STREAMS} at once"),
         ("made", f"{from_ms(key.made_ms)} by {key.made_by or 'an unknown operator'}"),
     ]
@@ -135,17 +135,19 @@ def keys() -> None:
     multiple=True,
     required=True,
     type=click.Choice([role.value for role in Role]),
-    help="Right of the key; repeatable.",
+    help="Role that the key grants; repeatable.",
 )
 @click.option("--type", "types", multiple=True, help="Allow this type only; repeatable.")
 @click.option("--parent", "parents", multiple=True, help="Allow this parent only; repeatable.")
-@click.option("--expires", type=Duration(), default=0, help="Lifetime, such as 24h; else endless.")
+@click.option(
+    "--expires", type=Duration(), default=0, help="Lifetime, such as 24h.  [default: no end]"
+)
 @click.option("--rate", type=int, default=0, help="Maximum number of requests per second.")
 @click.option(
     "--streams",
     type=int,
     default=0,
-    help=f"Maximum number of open streams; else {limits.KEY_STREAMS}.",
+    help=f"Maximum number of open streams.  [default: {limits.KEY_STREAMS}]",
 )
 @click.option("--label", default="", help="Purpose of the key, shown in the list.")
 @by_option
@@ -163,7 +165,7 @@ def create(
     in_json: bool,
 ) -> None:
     """
-    Create a key and print it. It cannot be shown again.
+    Create a key and print it. The key cannot be shown again.
 
     \b
     Examples:
@@ -213,7 +215,7 @@ def list_(target: Target, in_json: bool) -> None:
 @json_option
 def show(target: Target, id: str, in_json: bool) -> None:
     """
-    Show the rights of a key. Its secret is not stored and cannot be shown.
+    Show the rights of a key. The key's secret is not stored and cannot be shown.
 
     \b
     Example:
@@ -228,7 +230,7 @@ def show(target: Target, id: str, in_json: bool) -> None:
 @json_option
 def revoke(target: Target, id: str, in_json: bool) -> None:
     """
-    Revoke a key; within five seconds it is refused and its connections are closed.
+    Revoke a key; within five seconds, it is refused and its connections are closed.
 
     \b
     Example:
@@ -245,13 +247,13 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
     type=Duration(),
     default="24h",
     show_default=True,
-    help="How long the old key stays valid; 0: it is revoked.",
+    help="How long the old key stays valid; 0 revokes it at once.",
 )
 @by_option
 @json_option
 def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> None:
     """
-    Create a key with the rights of another one, print it once, and let the old one expire.
+    Create a key with the rights of the key ID, print it once, and let the old key expire.
 
     \b
     Example:
@@ -273,7 +275,7 @@ def fresh() -> PresentedKey:
 
 
 def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:
-    """Print the key alone on stdout, so that it can be piped."""
+    """Print only the key on stdout, so that it can be piped, and its description on stderr."""
     if in_json:
         shown = key_document(target.feed, made, now_ms())
         click.echo(json.dumps({"key": given.encoded(), **shown}))

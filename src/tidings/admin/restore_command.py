@@ -26,12 +26,12 @@ from tidings.core.maintenance.restore import Plan, Restored, Restorer
     "last_page",
     metavar="ID|PAGE",
     callback=lambda ctx, param, text: None if text is None else page_of(text),
-    help="The last event or page that a client received.  [default: the last possible one]",
+    help="Last event or page that a client received.  [default: the last one possibly sent]",
 )
 @click.option(
     "--archive",
     metavar="URL|FOLDER",
-    help="Archive of the feed, which is cut.  [default: that of the stage]",
+    help="Archive, from which lost pages are removed.  [default: the archive of the stage]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
@@ -43,11 +43,12 @@ def restore(
     as_json: bool,
 ) -> None:
     """
-    Resume a feed after its tables were restored to an earlier time, before clients use them.
+    Resume a feed after its tables were restored to an earlier time.
 
-    The restored log is kept. Later page numbers that clients may have received are never assigned
-    again; clients that received them get a new copy of everything. After a kill, run the command
-    again. Then repair the state: `tidings rebuild`.
+    Run this command before clients use the restored tables. The restored log is kept. Later page
+    numbers that clients may have received are never assigned again; clients that received such
+    pages get a new copy of everything. If the command is killed, run it again. Afterwards, repair
+    the state with `tidings rebuild`.
 
     \b
     Examples:
@@ -57,7 +58,7 @@ def restore(
     """
     if target.feed in target.settings.sources:
         raise click.ClickException(
-            f"{target.feed} is a copy: restore nothing, `tidings relays reset` copies it again"
+            f"{target.feed} is a copy: restore nothing; copy it again with `tidings relays reset`"
         )
     restorer = _restorer(target, archive)
     plan = restorer.plan(target.feed, last_page)
@@ -108,7 +109,7 @@ def _as_text(plan: Plan, done: Restored | None) -> str:
     if first <= last:
         lines.append(f"Clients that received pages {first} to {last} get a new copy of everything.")
     if done is not None:
-        lines.append(f"Followers taken back: {', '.join(done.followers) or 'none'}.")
-        lines.append(f"Consumers taken back: {', '.join(done.consumers) or 'none'}.")
-        lines.append(f"Parts of the archive cut: {done.parts}.")
+        lines.append(f"Followers moved back: {', '.join(done.followers) or 'none'}.")
+        lines.append(f"Consumers moved back: {', '.join(done.consumers) or 'none'}.")
+        lines.append(f"Parts of the archive that were cut: {done.parts}.")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import Profile
 from tidings.http.endpoints.hooks import key_state
 
-REQUEST_DOLLARS = 0.01  # AWS bills each requested page
+REQUEST_DOLLARS = 0.01  # the price of one page of an answer with costs
 REGION = "us-east-1"  # the endpoint of Cost Explorer for all Regions
 _METRIC = "UnblendedCost"
 _LEAST = 0.00005  # dollars; smaller amounts would show as 0.0000
@@ -41,8 +41,8 @@ def costs_on(day: date, explorer: Any) -> Spent:
     """
     Return dollars by stage and service on *day* (UTC), in one request for all stages.
 
-    Resources without the tag are under the stage "". So are all resources before the tag was
-    activated for cost allocation.
+    The stage "" has the costs of resources without the tag, and the costs of all resources before
+    the tag was activated for cost allocation.
     """
     request: dict[str, Any] = {
         "TimePeriod": {"Start": day.isoformat(), "End": (day + timedelta(days=1)).isoformat()},
@@ -86,7 +86,7 @@ def cost_document(spent: Spent, stage: str, day: date) -> dict[str, Any]:
     default=DAYS,
     show_default=True,
     metavar="DAYS",
-    help="Report passwords and keys of this age as due for rotation.",
+    help="Report passwords and keys of at least this age as due for rotation.",
 )
 @click.option(
     "--cost",
@@ -98,8 +98,9 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
     """
     List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
 
-    A password is shown as its role and age only, a key as its id. Costs are found by the tag
-    tidings:stage, which must be activated for cost allocation in Billing; they are a day late.
+    For a password, its role and age are shown, for a key its id, age and label. Costs are found by
+    the tag tidings:stage, which must be activated for cost allocation in Billing. They are those of
+    yesterday, because AWS computes costs a day late.
 
     \b
     Examples:
@@ -176,7 +177,7 @@ def _lines(stage: Stage) -> Iterator[str]:
     for feed in stage["feeds"]:
         yield f"  {feed['feed']}"
         if not feed["passwords"] and not feed["keys"]:
-            yield "    closed, unless the stage is open: no password and no key"
+            yield "    no password and no key: closed, unless the stage is open"
         for each in feed["passwords"]:
             yield f"    {each['role']} password of {each['set_at']}{_due(each)}"
         for each in feed["keys"]:

@@ -1,4 +1,4 @@
-"""A feed and its state, to verify or rebuild it: of a stage, a twin, or a server."""
+"""The tables of a feed on a stage, a twin or a server, to verify, rebuild or restore the feed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 
 _TWIN = "local"
 _READ_S = 10  # long, because bulk reads may be slow; a wrong endpoint already fails on connect
-_ATTEMPTS = 5  # many, because no person waits for a single read, which may be throttled
+_ATTEMPTS = 5  # many, because reads may be throttled, and no person waits for a single read
 _CONNECTIONS = 16  # for the threads that repair rows, and a few more
 
 
@@ -45,7 +45,7 @@ class StateTarget:
     settings: Settings
 
     def tombstone_ms(self) -> int:
-        """Return the lifetime of a repaired tombstone: the setting, or the stored one if longer."""
+        """Return the lifetime of repaired tombstones: the longer of the setting and the store's."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
@@ -61,7 +61,7 @@ class StateTarget:
         return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
 
     def unwritten(self) -> Sequence[Numbers]:
-        """Return no numbers, because a writer may be active; a follower fills unwritten ones."""
+        """Return no numbers: a writer may still write them, and a follower fills the others."""
         return ()
 
     def fill(self) -> Sequence[Numbers]:
@@ -69,13 +69,13 @@ class StateTarget:
         return ()
 
     def states(self) -> DynamoDBState:
-        """Return the state, to read and repair. All writes are conditional and may be repeated."""
+        """Return the store of the state. All its writes are conditional and may be repeated."""
         return DynamoDBState(self.client, self.settings.state_table)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The tables of *feed* in the file of a server, which *database* has open."""
+    """The tables of *feed* in the file of a server that is open as *database*."""
 
     feed: str
     database: Database
@@ -95,7 +95,7 @@ class ServerState:
         return self._recovery().unwritten(self.feed)
 
     def fill(self) -> Sequence[Numbers]:
-        """Write an empty page under each of those numbers; return them."""
+        """Write an empty page under each unwritten number; return these numbers."""
         return self._recovery().fill(self.feed)
 
     def _recovery(self) -> Recovery:
@@ -113,7 +113,7 @@ class ServerState:
 
     def tombstone_ms(self) -> int:
         """
-        Return the tombstone lifetime stored by the server, or the default if longer.
+        Return the lifetime of repaired tombstones: the longer of the default and the store's.
         """
         remembered = SqliteTombstones(self.database).remembered(self.feed)
         return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
@@ -127,7 +127,7 @@ class ServerState:
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
     """
-    Return the tables of *feed*, of a stage or a twin.
+    Return the tables of *feed* on a stage or a twin.
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
@@ -158,7 +158,8 @@ def tables_option(command: Command) -> Command:
     """
     Add --tables to a command below `state_options`.
 
-    It selects tables of a stage that were restored under other names, by their suffix.
+    The option selects tables of a stage that were restored under other names, by the suffix of
+    these names.
     """
 
     @functools.wraps(command)
@@ -170,14 +171,14 @@ def tables_option(command: Command) -> Command:
     option = click.option(
         "--tables",
         metavar="SUFFIX",
-        help="Use the restored tables tidings-STAGE-log-SUFFIX instead of those of the stage.",
+        help="Use the restored tables (tidings-STAGE-log-SUFFIX, ...) instead of the stage's.",
     )
     return option(with_tables)
 
 
 def _with_tables(target: Examined, suffix: str) -> StateTarget:
     if not isinstance(target, StateTarget) or target.settings.stage == _TWIN:
-        raise click.UsageError("--tables is for a --stage: a twin and a server have their own")
+        raise click.UsageError("--tables is for a --stage, not for a twin or a server")
     return replace(target, settings=_beside(target.settings, suffix))
 
 

@@ -36,7 +36,7 @@ Find = Callable[[str, str | None, str | None], object]
 FoundIn = Callable[[str, Any], object]
 Opened = Callable[[Path], AbstractContextManager[object]]
 
-SAVE_ATTEMPTS_MAX = 3  # enough, as each conflict needs another save in the same tenth of a second
+SAVE_ATTEMPTS_MAX = 3  # a conflict is rare: it needs another save in the same tenth of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class Target:
         """
         Apply *change* to the profile, save it and return it.
 
-        A concurrent change is kept: *change* is applied again to the new profile.
+        After a concurrent change by another process, *change* is applied again to the new profile.
         """
         for _ in range(SAVE_ATTEMPTS_MAX):
             wanted = validate(change(self.read()))
             if self.profiles.save(self.feed, wanted):
                 return wanted
-        raise click.ClickException("the profile kept changing; try again")
+        raise click.ClickException("the settings of the feed kept changing; try again")
 
 
 def feed_options(
@@ -71,8 +71,8 @@ def feed_options(
     Return a decorator that adds --feed, --stage and --endpoint-url and passes one *target*.
 
     *find* creates the target from the three values; one of the last two is None. With *found_in*,
-    the command also has --data. Then *opened* opens that folder, by default as the documents of a
-    server, and *found_in* creates the target from the result.
+    the command also has --data. If --data is given, *opened* opens that folder, by default as the
+    documents of a server, and *found_in* creates the target from the result.
     """
 
     def decorate(command: Command) -> Command:
@@ -105,7 +105,7 @@ def feed_options(
 data_option = click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of a server's data, running or not, instead of a stage.",
+    help="Folder of a server's data, instead of a stage.",
 )
 
 
@@ -144,14 +144,15 @@ def _boto3() -> Any:
         import boto3  # noqa: TID251
     except ImportError:
         raise click.ClickException(
-            "--stage needs boto3, not installed here; install the extra: pip install 'tidings[aws]'"
+            "--stage and --endpoint-url need boto3, which is not installed here; install the extra:"
+            " pip install 'tidings[aws]'"
         ) from None
     return boto3
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
     """
-    Return the target with the control table of a stage or a twin. Check that a stage has *feed*.
+    Return the target with the control table of a stage or a twin; check that the stage has *feed*.
     """
     if stage is None:
         client, table = twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
@@ -183,7 +184,7 @@ target_options = feed_options(_find, _found_in)
 
 
 def twin_client(endpoint_url: str, config: Config | None = None) -> Any:
-    """Return a client with the twin's own access key. The operator's credentials are not sent."""
+    """Return a client that uses the twin's own access key, not the operator's credentials."""
     from botocore.config import Config as Made  # noqa: TID251 see `_boto3`
 
     config = config or Made(

@@ -33,15 +33,15 @@ def users() -> None:
 @target_options
 def import_(target: Target, file: IO[str]) -> None:
     """
-    Replace the users of the feed by those of FILE, created by htpasswd -B; - for stdin.
+    Replace the users of the feed by the users in FILE, a file of htpasswd -B; - for stdin.
 
-    A file with a mistake changes nothing.
+    If the file has a mistake, nothing is changed.
     """
     try:
         parsed = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
-    close(target.profiles, target.feed)  # close first, so that a crash does not leave it open
+    close(target.profiles, target.feed)  # first, so that a crash cannot leave the feed open
     _write(target, core.encode_users(parsed))
     click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 
@@ -58,7 +58,7 @@ def list_(target: Target) -> None:
 @users.command()
 @target_options
 def clear(target: Target) -> None:
-    """Remove all users; then the feed requires its passwords and keys, and stays closed."""
+    """Remove all users. The feed stays closed; clients need one of its passwords or keys."""
     _write(target, "")
     click.echo(f"{target.feed}: no users", err=True)
 

@@ -82,7 +82,7 @@ class Findings:
 
 
 def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object]:
-    """Return the last line of `--json`."""
+    """Return the summary, which is the last line that `--json` prints."""
     return {
         "feed": feed,
         "floor": floor,
@@ -95,7 +95,7 @@ def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object
 
 
 def difference_json(difference: Difference) -> dict[str, object]:
-    """Return a line of `--json`, with the place but not the content of the operations."""
+    """Return the line of `--json` for *difference*; it names operations by place, not content."""
     return {
         "difference": difference.kind.value,
         "key": difference.key,
@@ -154,7 +154,7 @@ def show_findings(result: Findings, feed: str, floor: int) -> None:
         console.print(table)
     hidden = result.differences - len(result.first)
     if hidden:
-        console.print(f"and {hidden:,} more: --json lists all")
+        console.print(f"and {hidden:,} more differences; --json lists all")
     console.print(f"{sentence(result, feed, floor)}.")
 
 
@@ -188,7 +188,7 @@ class FileSpill:
 
 
 def buckets_of(ctx: click.Context, param: click.Parameter, text: str) -> Collection[int]:
-    """Parse an option of bucket numbers and ranges: `0-7,63`. A callback for click."""
+    """Parse an option with bucket numbers and ranges, such as `0-7,63`; a callback for click."""
     buckets: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -205,7 +205,7 @@ archive_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[URL|FOLDER]",
-    help="Read the archive first: that of the stage, or the one at this address.",
+    help="Read the archive before the log: the stage's, or the archive at this address.",
 )
 
 
@@ -285,8 +285,8 @@ def verify(
     """
     Compare the state of a feed with its log, and name every object that differs.
 
-    Nothing is changed, and the feed may stay in use. Rows that are older than the log are counted,
-    or compared with the archive.
+    Nothing is changed, and the feed may stay in use. Rows that are older than the log are only
+    counted; with --archive, they are compared with the archive.
 
     \b
     Examples:
@@ -311,7 +311,7 @@ def verify(
 
 def _unwritten(target: Examined, numbers: Numbers) -> str:
     head = target.reader().log.head(target.feed)
-    return f"{target.feed}: {numbers} (head {head}) was taken by a killed process and not written"
+    return f"{target.feed}: {numbers} (head {head}) reserved by a killed process, but not written"
 
 
 def _print(difference: Difference) -> None:
@@ -328,7 +328,7 @@ def _print(difference: Difference) -> None:
     type=click.FloatRange(0, 1),
     default=dumps.ALIEN_SHARE_MAX,
     show_default=True,
-    help="Stop if a larger share of the rows is unknown to the log.",
+    help="Repair nothing if the log lacks a larger share of the rows.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
 @click.pass_context
@@ -343,10 +343,11 @@ def rebuild(
     """
     Rebuild the state of a feed from its log: repair the differences that `tidings verify` finds.
 
-    In the file of a server, also fill page numbers that a killed process did not write.
+    In the file of a server, also write empty pages for page numbers that a killed process reserved
+    and did not write.
 
     The feed may stay in use: a row that changes in the meantime is left as it is. Rows that are
-    older than the log are kept, or repaired from the archive.
+    older than the log are kept; with --archive, they are repaired from the archive.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`tidings agent`: a producer's operations, kept on disk and posted to a feed."""
+"""`tidings agent`: keep the operations of a producer on disk and post them to a feed."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from tidings.core.errors import InvalidFeed, whole
 from tidings.core.model.feeds import check_name
 from tidings.server import http_server
 
-HOST = "127.0.0.1"  # not reachable by other machines by default, because UDP has no password
+HOST = "127.0.0.1"  # by default, other machines cannot reach the agent, as UDP has no password
 PORT = 8042  # the port of oplog, so that its producers need no change
 DRAIN_S = 10.0  # shorter than the time after which a supervisor kills the agent
-GRACE_S = 1  # for requests in flight when the agent ends
-WATCH_S = 0.2  # between two checks that all parts still run
-CHECK_S = 5.0  # time to check the last datagrams at the end; the next agent checks the rest
+GRACE_S = 1  # the time in which requests in flight have to end when the agent ends
+WATCH_S = 0.2  # the interval of the check that all parts still run
+CHECK_S = 5.0  # the time to check the last datagrams at the end; the next agent checks the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of the command line. *password* is the target's; it is not part of the `repr`."""
+    """Options of the command line. *password* is the feed's; it is not part of the `repr`."""
 
     url: str
     feed: str
@@ -120,7 +120,8 @@ class Agent:
             if self._receiving.has_ended:
                 raise Problem("the receiving process has died; start the agent again")
             if not (self._checking.is_alive() and self._sending.is_alive()):
-                raise Problem("the queue cannot be read; its folder needs a look")
+                rule = "check the folder of the queue, then start the agent again"
+                raise Problem(f"a thread of the agent has died, as the queue is unusable; {rule}")
 
     def _drain(self) -> None:
         """Write received datagrams to disk, then post as much as time allows."""
@@ -133,15 +134,15 @@ class Agent:
 
     def _status(self) -> dict[str, object]:
         """
-        Return `/status`: the ten fields of oplog with their meanings, and more for operators.
+        Return the body of `/status`: the ten fields of oplog, and further fields for operators.
 
-        Every field is named here, so that no password is shown.
+        The fields of oplog have the same meanings as there. No field contains a password.
         """
         totals, oldest_ms = self._store.totals(), self._store.oldest_ms()
         bound, condition = self._options.bound, self._sender.condition
         return {
             "status": condition.state,
-            # Fields of oplog for consumers, which an agent does not serve.
+            # Fields of oplog that count consumers; an agent does not serve consumers.
             "clients": 0,
             "connections": 0,
             "events_discarded": totals.discarded,
@@ -199,14 +200,14 @@ def _default_folder() -> Path:
     default=f"{HOST}:{PORT}",
     show_default=True,
     metavar="HOST:PORT",
-    help="Address to listen on for UDP and HTTP; `:8042`: all addresses of this machine.",
+    help="Listen here for UDP and HTTP; `:8042` listens on all addresses of this machine.",
 )
 @click.option(
     "--allow-host",
     "allow_hosts",
     multiple=True,
     metavar="NAME",
-    help="Accept this host name in HTTP too, besides localhost and IP addresses; repeatable.",
+    help="Accept HTTP requests to this name, not only to localhost and IP addresses; repeatable.",
 )
 @click.option(
     "--queue-dir",
@@ -246,11 +247,11 @@ def agent(
     **others: Any,
 ) -> None:
     """
-    Accept operations over UDP and HTTP, store them on disk, post them to a feed in batches.
+    Accept operations over UDP and HTTP, store them on disk, and post them to a feed in batches.
 
-    The agent runs on the machine of a producer, which never waits for the network: a datagram is
-    one operation in JSON; a POST to / is answered with 204 once its operations are on disk. GET
-    /status returns counters. The password is that of the feed and is never shown.
+    The agent runs on the machine of a producer, so that the producer never waits for the network. A
+    datagram is one operation in JSON. A POST to / is answered with 204 once its operations are on
+    disk. GET /status returns counters. The password of the feed is never shown.
 
     \b
     Examples:
@@ -262,7 +263,7 @@ def agent(
     \b
     Exit codes:
       0  ended by Ctrl-C or SIGTERM; the next agent posts the operations left on disk
-      1  it could not start or continue; one sentence says why
+      1  the agent could not start or continue; one sentence gives the reason
       2  usage
     """
     try:

@@ -1,5 +1,5 @@
 """
-The HTTP server. It accepts operations like a feed, and answers once they are safe on disk.
+The HTTP server. It accepts operations as a feed does, and answers once they are safe on disk.
 
 Concurrent requests are committed together, with one write to the disk.
 """
@@ -37,7 +37,11 @@ _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
 
 
 class Committing:
-    """Group commits of lines, for one event loop. *grown* is called when the queue has grown."""
+    """
+    A writer that commits the lines of concurrent requests together, for one event loop.
+
+    *grown* is called when the queue has grown.
+    """
 
     def __init__(self, store: Store, bound: Bound, grown: Callable[[], None]) -> None:
         self._store = store

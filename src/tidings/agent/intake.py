@@ -1,7 +1,7 @@
 """
 Put datagrams and lines into the queue, and check the datagrams later.
 
-The datagrams of one transaction are one value: their number, their lengths, and their bytes.
+The datagrams of one transaction are stored as one value: their number, their lengths, their bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tidings.core.errors import Rejected
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
 
-NOTICE_EVERY_S = 60.0  # an outage of one night logs a few hundred lines and does not fill the disk
-WAKE_WAIT_S = 1.0  # until a check without a wake-up, which is lost if the pipe is full
+NOTICE_EVERY_S = 60.0  # then an outage of a night logs a few hundred lines, not a full disk
+WAKE_WAIT_S = 1.0  # the longest wait for a wake-up, because one is lost if the pipe is full
 CHECK_CHUNKS = 4  # chunks per transaction; few, because a shutdown waits for the transaction
 _COUNT = struct.Struct("<I")
 _INSERT = "INSERT INTO chunks (received_ms, checked, events, body) VALUES (?, ?, ?, ?)"
@@ -39,7 +39,7 @@ class Notices:
         self._said_s: dict[str, float] = {}
 
     def report(self, kind: str, line: str) -> None:
-        """Print *line*, unless one of its *kind* was printed within the last minute."""
+        """Print *line*, unless a line of the same *kind* was printed within the last minute."""
         now_s = self._monotonic()
         if now_s - self._said_s.get(kind, -NOTICE_EVERY_S) >= NOTICE_EVERY_S:
             self._said_s[kind] = now_s
@@ -67,10 +67,11 @@ def add_datagrams(
     store: Store, datagrams: Sequence[bytes], *, now_ms: int, bound: Bound, discarded: int = 0
 ) -> None:
     """
-    Queue the *datagrams* that fit, unchecked. Count the others and the earlier *discarded* ones.
+    Queue, without a check, the *datagrams* that fit. Count the others as discarded.
 
-    Queued datagrams survive a kill of the agent. They may be lost in a power failure, which is
-    acceptable because UDP does not guarantee delivery either.
+    *discarded* is a number of earlier datagrams that are also counted as discarded. Queued
+    datagrams survive a kill of the agent. They may be lost in a power failure, which is acceptable
+    because UDP does not guarantee delivery either.
     """
     with store.transaction() as db:
         events, size = db.execute("SELECT events, bytes FROM totals").fetchone()
@@ -93,7 +94,7 @@ def add_lines(
     store: Store, requests: Sequence[Sequence[str]], *, now_ms: int, bound: Bound
 ) -> list[bool]:
     """
-    Queue the lines of each request, safe from power loss. Return for each request if it fitted.
+    Queue the lines of each request, safe from power loss. Return for each request whether it fits.
     """
     kept = []
     with store.transaction(durable=True) as db:
@@ -117,10 +118,10 @@ class _Checked:
 
 def check(store: Store, tell: Callable[[str], None] = lambda why: None) -> bool:
     """
-    Replace the oldest unchecked datagrams by lines, in place. Return False if all are checked.
+    Replace the oldest unchecked datagrams by lines, in place. Return False if all were checked.
 
-    *tell* receives the reason for each datagram that is not an operation. A crash before the end
-    changes nothing.
+    For each datagram that is not an operation, *tell* is called with the reason. If the process
+    crashes before the end, nothing is changed.
     """
     chunks = store.read(_UNCHECKED, CHECK_CHUNKS)
     if not chunks:
@@ -161,8 +162,8 @@ class Checker:
     """
     The checker of the receiver's datagrams. Run `run` in a thread.
 
-    The receiver wakes it through *wake_pipe*, which is closed once the receiver has ended. *grown*
-    is called when there are more lines to send.
+    The receiver wakes the checker through *wake_pipe*, which is closed once the receiver has ended.
+    *grown* is called when there are more lines to send.
     """
 
     def __init__(

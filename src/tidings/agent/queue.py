@@ -1,10 +1,10 @@
 """
 The queue on disk: a SQLite file shared by the receiver's process and the agent's threads.
 
-The rows of `chunks` are unchecked datagrams, or lines of the log that arrived together. The rows of
-`batches` are requests, each with its Idempotency-Key. A batch is stored with its key before it is
-sent, and does not change afterwards. If it is sent again, by this process or its successor, the
-request is the same, so the feed appends it only once. Triggers update `totals` on every change.
+A row of `chunks` contains either unchecked datagrams or checked lines that arrived together. A row
+of `batches` is a request with its Idempotency-Key. A batch is stored with its key before it is
+sent, and does not change afterwards. If the batch is sent again, by this process or its successor,
+the request is the same, so the feed appends it only once. Triggers update `totals` on every change.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
 QUEUED_EVENTS_MAX = 100_000  # the default of oplog
 QUEUED_BYTES_MAX = 512 * 1024 * 1024  # the size of `QUEUED_EVENTS_MAX` operations of 5 KB
 NAME = "queue.sqlite3"
-WAIT_S = 5.0  # for another thread's transaction, which takes milliseconds
-WAL_BYTES_MAX = 64 * 1024 * 1024  # the write-ahead log grows under steady load until `cut`
-LOCK_WAIT_S = 2.0  # because the receiver of a killed agent still flushes for a few milliseconds
+WAIT_S = 5.0  # the longest wait for another thread's transaction, which takes milliseconds
+WAL_BYTES_MAX = 64 * 1024 * 1024  # under steady load, the write-ahead log grows until `Store.cut`
+LOCK_WAIT_S = 2.0  # the receiver of a killed agent holds the lock until it has flushed
 _LOOK_EVERY_S = 0.02  # shorter intervals only use CPU
 _VERSION = 1  # schema version
 
@@ -89,7 +89,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counters. *events* and *bytes* are queued now; the others count since the agent started."""
+    """
+    Counters: *events* and *bytes* of the queue's current content, and the others.
+
+    The others start at 0 when the agent starts.
+    """
 
     events: int
     bytes: int
@@ -107,8 +111,8 @@ class Store:
     """
     A connection to the queue in *folder*, for one thread at a time.
 
-    *wait_s* is how long a transaction waits for another one. With *cuts*, a commit may copy the
-    write-ahead log into the file, which sometimes takes tens of milliseconds.
+    *wait_s* is how long a transaction waits for another transaction. With *cuts*, a commit may copy
+    the write-ahead log into the file, which sometimes takes tens of milliseconds.
     """
 
     def __init__(self, folder: Path, *, wait_s: float = WAIT_S, cuts: bool = True) -> None:
@@ -171,7 +175,8 @@ class Store:
         """
         ((version,),) = self.read("PRAGMA user_version")
         if version not in (0, _VERSION):
-            raise Problem("the queue was written by another version of the agent")
+            rule = "use that version to send its operations, or another --queue-dir"
+            raise Problem(f"the queue was written by another version of the agent; {rule}")
         if not version:
             triggers = "".join(_TRIGGERS.format(table=name) for name in ("chunks", "batches"))
             set_version = f"PRAGMA user_version = {_VERSION};"
@@ -225,7 +230,8 @@ def lock_folder(folder: Path) -> TextIOWrapper:
     while not _lock(file):
         if time.monotonic() >= deadline_s:
             file.close()
-            raise Problem(f"another agent uses the queue folder {folder}; give each its own")
+            rule = "give each agent its own --queue-dir"
+            raise Problem(f"another agent uses the queue folder {folder}; {rule}")
         time.sleep(_LOOK_EVERY_S)
     return file
 
@@ -240,7 +246,7 @@ def _lock(file: TextIOWrapper) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The lines of one request; *received_ms* is when the first of them arrived."""
+    """The lines of one request; *received_ms* is the time when the first line arrived."""
 
     number: int
     received_ms: int
@@ -282,7 +288,7 @@ class _Filling:
 
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
-    """Return the oldest stored batch; if none is stored, create one of checked lines."""
+    """Return the oldest stored batch, or a new batch of checked lines; None without such lines."""
     rows = store.read(_FIRST)
     if not rows:
         return _create(store, new_key)
@@ -334,8 +340,8 @@ def settle(store: Store, batch: Batch) -> None:
     """
     Record that *batch* is in the log.
 
-    If a power loss undoes this, the batch is sent again with the same key, so the feed does not
-    append it again.
+    If a power loss undoes this transaction, the batch is sent again with the same key, so the feed
+    does not append it again.
     """
     with store.transaction() as db:
         db.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
@@ -343,7 +349,7 @@ def settle(store: Store, batch: Batch) -> None:
 
 
 def divide(store: Store, batch: Batch, new_key: Callable[[], str]) -> None:
-    """Split *batch*, of which nothing was appended, into halves to be sent in order."""
+    """Replace *batch*, which the feed did not append, by its two halves in the same order."""
     middle = len(batch.lines) // 2
     with store.transaction(durable=True) as db:
         db.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
@@ -359,7 +365,7 @@ def divide(store: Store, batch: Batch, new_key: Callable[[], str]) -> None:
 
 def rename(store: Store, batch: Batch, key: str) -> None:
     """
-    Change the key of *batch*, of which nothing was appended because another request used its key.
+    Change the key of *batch*, which the feed did not append, because another request used the key.
     """
     with store.transaction(durable=True) as db:
         db.execute("UPDATE batches SET key = ? WHERE number = ?", (key, batch.number))

@@ -7,8 +7,8 @@ process, the GIL would be reacquired only after 5 ms, and four of five datagrams
 
     python -m tidings.agent.receiver SOCKET FOLDER EVENTS_MAX BYTES_MAX
 
-When its standard input is closed, the process flushes to the queue and exits, so it never outlives
-the agent. It writes a byte to its standard output to signal that the queue has grown.
+When its standard input is closed, the process writes the last datagrams to the queue and exits, so
+it never outlives the agent. A byte on its standard output signals that the queue has grown.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ from pathlib import Path
 from tidings.agent import intake
 from tidings.agent.queue import Bound, Problem, Store, now_ms
 
-# The kernel buffers a burst here while the receiver writes. With its overhead, 50,000 small
-# datagrams a second take about 64 MB of buffer a second.
+# The size of the kernel's buffer, which holds a burst while the receiver writes. With the kernel's
+# overhead, 50,000 small datagrams a second take about 64 MB of buffer a second.
 RECEIVE_BUFFER_BYTES = 32 * 1024 * 1024
-_SO_RCVBUFFORCE = 33  # Linux; exceeds net.core.rmem_max, if permitted
+_SO_RCVBUFFORCE = 33  # Linux: like SO_RCVBUF, but above net.core.rmem_max if permitted
 _UDP_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
 _INODE, _DROPS = 9, 12  # columns of these tables
-_FREE_PORT_ATTEMPTS = 10  # enough, as a port that is free for TCP is nearly always free for UDP
-DATAGRAM_BYTES_MAX = 65_535  # the longest UDP datagram, so none is cut
+_FREE_PORT_ATTEMPTS = 10  # a port that is free for TCP is nearly always free for UDP
+DATAGRAM_BYTES_MAX = 65_535  # the longest UDP datagram, so that no datagram is truncated
 BURST = 256  # datagrams received between two reads of the clock
 CHUNK_MAX = 1_000  # datagrams per transaction, the same as operations per request
 # Limits chunks of large datagrams, because the checker holds several chunks in memory.
 CHUNK_BYTES_MAX = 1024 * 1024
-FLUSH_S = 0.01  # a tenth of the promised time; a lone datagram does not wait at all
-PENDING_BYTES_MAX = 32 * 1024 * 1024  # buffered while the disk is unavailable; more is discarded
-STOP_S = 5.0  # after this time the process is killed; its flush takes at most one second
-PENDING_MAX = 100_000  # pending datagrams; small ones take more memory than their length
+FLUSH_S = 0.01  # the time between two writes under load; a single datagram is written at once
+# The maximum of pending datagrams while the disk is unavailable, in bytes and in number, because
+# small datagrams take more memory than their length. Further datagrams are discarded.
+PENDING_BYTES_MAX = 32 * 1024 * 1024
+PENDING_MAX = 100_000
+STOP_S = 5.0  # after this time the process is killed; its last writes take at most one second
 
 
 def bind_ports(host: str, port: int) -> tuple[socket.socket, socket.socket]:
@@ -125,7 +127,7 @@ class Receiver:
         self._stuck = False  # the last write of a chunk failed
 
     def run(self, lifeline: int) -> None:
-        """Receive until *lifeline* is readable, which means that the agent ends."""
+        """Receive until *lifeline* is readable, which it becomes when the agent ends."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         poll.register(lifeline, select.POLLIN)
@@ -163,7 +165,7 @@ class Receiver:
 
     def _flush(self) -> None:
         """
-        Write one chunk, or retry later if the disk is full or busy, without blocking the socket.
+        Write one chunk. If the disk is full or busy, leave it pending and do not block the socket.
         """
         self._tried_s = time.monotonic()
         chunk, size = self._chunk()
@@ -195,7 +197,7 @@ class Receiver:
 
     def _finish(self) -> None:
         """
-        Receive and write everything, including the kernel's buffer. Retry writes for a second.
+        Receive the rest of the kernel's buffer, and write all datagrams; retry for a second.
         """
         self._receive_all()
         self._sock.close()
@@ -214,9 +216,9 @@ class Receiver:
 
 class Receiving:
     """
-    The handle of the receiving process, which it starts.
+    A handle that starts and ends the receiving process.
 
-    *lock* is inherited, so that the folder stays locked until the process has ended.
+    The process inherits *lock*, so that the folder stays locked until the process has ended.
     """
 
     def __init__(
@@ -252,7 +254,7 @@ class Receiving:
 
 
 def main(arguments: list[str]) -> None:
-    """Receive until the input is closed; ignore signals, which also reach the agent."""
+    """Receive until standard input is closed; ignore signals, because the agent handles them."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     descriptor, folder, events, size = arguments

@@ -21,15 +21,15 @@ from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.client.files import private_opener
 from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
 
-LINGER_S = 0.005  # waits under light load, so that operations that arrive together share a request
-LOOK_EVERY_S = 1.0  # how often the queue is polled without a wake-up
-ENDING_DELAY_S_MAX = 1.0  # between attempts while the agent waits to end
-DISK_DELAY_S = 1.0  # until the next attempt after a disk error
+LINGER_S = 0.005  # a wait under light load, so that operations that arrive together share a request
+LOOK_EVERY_S = 1.0  # the interval at which the queue is polled without a wake-up
+ENDING_DELAY_S_MAX = 1.0  # the longest delay between attempts while the agent is ending
+DISK_DELAY_S = 1.0  # the delay before the next attempt after a disk error
 DELAY_S_MIN = 0.5  # the value of oplog, after which a throttled feed is available again
 DELAY_S_MAX = 60.0  # the value of oplog; with the random part, a delay is at most 90 s
 _GROWTH = 1.5
 REFUSED = "refused.ndjson"
-REFUSED_BYTES_MAX = 64 * 1024 * 1024  # a person reads the first ones; the others are only counted
+REFUSED_BYTES_MAX = 64 * 1024 * 1024  # no person reads more; further operations are only counted
 _CONTENT = {InvalidOperation.code, TooLarge.code}
 
 
@@ -38,7 +38,7 @@ class Unfit(Exception):
 
 
 class KeyTaken(Exception):
-    """The key of the batch is used by another request."""
+    """Another request has used the key of the batch."""
 
 
 class Target:
@@ -50,7 +50,7 @@ class Target:
 
     def post(self, batch: Batch) -> None:
         """
-        Append *batch*, only once even if it is sent repeatedly.
+        Append *batch* to the feed, only once even if it is posted repeatedly.
 
         Raises:
             Unfit: the content of the batch is refused.
@@ -62,7 +62,7 @@ class Target:
         try:
             answer = self._api.request("POST", "ops", content=batch.body, headers=headers)
         except Refused as error:
-            # Only codes of a feed refer to content; a proxy's 400 does not.
+            # A proxy can also answer 400, but only a feed answers with one of these codes.
             if error.code in _CONTENT:
                 raise Unfit(error.message) from None
             if error.code == KeyReused.code:
@@ -81,7 +81,7 @@ class Retrying:
     """
     Growing delays before the next attempt, as in oplog.
 
-    Each delay is randomly up to a half longer or shorter, so that agents do not retry together.
+    Each delay is randomly changed by up to a half, so that agents do not retry at the same time.
     """
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
@@ -89,7 +89,7 @@ class Retrying:
         self._delay_s = DELAY_S_MIN
 
     def next_s(self) -> float:
-        """Return the seconds until the next attempt; they grow until `reset`."""
+        """Return the seconds until the next attempt; they grow with each call until `reset`."""
         delay_s = self._delay_s
         self._delay_s = min(delay_s * _GROWTH, DELAY_S_MAX)
         return delay_s * (0.5 + self._chance())
@@ -114,7 +114,7 @@ class Condition:
 
 class Sender:
     """
-    The sender. Run `run` in a thread; call `more` if the queue grew, `end` if it will not grow.
+    The sender. Run `run` in a thread; call `more` when the queue has grown, and `end` at the end.
     """
 
     def __init__(self, store: Store, folder: Path, target: Target, notices: Notices) -> None:
@@ -178,7 +178,7 @@ class Sender:
         self._retrying.reset()
 
     def _divide(self, batch: Batch, why: str) -> None:
-        """Split a refused batch; set its operation aside if it has only one, and continue."""
+        """Split a refused batch; if it has only one operation, move that operation to a file."""
         self._answered()
         if len(batch.lines) > 1:
             queue.divide(self._store, batch, new_key)
@@ -206,9 +206,9 @@ class Sender:
 
 def keep(folder: Path, lines: Sequence[bytes]) -> bool:
     """
-    Append *lines*, which the feed refuses for good, to a file, for a person to read.
+    Append *lines*, which the feed refuses for good, to a file, where a person can read them.
 
-    The lines are safe from power loss. Return False if the file is full.
+    The lines are then safe from power loss. Return False if the file is full.
     """
     with open(folder / REFUSED, "ab", opener=private_opener) as file:
         if file.tell() >= REFUSED_BYTES_MAX:

@@ -1,12 +1,12 @@
 """
 The local twin: the deployed functions on one machine, without an AWS account.
 
-It emulates the services around the functions and nothing inside them. `command` is the command
-line, `twin` starts and stops every part. `Twin` runs a twin in a subprocess for tests and
-benchmarks.
+The twin emulates the services that call the functions and are called by them; the functions run
+unchanged. `command` is the command line, and `twin` starts and stops every part. `Twin` runs a twin
+in a subprocess for tests and benchmarks.
 
     dynamodb_local  DynamoDB Local: fetched, started, stopped
-    store           the tables of the blueprint, and their leases
+    store           the deployed tables, and the leases in them
     workers         worker processes under awslambdaric, the streaming function, schedules
     runtime_api     the API of a worker; the HTTP server of the internal APIs
     internal_apis   the APIs that functions call: Lambda and `@connections`
@@ -25,9 +25,9 @@ from tidings.server.running import Server
 
 class Twin(Server):
     """
-    A `Server` that runs `tidings local`, with the option for *data* only if *data* is given.
+    A `Server` that runs `tidings local`, with the option --data only if *data* is given.
 
-    Its DynamoDB also has the same port after a restart.
+    Like the HTTP port, the port of its DynamoDB is the same after a restart.
     """
 
     command = "local"
@@ -40,7 +40,7 @@ class Twin(Server):
 
     @property
     def dynamodb_key(self) -> str:
-        """Return the access key of its DynamoDB, while the twin runs."""
+        """Return the access key of the twin's DynamoDB; the twin must be running."""
         return twin_keys.credentials(self.dynamodb_url)["aws_access_key_id"]
 
     @property

@@ -11,9 +11,9 @@ from tidings.aws.effects import now_ms as now_ms
 
 # AWS polls a shard 4 times a second. On a laptop a developer waits for every wake-up, so the twin
 # polls more often while functions run. Each poll costs the twin and the engine some milliseconds.
-IDLE_S = 0.25  # like AWS; the maximum delay of records that other programs write
-BUSY_S = 0.05  # while functions run
-STIRRED_S = 1.0  # how long to poll often after a function began or ended, as it may write records
+IDLE_S = 0.25  # as on AWS; records that other programs write are read after this time at the latest
+BUSY_S = 0.05  # the interval while functions run
+STIRRED_S = 1.0  # polling stays frequent for this time after a function began or ended
 
 
 def moment(ms: int) -> datetime:
@@ -38,7 +38,7 @@ def new_token(size_bytes: int) -> bytes:
 
 
 class Pace:
-    """The pause between polls; a running function shortens it."""
+    """The pause between polls, which is shorter while functions run."""
 
     def __init__(self, *, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s
@@ -46,7 +46,7 @@ class Pace:
         self._stirring = asyncio.Event()
 
     def stir(self) -> None:
-        """Resume the paused pollers at once."""
+        """Make the paused pollers poll at once, and all pollers more often for `STIRRED_S`."""
         self._stirred_at = asyncio.get_running_loop().time()
         self._stirring.set()
         self._stirring = asyncio.Event()

@@ -12,13 +12,13 @@ from tidings.server.processes import Problem
 from tidings.twin import twin
 from tidings.twin.options import Options
 
-STOP_S = 60.0  # from a signal to the end of the process, which also stops the store
+STOP_S = 60.0  # the time from a signal to the end of the process, which also stops the store
 
 
 @click.command()
 @host_options
 @click.option("--endpoint-url", help="Use this DynamoDB instead of starting DynamoDB Local.")
-@click.option("--dynamodb-port", default=0, help="Port of DynamoDB Local; 0: a free one.")
+@click.option("--dynamodb-port", default=0, help="Port of DynamoDB Local; 0: a free port.")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
@@ -27,31 +27,31 @@ STOP_S = 60.0  # from a signal to the end of the process, which also stops the s
 @click.option(
     "--archive",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the archive.  [default: that of --data, if given]",
+    help="Folder of the archive.  [default: the folder of --data, if given]",
 )
 @click.option(
     "--functions",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Run the handlers of this folder instead of the repository's.",
+    help="Run the handlers of this folder instead of the repository's or the package's.",
 )
 @click.option(
     "--capture",
     "captures",
     multiple=True,
     metavar="TABLE=JSON",
-    help="Append the writes to a table of the same DynamoDB; may be repeated.",
+    help="Append the writes to TABLE, in the same DynamoDB, to a feed; repeatable.",
 )
 @click.option("--verbose", is_flag=True, help="Show the functions' logs.")
 def local(settings: tuple[str, ...], **options: object) -> None:
     """
     Run the feed on this machine, with the deployed functions and no AWS account.
 
-    It needs Java 17 and, the first time, Maven for DynamoDB Local; or --endpoint-url.
+    Without --endpoint-url, DynamoDB Local is started. It needs Java 17, and Maven the first time.
 
     \b
     Examples:
       tidings local --demo                 watch http://127.0.0.1:8042/console
-      tidings local --data ./feed          keep the feed; kill it and start it again
+      tidings local --data ./feed          keep the feed when the twin is stopped or killed
       tidings local --feeds main,orders --setting TIDINGS_RETENTION_HOURS=1
       tidings local --read-password-file reader.txt --compat oplog
       tidings local --port 8052 --chain-from http://127.0.0.1:8042/feeds/main
@@ -59,7 +59,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
     \b
     Exit codes:
       0  ended by Ctrl-C or SIGTERM
-      1  it could not start; one sentence says why
+      1  the twin could not start, or its DynamoDB ended; one sentence gives the reason
       2  usage
     """
     try:

@@ -21,22 +21,22 @@ from tidings.server import processes
 from tidings.server.processes import Problem
 
 VERSION = "3.1.0"  # equals the version in the pom
-START_S = 30.0  # the engine boots in 1.5 s; a loaded machine may need ten times that
-FETCH_S = 300.0  # for the one download of 48 MB
+START_S = 30.0  # the engine starts in 1.5 s; a loaded machine may need ten times that
+FETCH_S = 300.0  # the time limit of the only download, of 48 MB
 
-KEY_BYTES = 16  # random, so it cannot be guessed; in hex, as the engine accepts letters and digits
+KEY_BYTES = 16  # enough that it cannot be guessed; in hex, as the engine accepts letters and digits
 KEY_FILE = "access-key"  # the file next to the database
 
 _SHARED = "shared-local-instance"  # the name of the database of earlier twins
 CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
 _POM = "dynamodb-local.pom.xml"
-_SUMS = "dynamodb-local.sha256"  # of all files from Maven, in the format of `sha256sum`
+_SUMS = "dynamodb-local.sha256"  # the sums of all files from Maven, in the format of `sha256sum`
 
 
 class NoJava(Problem):
     def __init__(self, detail: str) -> None:
         super().__init__(
-            f"DynamoDB Local needs Java 17 or newer ({detail}); install it, or name another"
+            f"DynamoDB Local needs Java 17 or newer ({detail}); install Java, or name another"
             " DynamoDB with --endpoint-url"
         )
 
@@ -44,7 +44,7 @@ class NoJava(Problem):
 class NoMaven(Problem):
     def __init__(self, detail: str) -> None:
         super().__init__(
-            f"Maven is needed once to fetch DynamoDB Local ({detail}); install it, or name"
+            f"Maven is needed once to fetch DynamoDB Local ({detail}); install Maven, or name"
             " another DynamoDB with --endpoint-url"
         )
 
@@ -52,8 +52,9 @@ class NoMaven(Problem):
 class WrongSum(Problem):
     def __init__(self, name: str, detail: str, wanted: str) -> None:
         super().__init__(
-            f"Maven installed another DynamoDB Local than the tested one: {name} has the SHA-256"
-            f" {detail}, not {wanted}; it was deleted. Check the repositories of your Maven"
+            f"Maven fetched files that differ from the tested DynamoDB Local: {name} has the"
+            f" SHA-256 {detail}, not {wanted}. The files were deleted. Check the repositories that"
+            " your Maven uses"
         )
 
 
@@ -70,7 +71,7 @@ class DynamoDBLocal:
         self.url = f"http://127.0.0.1:{port}"
 
     async def wait(self) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait until the engine has ended; return its exit code."""
         return await self._child.wait()
 
     async def stop(self) -> None:
@@ -80,9 +81,9 @@ class DynamoDBLocal:
 
 async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
     """
-    Start the engine on *port* (0: a free one), in memory or in the folder *data*.
+    Start the engine on *port* (0: a free port), in memory or in the folder *data*.
 
-    `twin_keys` stores its access key for this user's programs.
+    `twin_keys` stores the engine's access key for this user's programs.
 
     Raises:
         NoJava: Java is missing or too old.
@@ -113,7 +114,7 @@ async def fetch(log: Path, cache: Path = CACHE) -> Path:
 
     Raises:
         NoMaven: see `start`.
-        WrongSum: Maven downloaded other files than those that were tested.
+        WrongSum: Maven downloaded files that differ from the tested files.
     """
     if cache.is_dir():
         return cache
@@ -121,7 +122,7 @@ async def fetch(log: Path, cache: Path = CACHE) -> Path:
     if maven is None:
         raise NoMaven("no `mvn` on the PATH")
     cache.parent.mkdir(parents=True, exist_ok=True)
-    # Downloaded next to the cache and renamed, so that an incomplete engine is never used.
+    # The folder is renamed to the cache after the download, so an incomplete engine is never used.
     with tempfile.TemporaryDirectory(dir=cache.parent) as folder:
         jars = Path(folder) / "jars"
         await _copy_dependencies(maven, Path(folder), jars, log)
@@ -133,7 +134,7 @@ async def fetch(log: Path, cache: Path = CACHE) -> Path:
 
 def check_sums(jars: Path) -> None:
     """
-    Return if *jars* contains exactly the tested files, byte for byte.
+    Check that *jars* contains exactly the tested files, byte for byte.
 
     Raises:
         WrongSum: the message names the first file that differs.
@@ -161,26 +162,27 @@ async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) ->
         async with asyncio.timeout(FETCH_S):
             code = await child.wait()
     except TimeoutError:
-        raise NoMaven(f"it did not finish within {FETCH_S:.0f} s, see {log}") from None
+        raise NoMaven(f"`mvn` did not finish within {FETCH_S:.0f} s, see {log}") from None
     finally:
         child.kill()
     if code != 0:
-        raise NoMaven(f"it failed, see {log}")
+        raise NoMaven(f"`mvn` failed, see {log}")
 
 
 def _key_of(data: Path) -> str:
     """
     Return the access key of the database in *data*.
 
-    The key is created for a new database, or for the database of an earlier release. The files of
-    the latter are renamed. If the process dies in between, the next start completes this before the
-    engine starts.
+    The key is created for a new database, and for a database of an earlier release, which has no
+    key. The files of that database are renamed. If the process dies before all files are renamed,
+    the next start renames the others before the engine starts.
     """
     file = data / KEY_FILE
     if not file.exists():
         twin_keys.write(file, secrets.token_hex(KEY_BYTES))
     key = file.read_text()
-    for part in sorted(data.glob(f"{_SHARED}.db*"), reverse=True):  # a journal before its database
+    # In reverse order, a journal is renamed before its database.
+    for part in sorted(data.glob(f"{_SHARED}.db*"), reverse=True):
         part.chmod(0o600)
         part.rename(data / part.name.replace(_SHARED, f"{key}_{twin_keys.REGION}"))
     return key

@@ -1,7 +1,8 @@
 """
 The environment variables of a deployed function, from the same tables that `infra/` reads.
 
-Only the addresses of AWS services differ from a stage.
+Compared with a stage, the addresses of AWS services differ, the feeds are open unless they have
+credentials, and pages are archived at once.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _NOWHERE = Places("", "", "")
 
 def check(options: Options) -> None:
     """
-    Refuse options with which no function could start, before anything is started.
+    Reject, before anything is started, options with which no function could start.
 
     Raises:
         Problem: a handler is missing, a variable is unknown, or its value is invalid.
@@ -72,7 +73,7 @@ def check(options: Options) -> None:
 
 def functions(options: Options) -> tuple[deployment.Function, ...]:
     """
-    Return the functions of the blueprint, and one for each producing table.
+    Return the functions of `deployment.FUNCTIONS`, and one for each table that produces operations.
 
     Raises:
         Problem: a capture is invalid.
@@ -97,7 +98,7 @@ def program(function: deployment.Function, options: Options, places: Places) -> 
     Return the program that the workers of *function* run.
 
     Raises:
-        NoFunctions: its folder is missing.
+        NoFunctions: the folder of *function*, or the handler in it, is missing.
     """
     package = find_functions()
     folder = (options.functions or package.functions).resolve() / function.folder
@@ -173,7 +174,7 @@ def _services(places: Places) -> Mapping[str, str]:
         "AWS_SESSION_TOKEN": places.api_token,  # ignored by DynamoDB Local
         "AWS_ENDPOINT_URL_DYNAMODB": places.dynamodb_url,
         "AWS_ENDPOINT_URL_LAMBDA": places.api_url,
-        # A developer's own profile must not be used by a function that assumes it is on AWS.
+        # A function assumes that it is on AWS, and must not use the profile of the developer.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",

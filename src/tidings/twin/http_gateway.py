@@ -1,8 +1,8 @@
 """
-The HTTP API: routes of the blueprint, CORS preflight, the live page, and events of functions.
+The HTTP API: the routes of `deployment`, CORS preflight, the live page, and events of functions.
 
-A request becomes an event of payload format 2.0, and the function's answer a response. A streaming
-function is not invoked with an event; its requests are passed to its own server.
+A request is converted to an event of payload format 2.0, and the function's answer to a response. A
+streaming function is not invoked with an event; its requests are passed to its own server.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 API_ID = "local"
 
-# The types that API Gateway passes as text; every other body is base64.
+# The content types that API Gateway passes as text, in addition to `text/*`; every other body is
+# encoded in base64.
 _TEXT_TYPES = ("application/json", "application/xml", "application/javascript")
 INTEGRATION_S = 30.0  # API Gateway's time limit for an integration
 
@@ -53,9 +54,10 @@ INTEGRATION_S = 30.0  # API Gateway's time limit for an integration
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """
-    A received request. *route* is the matching route, *parameters* those of its path.
+    A received request. *route* is the key of the matching route.
 
-    Headers are in the order of the wire, with lower-case names.
+    *parameters* are the parameters of the route's path. Headers are in the order in which they were
+    received, with lower-case names.
     """
 
     method: str
@@ -84,7 +86,7 @@ def refuse(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) -
 
 
 class MalformedAnswer(Exception):
-    """API Gateway cannot convert the handler's answer to a response."""
+    """The handler's answer cannot be converted to a response."""
 
 
 def encode_event(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, object]:
@@ -187,7 +189,7 @@ def _context(
 
 
 def headers_of(scope: Message) -> list[tuple[str, str]]:
-    """Return the headers in the order of the wire; a name may repeat."""
+    """Return the headers in the order in which they were received; a name may repeat."""
     return [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]]
 
 
@@ -211,7 +213,7 @@ def _message(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
 _NOT_HANDLED = _message(500, "Internal Server Error")
 _NOT_FOUND = _message(404, "Not Found")
 _TOO_SLOW = _message(503, "Service Unavailable")
-# Closes the connection, because the rest of the body may still arrive.
+# This answer closes the connection, because the rest of the body may still arrive.
 _BODY_TOO_SLOW = _message(408, "Request Timeout", ("connection", "close"))
 
 
@@ -282,7 +284,7 @@ class HttpGateway:
     async def _call(self, function: str, request: HttpRequest) -> HttpResponse:
         event = encode_event(request, now_ms=clock.now_ms(), request_id=clock.new_uuid())
         payload = json.dumps(event, separators=(",", ":")).encode()
-        # A client that disconnects, or a late answer, does not stop the function.
+        # The function is not stopped if the client disconnects, or if the time limit has passed.
         running = asyncio.ensure_future(self._invoke(function, payload))
         try:
             answer = await asyncio.wait_for(asyncio.shield(running), INTEGRATION_S)

@@ -1,8 +1,8 @@
 """
 The APIs that functions call, Lambda's Invoke API and `@connections`, on one loopback port.
 
-A caller has to send a random session token, which each function has in its environment. Without it,
-every program on the machine and every page in a local browser could use the APIs.
+A caller has to send a random session token, which each function has in its environment. Without
+this token, every program on the machine and every page in a local browser could use the APIs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidings.twin.socket_gateway import MESSAGE_BYTES_MAX, NORMAL, Connection, S
 
 TOKEN_BYTES = 24  # random; 192 bits cannot be guessed
 
-_TOKEN = "x-amz-security-token"  # AWS's clients send the session token in it
+_TOKEN = "x-amz-security-token"  # the header in which AWS's clients send the session token
 Api = Callable[[Request], Awaitable[Response | None]]
 _CONNECTION = re.compile(rf"(?:/{STAGE})?/@connections/([^/]+)")
 SYNC_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for the payload of a synchronous invocation
@@ -41,8 +41,8 @@ class InternalApis:
     """
     The server of the internal APIs.
 
-    It listens before the APIs exist, because the functions' environment needs its address, and the
-    APIs need the functions. *token* is the AWS_SESSION_TOKEN of the functions.
+    The server listens before the APIs exist: the environment of the functions needs the address of
+    the server, and the APIs need the functions. *token* is the AWS_SESSION_TOKEN of the functions.
     """
 
     def __init__(self) -> None:
@@ -147,12 +147,12 @@ class LambdaApi:
         return await self._answer(name, request)
 
     async def idle(self) -> None:
-        """Return when nothing is queued or running."""
+        """Return when no asynchronous invocation is queued or running."""
         while self._queued:
             await asyncio.wait(self._queued)
 
     async def stop(self) -> None:
-        """Discard the queued invocations."""
+        """Cancel the asynchronous invocations that are queued or running."""
         for task in self._queued:
             task.cancel()
         await asyncio.gather(*self._queued, return_exceptions=True)

@@ -1,8 +1,8 @@
 """
 The options of the command line, and the functions and tables that they name.
 
-The twin runs the functions of an installed wheel or of a checkout. The tables belong to other
-applications and produce operations, as in `infra`; here they are in the twin's store.
+The twin runs the functions of an installed wheel or of a checkout. The tables are tables of other
+applications that produce operations, as in `infra`. They are in the twin's store.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Options(HostOptions):
     """
     The options of `tidings local`.
 
-    *endpoint_url* is a DynamoDB to use instead of DynamoDB Local. *data* is the folder in which the
-    tables are stored on disk. *functions* replaces the repository's handlers. *archive* is the
-    folder of the archive, by default *data* if it is given. *captures* are producing tables of the
-    store.
+    *endpoint_url* is the address of a DynamoDB to use instead of DynamoDB Local. *data* is the
+    folder in which the tables are stored on disk. *functions* is a folder of handlers to use
+    instead of the repository's or the package's. *archive* is the folder of the archive, by default
+    *data*; if both are None, nothing is archived. *captures* declare tables that produce
+    operations.
     """
 
     endpoint_url: str | None = None
@@ -47,14 +48,18 @@ class Options(HostOptions):
 class NoFunctions(Problem):
     def __init__(self, where: str) -> None:
         super().__init__(
-            f"the functions were not found at or above {where}; run from a checkout of the"
-            " repository, or name their folder with --functions"
+            f"the functions were not found at or above {where}; run the twin from a checkout of the"
+            " repository, or name the folder of the functions with --functions"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledFunctions:
-    """The functions; without *layers* the workers import the installed packages."""
+    """
+    The folder *functions* of the handlers, and the folders that workers import modules from.
+
+    Without *layers*, the workers import the installed packages.
+    """
 
     functions: Path
     layers: tuple[Path, ...] = ()
@@ -62,7 +67,7 @@ class InstalledFunctions:
 
 def find_functions(here: Path = _HERE) -> InstalledFunctions:
     """
-    Return the files that belong to the package in the folder *here*.
+    Return the functions that belong to the package in the folder *here*.
 
     Raises:
         NoFunctions: the package was installed without functions.
@@ -77,9 +82,9 @@ def find_functions(here: Path = _HERE) -> InstalledFunctions:
 @dataclass(frozen=True, slots=True)
 class TableProducer:
     """
-    A producing table of the store.
+    A table of the store that produces operations.
 
-    *table* is its name. Its stream invokes *function*, which appends to *feed*.
+    *table* is the table's name. The table's stream invokes *function*, which appends to *feed*.
     """
 
     table: str

@@ -2,13 +2,13 @@
 The Lambda Runtime API (2018-06-01) for one worker, and the HTTP/1.1 server of all internal APIs.
 
 The server's clients (awslambdaric, boto3) are started by the twin and use the loopback interface,
-so the server supports only keep-alive and `Content-Length`. It must be fast, because each
+so the server supports only keep-alive and `Content-Length`. The server must be fast, because each
 invocation passes through it twice.
 
 Each worker has its own Runtime API, like each sandbox on AWS. The worker requests the next
-invocation and waits, sends the answer or an error, and requests again. It also sends a random
-password, because other users of the machine can connect to the port, and events contain clients'
-data.
+invocation and waits for it, sends the answer or an error, and requests again. The worker has to
+send a random password, because other users of the machine can connect to the port, and events
+contain clients' data.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from urllib.parse import unquote
 from tidings.twin import clock
 from tidings.twin.runtime_client import basic
 
-# Far above Lambda's 6 MB, so that the emulated limit of Lambda rejects a large body, not this
-# server.
+# Far above Lambda's 6 MB, so that a large body is rejected by the emulated limit of Lambda, and not
+# by this server.
 BODY_BYTES_MAX = 32 * 1024 * 1024
-BACKLOG = 1024  # a follower opens 256 connections at once to `@connections`
-BODY_S = 60.0  # the time to send a body; clients are on this machine
+BACKLOG = 1024  # large, because a follower opens 256 connections to `@connections` at once
+BODY_S = 60.0  # the time in which a client, which is on this machine, has to send a body
 PASSWORD_BYTES = 24  # random; 192 bits cannot be guessed
 RESPONSE_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for an answer that is not streamed
 _PREFIX = "/2018-06-01/runtime/"
@@ -145,7 +145,7 @@ class Answer:
     error: str | None = None
 
 
-Invoke = Callable[[str, bytes], Awaitable[Answer]]  # the function by name, and its event
+Invoke = Callable[[str, bytes], Awaitable[Answer]]  # from the name of a function and an event
 
 
 def failure(kind: str, message: str) -> Answer:
@@ -167,14 +167,15 @@ class Invocation:
 
 
 class RuntimeApi:
-    """The API that passes invocations to one worker, one at a time, and receives its answers."""
+    """The API from which one worker gets its invocations, one at a time, and sends the answers."""
 
     def __init__(self, function_arn: str) -> None:
         self._function_arn = function_arn
         self._user_info = f"worker:{clock.new_token(PASSWORD_BYTES).hex()}"
         self._waiting: asyncio.Queue[Invocation] = asyncio.Queue()
         self._current: Invocation | None = None
-        # None once the worker has requested its first event, or the reason why it never will.
+        # The result is None if the worker has requested its first event, or else the error by which
+        # the worker failed to start.
         self.started: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
     def address(self, port: int) -> str:

@@ -1,10 +1,10 @@
 """
 AWS's runtime client in a worker process: `python -P runtime_client.py HANDLER`.
 
-It imports no other module of Tidings, because the handler may belong to another release.
+This module imports no other module of Tidings, because the handler may belong to another release.
 `AWS_LAMBDA_RUNTIME_API` is `user:password@host:port`. The C part of the client, which receives
 events and answers them, supports this format. The Python part, which reports a handler that cannot
-be imported, only supports an address, so the credentials are added here.
+be imported, only supports `host:port`, so `Client` adds the credentials.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def basic(user_info: str) -> str:
     return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 
-class Client(LambdaRuntimeClient):  # type: ignore[misc]  # it comes without types
+class Client(LambdaRuntimeClient):  # type: ignore[misc]  # awslambdaric has no types
     def __init__(self, address: str) -> None:
         self._user_info, _, place = address.rpartition("@")
         super().__init__(place)

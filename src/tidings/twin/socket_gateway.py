@@ -1,8 +1,8 @@
 """
 The WebSocket API: connections, their events, and API Gateway's limits.
 
-Like API Gateway, it passes on the messages of a connection as they arrive, without waiting for the
-answer to the previous one.
+Like API Gateway, the gateway passes a message of a connection to the function at once, without
+waiting for the answer to the previous message.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ CONNECT, DEFAULT, DISCONNECT = "$connect", "$default", "$disconnect"
 
 _EVENT_TYPES = {CONNECT: "CONNECT", DEFAULT: "MESSAGE", DISCONNECT: "DISCONNECT"}
 MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message in either direction
-FRAME_BYTES_MAX = 32 * 1024  # the limit for a client's frame; above either, it closes with 1009
-IDLE_S = 600.0  # a connection without traffic is closed
-LIFE_S = 7200.0  # every connection is closed
+# The limit for a client's frame. API Gateway closes a connection that exceeds it, or the limit for
+# messages, with the code 1009.
+FRAME_BYTES_MAX = 32 * 1024
+IDLE_S = 600.0  # a connection is closed after this time without traffic
+LIFE_S = 7200.0  # every connection is closed at this age
 IN_FLIGHT_MAX = 16  # messages of a connection handled at the same time; others wait in its socket
-# Unread bytes of a client, in addition to the buffers of the operating system. API Gateway does not
-# document its limit; this is a few of the largest messages.
+# The maximum of bytes that wait for a client to read them, in addition to the buffers of the
+# operating system. API Gateway does not document its limit; this holds a few of the largest
+# messages.
 OUTGOING_BYTES_MAX = 1024 * 1024
 NORMAL = 1000
 _FAILED = object()
@@ -117,7 +120,7 @@ def _spelled(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The close code and reason; if *by_server*, the client has to be notified."""
+    """The close code and reason; if *by_server*, the gateway has to send them to the client."""
 
     code: int
     reason: str
@@ -125,7 +128,7 @@ class Ending:
 
 
 class Connection:
-    """An accepted connection: its send queue, and its ending if it has one."""
+    """An accepted connection, with the queue of outgoing messages; *ended* is set at its end."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -136,7 +139,7 @@ class Connection:
         self.in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     def post(self, text: str) -> bool:
-        """Queue a message for the client; return False if too much is unread."""
+        """Queue a message for the client; return False if too many bytes already wait."""
         size = len(text.encode())
         if self.outgoing_bytes + size > OUTGOING_BYTES_MAX:
             return False
@@ -256,7 +259,7 @@ class SocketGateway:
             connection.in_flight.release()
 
     def _is_taken(self, text: str) -> bool:
-        """Return True if no function handles the action in `$request.body.action`."""
+        """Return True if the route of the action (`$request.body.action`) has no function."""
         try:
             action = json.loads(text)["action"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -274,7 +277,7 @@ class SocketGateway:
         return min(idle_ms, life_ms) - clock.now_ms()
 
     async def _call(self, route: str, event: Mapping[str, object]) -> object:
-        """Return the function's answer, or `_FAILED`."""
+        """Return the answer of the function of *route*, or `_FAILED`."""
         payload = json.dumps(event, separators=(",", ":")).encode()
         answer = await self._invoke(self._functions[route], payload)
         if answer.error is not None:
@@ -306,7 +309,7 @@ def _caller(scope: Message) -> Caller:
 
 
 def _apology(event: Mapping[str, object]) -> dict[str, object]:
-    """Return API Gateway's message to a client after a failed function."""
+    """Return the message that API Gateway sends to the client if the function failed."""
     context = event["requestContext"]
     assert isinstance(context, dict)
     return {

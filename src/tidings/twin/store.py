@@ -1,4 +1,4 @@
-"""The store of the twin: its boto3 clients, the tables of the blueprint, leases of a killed run."""
+"""The store of the twin: boto3 clients, the deployed tables, and the leases of a killed run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONFIG = Config(
     retries={"max_attempts": 2, "mode": "standard"},
     proxies={},
 )
-LOOK_S = 0.5  # between two checks for a table, which may be created at any time
+LOOK_S = 0.5  # the interval of checks for a table that another program may create at any time
 
 
 def tables_client(endpoint_url: str) -> DynamoDBClient:
@@ -69,16 +69,17 @@ def create_table(client: DynamoDBClient, name: str, table: deployment.Table) -> 
 
 
 def tell_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
-    """Store the names of the feeds, and the chained ones, like the outputs of a stack."""
+    """Store the names of all feeds and of the chained feeds, as the outputs of a stack do."""
     item = profiles.encode_served(feeds, addresses(sources))
     client.put_item(TableName=table_name("control"), Item=item)
 
 
 def free_follower_leases(client: DynamoDBClient, feeds: Iterable[str]) -> int:
     """
-    Release every follower's lease and return their number.
+    Release the leases of all followers; return the number of released leases.
 
-    Call it only if no process can hold a lease: the workers of a previous run died with its twin.
+    Call this function only at a start, when no process can hold a lease: the workers of a previous
+    run ended with that run.
     """
     freed = 0
     for feed in feeds:
@@ -150,7 +151,8 @@ def create_coordination(url: str, coordinator: CoordinatorUrl | None) -> None:
     """
     Create the table of the leader election, unless another twin has created it.
 
-    If the store of that table is not running, do nothing; a twin that starts later creates it.
+    If the DynamoDB that has the table is not running, do nothing; a twin that starts later creates
+    the table.
     """
     if coordinator is None:
         return
@@ -163,7 +165,7 @@ def free_relays(client: DynamoDBClient, feeds: Iterable[str]) -> None:
     """
     Release the relays from the processes that held them.
 
-    Call it only if no process can hold a relay; see `free_follower_leases`.
+    Call this function only if no process can hold a relay; see `free_follower_leases`.
     """
     store = DynamoDBRelays(client, table_name("log"), table_name("control"))
     for feed in feeds:

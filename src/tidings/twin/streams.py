@@ -1,22 +1,22 @@
 """
-Event source mappings: a DynamoDB stream invokes a function, like Lambda's own pollers.
+Event source mappings: they invoke a function with the records of a DynamoDB stream, as Lambda does.
 
 Reading starts at TRIM_HORIZON. Records are delivered at least once, by one invocation at a time per
 shard, and a shard is read only after its parent.
 
 GetRecords is called without boto3, because it is called often and mostly returns nothing. For an
-empty answer boto3 takes 3 ms of CPU and this module 0.3 ms, and the engine takes half the time. The
-records stay JSON, from which Lambda's events are built.
+empty answer, boto3 takes 3 ms of CPU and this module 0.3 ms; the engine takes half the time of
+boto3. The records are kept as JSON, because Lambda's events consist of this JSON.
 
 After an invocation, Lambda's documented rules for DynamoDB streams apply, for a mapping that splits
 failing batches and reports single items:
 
-* a batch that fails as a whole is split in two, and neither half has used up a retry;
-* if an item is reported, the records before it are done, and the rest is retried;
+* a batch that fails as a whole is split in two; this does not use up a retry of either half;
+* if an item is reported, the records before that item are done, and the others are retried;
 * a single record is retried until its retries are used up, then it is discarded;
 * a record that has become too old is discarded before it is tried.
 
-Records stay in order, because a record is tried only when the one before it is done or discarded.
+Records stay in order: a record is only tried when the previous record is done or discarded.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ TIMEOUT_S = 10.0  # the engine answers within milliseconds; a loaded machine may
 READ_MAX = 1000  # the limit of GetRecords
 _OK = 200
 _DATE = "20260101"  # any date is accepted, because the engine does not check the signature
-SHARDS_EVERY_S = 5.0  # a shard is split or closed every few hours
+SHARDS_EVERY_S = 5.0  # the interval at which shards are listed; they only change every few hours
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially, by undocumented times
-TROUBLE_S = 0.5  # pause if the engine does not answer, because it is starting or gone
+TROUBLE_S = 0.5  # the pause after the engine did not answer, because it is starting or has ended
 Deliver = Callable[[bytes], Awaitable[Answer]]
 
 
 class NotRead(Exception):
-    """The engine refused or did not answer."""
+    """The engine refused the request or did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, and the iterator after them; it is None at the end of the shard."""
+    """Records, and the iterator *after* them, which is None at the end of the shard."""
 
     records: Sequence[Mapping[str, Any]]
     after: str | None
 
 
 class StreamReader:
-    """One connection to the engine, for one thread at a time; reopened after it was closed."""
+    """One connection to the engine, for one thread at a time; it is opened again when needed."""
 
     def __init__(self, endpoint_url: str) -> None:
         parts = urlsplit(endpoint_url)
@@ -151,14 +151,14 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of an attempt: *todo* are the next batches, *given_up* goes to the destination."""
+    """The result of an attempt: *todo* has to be tried next, *given_up* has to be discarded."""
 
     todo: tuple[Batch, ...] = ()
     given_up: Batch | None = None
 
 
 def first_failure(answer: Answer, batch: Batch) -> int | None:
-    """Return the index of the first record that is not done, None if all are."""
+    """Return the index of the first record that is not done; None if all records are done."""
     if answer.error is not None:
         return 0
     try:
@@ -220,14 +220,14 @@ def _identifier(item: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The source of records."""
+    """A shard of a stream, from which records are read."""
 
     stream_arn: str
     shard_id: str
 
 
 def from_stream(record: Mapping[str, Any], stream_arn: str) -> Record:
-    """Convert the record from the format of the DynamoDB Streams API to that of a Lambda event."""
+    """Convert a record of the DynamoDB Streams API to the format of records in a Lambda event."""
     change = record["dynamodb"]
     event: dict[str, object] = {
         "eventID": record["eventID"],
@@ -251,7 +251,7 @@ def event_of(records: Sequence[Record]) -> bytes:
 def save_given_up(
     folder: Path, function_arn: str, shard: Shard, batch: Batch, condition: Condition
 ) -> Path:
-    """Write the document of an S3 failure destination, and return its file."""
+    """Write the document that Lambda would store in the failure destination; return its file."""
     now_ms = clock.now_ms()
     moment = clock.moment(now_ms)
     name = f"{moment:%Y-%m-%dT%H.%M.%S}-{clock.new_uuid()}.json"
@@ -310,10 +310,10 @@ def ready_shards(
     parents: Mapping[str, str | None], *, followed: Collection[str], finished: Collection[str]
 ) -> list[str]:
     """
-    Return the shards that may be read now: those not *followed* yet, with a *finished* parent.
+    Return the shards that may be read now: they are not *followed* and their parent is *finished*.
 
-    *parents* contains the parent of each shard of the stream; a parent that has been trimmed does
-    not block its children.
+    *parents* contains the parent of each shard of the stream. A parent that was trimmed from the
+    stream does not block its children.
     """
     return [
         shard
@@ -323,7 +323,7 @@ def ready_shards(
 
 
 class StreamPoller:
-    """One event source mapping: from the stream of *source* to *deliver*."""
+    """One event source mapping, which passes the records of the stream of *source* to *deliver*."""
 
     def __init__(
         self,
@@ -351,7 +351,7 @@ class StreamPoller:
             while True:
                 for shard in await self._ready_shards():
                     self._shards[shard.shard_id] = asyncio.ensure_future(self._follow(shard))
-                # A shard that has been read to its end lets its children start.
+                # When a shard has been read to its end, its children become ready.
                 running = [task for task in self._shards.values() if not task.done()]
                 if running:
                     await asyncio.wait(
@@ -388,7 +388,7 @@ class StreamPoller:
 
     async def _ready_shards(self) -> list[Shard]:
         """
-        Return the shards that are not yet followed and have a parent that was read to its end.
+        List the shards of the stream; return those that may be read now, see `ready_shards`.
         """
         try:
             listed = await asyncio.to_thread(self._list_shards)

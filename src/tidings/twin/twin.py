@@ -1,4 +1,4 @@
-"""Composition root: starts all parts in order and stops them in reverse order."""
+"""The composition root: start all parts of the twin in order, and stop them in reverse order."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from tidings.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, Sock
 from tidings.twin.streams import GiveUp, StreamPoller
 from tidings.twin.workers import WORKERS_MAX, Functions, Pool, Program, StreamFunction
 
-TAIL_EVERY_S = 0.2  # how late --verbose shows a log line on the terminal
+TAIL_EVERY_S = 0.2  # the longest delay of a log line on the terminal with --verbose
 
 Ready = Callable[[str, str], None]
 Ended = Callable[[], Awaitable[int]]
-GRACE_S = 1  # time for requests in flight when the twin stops, as event streams never end
+GRACE_S = 1  # how long the twin waits for open requests at its end; event streams never end
 
 
 class DataInUse(Problem):
     def __init__(self, folder: str) -> None:
-        super().__init__(f"{folder} is in use by another twin")
+        super().__init__(f"{folder} is in use by another twin; stop it, or name another --data")
 
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
@@ -54,13 +54,14 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     Raises:
         Problem: the twin cannot start, or the store ended.
     """
-    os.umask(0o077)  # for the databases, logs and archives of the twin and its children
+    # Only this user may read the databases, logs and archives of the twin and its children.
+    os.umask(0o077)
     environment.check(options)
     change = feed_options.profile_change(options)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(processes.listen(options.host, options.port))
         folder = stack.enter_context(_folder(options.data))
-        # Errors between the parts are written to the functions' log.
+        # The twin's own warnings and errors are also written to the functions' log.
         logging.basicConfig(filename=folder / "functions.log", level=logging.WARNING)
         log = stack.enter_context((folder / "functions.log").open("ab"))
         if options.verbose:
@@ -99,7 +100,7 @@ async def _compose(
     for each in streams.values():
         stack.push_async_callback(each.stop)
     for function in deployed:
-        if function.endless:  # warm only this one, as most twins never receive a list request
+        if function.endless:  # the others, of lists, are not warmed; most twins never serve lists
             streams[function.name].warm()
     sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
@@ -176,7 +177,7 @@ async def _follow(
 async def _store(
     stack: contextlib.AsyncExitStack, options: Options, folder: Path
 ) -> tuple[str, Ended | None]:
-    """Return the store's URL, and if the twin started it, a function that waits for its end."""
+    """Return the store's URL, and a function that waits for its end if the twin started it."""
     if options.endpoint_url is not None:
         return options.endpoint_url, None
     data = None
@@ -206,7 +207,7 @@ def _prepare(url: str, options: Options, change: feed_options.Change | None) -> 
 
 @contextlib.contextmanager
 def _folder(data: Path | None) -> Iterator[Path]:
-    """Yield the folder for logs and discarded batches: *data*, or a temporary one."""
+    """Yield the folder for logs and discarded batches: *data*, or a temporary folder."""
     if data is None:
         with tempfile.TemporaryDirectory(prefix="tidings-") as name:
             yield Path(name)
@@ -264,7 +265,7 @@ def _addresses(listener: socket.socket) -> tuple[str, str]:
 async def serving_apis(
     http: HttpGateway, sockets: SocketGateway, listener: socket.socket, allowed: HostCheck
 ) -> AsyncIterator[None]:
-    """Serve both APIs on *listener* to *allowed* visitors while the context is open."""
+    """Serve both APIs on *listener*, to the hosts and origins that are *allowed*."""
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         try:
@@ -278,11 +279,11 @@ async def serving_apis(
     # Uvicorn passes the pair to websockets, which limits messages and frames separately.
     size_max = MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
     async with http_server.serving(
-        KnownProxies(app, (), every=False),  # no proxy is trusted, as clients connect directly
+        KnownProxies(app, (), every=False),  # clients connect directly, so no proxy is trusted
         listener,
         grace_s=GRACE_S,
         ws_max_size=size_max,
-        # API Gateway sends no pings, and does not disconnect a client that is slow to answer.
+        # API Gateway sends no pings, so it does not disconnect a client that answers pings late.
         ws_ping_interval=None,
         ws_per_message_deflate=False,
     ):

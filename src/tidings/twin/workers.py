@@ -1,15 +1,16 @@
 """
-The processes of the deployed functions: pools of workers, and the server of the streaming function.
+The processes of the deployed functions: pools of workers, and servers of the streaming functions.
 
-A worker runs one invocation at a time, under AWS's own runtime client. It is killed at its time
-limit, and replaced after a crash. In both cases the invocation is answered as on Lambda.
-Schedules invoke functions every few minutes, like EventBridge Scheduler, and relays run from the
-start.
+A worker runs one invocation at a time, under AWS's own runtime client. It is killed at the time
+limit of the function, and replaced after a crash. In both cases the invocation is answered as on
+Lambda. Schedules invoke functions every few minutes, like EventBridge Scheduler, and relays run
+from the start.
 
-The streaming function is an ASGI app. On AWS the Lambda Web Adapter passes requests to it. Here the
-gateway does, and aborts a response at the function's time limit. One process serves every stream.
-It listens on a Unix socket in a folder that only this user can access, because every program and
-page on the machine could connect to a port and bypass the gateway's checks.
+A streaming function is an ASGI app. On AWS, the Lambda Web Adapter passes requests to the app. In
+the twin, the gateway passes them, and aborts a response at the function's time limit. One process
+serves all requests of a function. It listens on a Unix socket in a folder that only this user can
+access. Every program and page on the machine could connect to a port instead, and bypass the
+gateway's checks.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from tidings.twin.options import ACCOUNT, PREFIX, REGION
 from tidings.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 
 WORKERS_MAX = 2  # per function, which is enough to reveal races and few enough for a laptop
-INIT_S = 10.0  # Lambda's limit for importing the handler, separate from the invocation's
+INIT_S = 10.0  # Lambda's limit for importing the handler; the invocation has a limit of its own
 RELAY_FUNCTION = f"follow-{RELAY}"
-AGAIN_S = 1.0  # until a relay that failed to start is started again, sooner than by the sweep
+AGAIN_S = 1.0  # the pause before a relay that failed to start is started again
 Pause = Callable[[float], Awaitable[None]]
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
-# Headers about a single connection, which are not passed on.
+# Headers that are about a single connection and are therefore not passed on.
 _HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -52,11 +53,11 @@ _HOP_BY_HOP = frozenset(
         b"trailer",
         b"upgrade",
         b"host",
-        b"content-length",  # not passed on with a request, because its body is not
+        b"content-length",  # the body of a request is not passed on
     )
 )
 _ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its own date
-_URL = "http://localhost"  # any host, because the path of a socket is not a host name
+_URL = "http://localhost"  # a URL needs a host; the connection is made to the Unix socket
 _UNREACHABLE = HttpResponse(
     502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
 )
@@ -65,7 +66,9 @@ _UNREACHABLE = HttpResponse(
 @dataclass(frozen=True, slots=True)
 class Program:
     """
-    The code of a worker: *folder*/handler.py with *environment*, at most *timeout_s* per call.
+    The code that a worker runs: *folder*/handler.py, with *environment*.
+
+    An invocation may take at most *timeout_s*.
     """
 
     name: str
@@ -144,7 +147,7 @@ class Worker:
 
 
 class Pool:
-    """The workers of one function. Further invocations wait in order of arrival."""
+    """The workers of one function. If all are busy, invocations wait in order of arrival."""
 
     def __init__(self, program: Program, log: IO[bytes], *, workers_max: int = WORKERS_MAX) -> None:
         self._program = program
@@ -163,7 +166,7 @@ class Pool:
                 answer = error or await worker.invoke(payload)
                 reusable = error is None and worker.alive
             finally:
-                # A cancelled invocation still runs until its worker is killed.
+                # After a cancelled call, the worker still runs the invocation, so it is killed.
                 if reusable:
                     self._idle.append(worker)
                 else:
@@ -196,9 +199,9 @@ class Pool:
 
 class Functions:
     """
-    Every function that answers events, by its name in the blueprint.
+    Every function that answers events, by its name in `deployment`.
 
-    *stir* is called when an invocation begins and when it ends, because it may write records.
+    *stir* is called when an invocation begins and ends, because the invocation may write records.
     """
 
     def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:
@@ -223,7 +226,7 @@ async def run_schedule(schedule: Schedule, invoke: Invoke, *, pause: Pause = asy
     """
     Invoke the function of *schedule* until cancelled, first after one interval.
 
-    A failed run is not retried, because the next one follows soon enough.
+    A failed run is not retried, because the next run follows soon enough.
     """
     while True:
         await pause(schedule.every_minutes * 60)
@@ -233,7 +236,7 @@ async def run_schedule(schedule: Schedule, invoke: Invoke, *, pause: Pause = asy
 
 
 def schedule_event(schedule: Schedule, now_ms: int) -> dict[str, object]:
-    """Return the event that Scheduler sends to a function if its target has no input."""
+    """Return the event that EventBridge Scheduler sends to a target without a configured input."""
     return {
         "version": "0",
         "id": clock.new_uuid(),
@@ -251,16 +254,16 @@ def schedule_event(schedule: Schedule, now_ms: int) -> dict[str, object]:
 
 def relay_workers(feeds: Collection[str]) -> dict[str, int]:
     """
-    Return the number of workers.
+    Return the number of workers of the function that runs the relays of *feeds*.
 
-    Each of *feeds* needs a worker, because a run of its relay lasts for minutes. One more worker is
-    for a run that ends at once because another is in progress.
+    Each feed needs a worker, because a run of its relay lasts for minutes. One more worker is for a
+    run that ends at once, because another run of the same relay is in progress.
     """
     return {RELAY_FUNCTION: len(feeds) + 1}
 
 
 async def begin_relay(feed: str, invoke: Invoke) -> None:
-    """Invoke the first run at once; repeat it if the worker did not start in time."""
+    """Start the first run of the relay of *feed*; start it again after each failure."""
     payload = json.dumps({"ring": feed}).encode()
     while (await invoke(RELAY_FUNCTION, payload)).error is not None:
         await asyncio.sleep(AGAIN_S)
@@ -268,7 +271,9 @@ async def begin_relay(feed: str, invoke: Invoke) -> None:
 
 class StreamFunction:
     """
-    A server process, started when it is warmed or first requested, and again after a crash.
+    The server process of a streaming function.
+
+    It is started by `warm` or by the first request, and by the first request after a crash.
     """
 
     def __init__(self, program: Program, log: IO[bytes]) -> None:
@@ -303,7 +308,7 @@ class StreamFunction:
             await pump
 
     async def stop(self) -> None:
-        async with self._launching:  # otherwise a child that was just started would not be ended
+        async with self._launching:  # wait for a child that is being started, to end it
             if self._warming is not None:
                 self._warming.cancel()
             if self._child is not None:
@@ -340,7 +345,7 @@ class StreamFunction:
 
     def _place(self) -> Path:
         """
-        Return the path of the socket, in a temporary folder, because such paths must be short.
+        Return the path of the socket. It is in a temporary folder, because it has to be short.
         """
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))
@@ -350,7 +355,7 @@ class StreamFunction:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
         headers.append((b"x-amzn-lambda-context", self._context().encode()))
         headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
-        target = {"target": _target(scope)}  # unchanged; a URL would encode it again
+        target = {"target": _target(scope)}  # passed unchanged; in a URL, it would be encoded again
         request = httpx.Request(scope["method"], _URL, headers=headers, extensions=target)
         started = False
         try:
@@ -364,7 +369,7 @@ class StreamFunction:
         except (OSError, httpx.TransportError, TimeoutError):
             if not started:
                 await http_gateway.respond(send, _UNREACHABLE)
-            # The response was cut. Return without its end, so that the server also aborts it.
+            # The response is incomplete. It is not ended here, so that the server aborts it too.
 
     def _context(self) -> str:
         """Return the header in which the Lambda Web Adapter passes the time limit to an app."""

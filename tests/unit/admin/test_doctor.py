@@ -88,7 +88,7 @@ def test_what_would_fail_a_first_deploy(account: Answering) -> None:
     assert {check for check, each in found.items() if each["verdict"] == "fails"} == {
         *("bootstrap", "concurrency", "functions", "log-groups"),
     }
-    assert found["functions"]["says"].startswith("tidings-prod-sweep already there")
+    assert found["functions"]["says"].startswith("already existing: tidings-prod-sweep;")
     assert LOG_GROUP in found["log-groups"]["says"]
     assert OTHERS not in found["log-groups"]["says"]
     assert found["concurrency"]["says"].endswith("400 more would leave -390, and Lambda keeps 100")
@@ -102,7 +102,7 @@ def test_what_may_not_be_asked_is_said(account: Answering) -> None:
 
     assert result.exit_code == 0
     assert result.stdout.count("unknown") == 2
-    assert "unknown  concurrency: could not be asked: An error occurred (AccessDen" in result.stdout
+    assert "unknown  concurrency: not checked: An error occurred (AccessDen" in result.stdout
     assert "ok       bootstrap: version 28\n" in result.stdout
 
 

@@ -172,9 +172,9 @@ def test_another_operators_change_is_kept(
     ("arguments", "said", "code", "sentence"),
     [
         (["password", "read"], "short", 1, "password: must have 8 to 256 bytes, has 5"),
-        (["password", "read", "--remove", "--generate"], "", 2, "do not go together"),
-        (["password", "read", "--remove", "--remove-old"], "", 2, "do not go together"),
-        (["password", "read", "--generate", "--password-file", "-"], "", 2, "do not go together"),
+        (["password", "read", "--remove", "--generate"], "", 2, "give at most one of"),
+        (["password", "read", "--remove", "--remove-old"], "", 2, "give at most one of"),
+        (["password", "read", "--generate", "--password-file", "-"], "", 2, "give at most one of"),
         (["set"], "", 2, "name what to set"),
         (["set", "--object-url", "/{{ID}}"], "", 1, "no other placeholder"),
         (["show", "--feed", "mian"], "", 1, "feed: no such feed here"),

@@ -28,7 +28,8 @@ def test_one_agent_a_folder_and_a_port(agent: Agent, tmp_path: Path) -> None:
     address = agent.url.removeprefix("http://")
 
     assert _told(folder, "127.0.0.1:0") == (
-        f"tidings agent: another agent uses the queue folder {folder}; give each its own\n"
+        f"tidings agent: another agent uses the queue folder {folder};"
+        " give each agent its own --queue-dir\n"
     )
     assert _told(tmp_path, address) == (
         f"tidings agent: cannot listen on {address}: address already in use\n"
