@@ -1,10 +1,11 @@
 """
 Build responses from JSON values and errors, and add the headers that every response has.
 
-Few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11). All others have
-`no-store`. Responses that wait for new entries are shared, so that many clients at the same cursor
-cost one request. Responses that are followed by more entries are shared, because their readers
-request more anyway. The constants `CACHED_...` document how to configure a cache.
+Only a few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11). All others
+have `no-store`. Responses that wait for new entries are shared, so that many clients at the same
+cursor cost one request. Responses that are followed by more entries are shared, because their
+readers send another request in any case. The constants `CACHED_...` document how to configure a
+cache.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ JSON = "application/json"
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
 RETRY_AFTER_S = 1  # a throttled partition of the log recovers within a second
-PREFLIGHT_AGE_S = 600  # browsers accept ten minutes; new origins take effect after this time
+PREFLIGHT_AGE_S = 600  # browsers accept ten minutes; then, changed origins take effect
 CORS_HEADERS = (
     "authorization",
     "content-type",
@@ -43,15 +44,18 @@ ALWAYS = {
     "server": f"tidings/{VERSION}",  # API Gateway and function URLs may replace it
     "cache-control": "no-cache, no-store, must-revalidate",
 }
-_UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
+_UNAVAILABLE = (
+    "the log did not answer; try again: with an Idempotency-Key, a request is appended once"
+)
 # The paths of responses that may be shared; `*` is any path segment.
 CACHED_PATHS = ("/changes", "/feeds/*/changes", "/feeds/*/pages")
-# The request headers that these responses depend on, in addition to path and query. A different
-# credential means a different client.
+# The request headers on which the shared responses depend, in addition to path and query. A
+# different credential means a different client.
 CACHED_CREDENTIAL = "Authorization"
 CACHE_KEY = ("Accept-Encoding", CACHED_CREDENTIAL, "Origin")
-# There is no `max-age`: a browser must not cache, because it cannot distinguish two waits, and
-# CloudFront may take `max-age=0` as a request not to wait for this response.
+# There is no `max-age`. A browser must not cache these responses, because it cannot distinguish two
+# requests that wait. With `max-age=0`, CloudFront might not let other requests wait for the same
+# response.
 CACHE_CONTROL = f"s-maxage={limits.SHARED_S}"
 _SHARED: Mapping[str, str] = {"cache-control": CACHE_CONTROL, "vary": ", ".join(CACHE_KEY)}
 _NOT_SHARED: Mapping[str, str] = {}
@@ -101,7 +105,7 @@ def wants_ids(request: Request) -> bool:
 
 def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> Answer:
     """
-    Return *error* as a response to a request of *path*, without a body if *as_oplog*.
+    Return *error* as a response to a request for *path*, without a body if *as_oplog*.
 
     Every error on changeagent's paths is `{"error":"..."}`.
 
@@ -118,7 +122,7 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
         raise error
     headers = _refusal_headers(error, status)
     if as_oplog:
-        from tidings.core.settings.profiles import oplog_status  # most feeds never use it
+        from tidings.core.settings.profiles import oplog_status  # most feeds never import it
 
         return Answer(oplog_status(error, status), headers)
     headers["content-type"] = JSON
@@ -163,7 +167,7 @@ def _refusal_headers(error: TidingsError, status: int) -> dict[str, str]:
 
 
 def _error_headers(status: int) -> dict[str, str]:
-    """Return the headers for a client's next step after an error."""
+    """Return the headers that say how a client can continue after an error."""
     if status == 401:
         return {"www-authenticate": CHALLENGE}
     return {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}

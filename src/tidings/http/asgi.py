@@ -23,14 +23,14 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 BODY_BYTES_MAX = 10 * 1024 * 1024  # the limit of API Gateway's HTTP APIs
-ARRIVAL = "tidings.arrival"  # key in the ASGI scope
-# An optional key in the ASGI scope. Its function gets a framed part of the body and writes it to
-# the connection at once. It returns False if the connection is full.
+ARRIVAL = "tidings.arrival"  # key of the `Arrival` in the ASGI scope
+# An optional key in the ASGI scope. Its value is a function that writes a framed part of the body
+# to the connection at once. The function returns False if the connection is full.
 WRITE_NOW = "tidings.write_now"
 WriteNow = Callable[[bytes], bool]
-# An optional key in the ASGI scope. Its function resets the connection after some seconds, unless
-# its client has received everything by then. Without it, a slow client would still receive data
-# from buffers.
+# An optional key in the ASGI scope. Its value is a function that resets the connection after some
+# seconds, unless the client has received everything by then. Without the reset, a slow client would
+# still receive data from buffers.
 CUT_AFTER = "tidings.cut_after"
 CutAfter = Callable[[float], None]
 
@@ -45,7 +45,7 @@ def query_of(scope: Message) -> Query:
 
 
 async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
-    """Run *task* in a thread, because stores block and the event loop must not."""
+    """Run *task* in a thread, because stores block, and the event loop must not be blocked."""
     return await asyncio.to_thread(task, *arguments)
 
 
@@ -130,7 +130,7 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 
 class Arrival:
-    """The arrival of a request body. It is not complete if the server does not report arrivals."""
+    """The arrival of a body. *is_complete* stays False if the server does not report arrivals."""
 
     __slots__ = ("is_complete",)
 
@@ -142,7 +142,7 @@ _UNKNOWN = Arrival()
 
 
 def arrival_of(scope: Message) -> Arrival:
-    """Return the server's note about the arrival of the body."""
+    """Return the server's report of the arrival of the body."""
     arrival: Arrival = scope.get(ARRIVAL, _UNKNOWN)
     return arrival
 
@@ -159,7 +159,7 @@ def raw_path(scope: Message) -> str:
 
 def below(scope: Message, prefix: str) -> Message:
     """
-    Return *scope* without *prefix* in its path, as API Gateway does for a custom domain.
+    Return *scope* without *prefix* in its path, which API Gateway removes for a custom domain.
     """
     path = raw_path(scope)
     if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
@@ -190,7 +190,7 @@ class BodyBudget:
             Overloaded: the bodies of all requests together exceed the limit.
         """
         if size > self.left:
-            raise Overloaded("receives too many bodies at once; try again", field="body")
+            raise Overloaded("the server receives too many bodies at once; try again", field="body")
         self.left -= size
 
 
@@ -203,7 +203,7 @@ async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = F
         TooLarge: the body is longer than BODY_BYTES_MAX.
         Overloaded, Gone: see these classes.
     """
-    if is_complete:  # the usual case; a timer would cost 5 % of the request
+    if is_complete:  # the usual case, in which a timer would cost 5 % of the time
         body: bytes = (await _next_part(receive)).get("body", b"")
         return body
     parts: list[bytes] = []

@@ -1,8 +1,8 @@
 """
 Serve Durable Streams 1.0 at `/feeds/{feed}/v1/stream/{name}` (PROTOCOL 21).
 
-A read is plain, a long poll, or an event stream. Only this process writes its streams, so a writer
-notifies the waiting readers directly.
+A read is plain, a long poll, or an event stream. Only this process writes to the streams, so a
+writer can notify the waiting readers directly.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE, ANY_TYPE = "content-type", "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
-_CHARS_MAX = 256  # of header values that are stored per stream, which are far shorter in use
+_CHARS_MAX = 256  # maximum length of a stored header value; real values are far shorter
 _SEQ = re.compile(f"[!-~]{{1,{_CHARS_MAX}}}")
 _ID = re.compile(f"[ -~]{{1,{_CHARS_MAX}}}")
 _PRODUCER = ("producer-id", "producer-epoch", "producer-seq")
@@ -71,7 +71,8 @@ _NOT_OFFERED = {
     "stream-fork-offset": _FORKS,
     "stream-fork-sub-offset": _FORKS,
 }
-# Pages of another origin may send and read these headers, in addition to `answers.CORS_HEADERS`.
+# Web pages of other origins may send the headers `ACCEPTED`, in addition to `answers.CORS_HEADERS`,
+# and read the headers `TOLD`.
 ACCEPTED = ("if-none-match", "stream-closed", "stream-seq", *_PRODUCER)
 TOLD = (
     "etag",
@@ -86,8 +87,8 @@ TOLD = (
     "producer-received-seq",
     "producer-seq",
 )
-# These headers are sent with every response. The producer chooses the type of the content, and the
-# content must not be able to act as a page of this server.
+# These headers are sent with every response. The producer chooses the type of the content, so the
+# headers prevent the content from acting as a page of this server.
 ALWAYS = {
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
@@ -95,8 +96,8 @@ ALWAYS = {
     "access-control-expose-headers": ", ".join((*EXPOSED, *TOLD)),
 }
 LONG_POLL, EVENTS = "long-poll", "sse"
-# One header for content that never changes, and one for the end of an open stream, which is
-# revalidated every time.
+# The values of `cache-control` for content that never changes, and for the end of an open stream,
+# which a cache must revalidate every time.
 _KEPT = "private, max-age=60, stale-while-revalidate=300"
 _ASKED_AGAIN = "private, no-cache"
 _Content = tuple[int, dict[str, str], bytes]
@@ -116,7 +117,8 @@ def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> 
     Return the visit of *request* if its credential meets *need*.
 
     Raises:
-        Rejected: the feed does not exist, or the credential does not meet *need*.
+        Rejected: the feed does not exist, or the credential does not meet *need* or does not allow
+            the object of the stream.
     """
     feed, name = check_known(request.feed, feeds), request.parameters["name"]
     allowed = need.admit(guard, feed, request.credential)
@@ -127,10 +129,11 @@ def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> 
 
 def appending_of(request: Request, allowed: Allowed) -> Appending:
     """
-    Return the append of *request*, with its producer id in the namespace of the credential.
+    Return the append in *request*, with its producer id in the namespace of the credential.
 
     Raises:
-        InvalidStream, NotOffered: a header breaks its rule.
+        InvalidStream: a header is invalid.
+        NotOffered: a header requests a feature that is not offered.
     """
     headers = request.headers
     for name, reason in _NOT_OFFERED.items():
@@ -152,7 +155,7 @@ def _producer_of(headers: Mapping[str, str], allowed: Allowed) -> Producer | Non
     if id_ is None and epoch is None and seq is None:
         return None
     if id_ is None or epoch is None or seq is None:
-        rule = "must come with Producer-Epoch and Producer-Seq, or none of the three"
+        rule = "must come with Producer-Epoch and Producer-Seq; send all three or none"
         raise InvalidStream(rule, field="Producer-Id", value=id_)
     if not _ID.fullmatch(id_):
         rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters"
@@ -166,7 +169,7 @@ def _number(text: str, field: str) -> int:
 
 
 def stream_headers(stream: Stream) -> dict[str, str]:
-    """Return the headers with the end of *stream*, and whether it is closed."""
+    """Return the headers that contain the end of *stream*, and say if the stream is closed."""
     closed = {"stream-closed": "true"} if stream.closed else {}
     return {"stream-next-offset": messages.encode_offset(stream.tail), **closed}
 
@@ -220,8 +223,8 @@ class StreamWrites:
         if request.method == "PUT":
             return self._created(request, visit, asked, trace)
         stream, is_new = self.writer.append(visit.feed, visit.name, asked, trace)
-        # With a producer, 200 means appended now; 204 means a duplicate, or a request without a
-        # message.
+        # For a producer, 200 means that this request has appended a message, and 204 that the
+        # message is a duplicate or missing.
         status = 200 if is_new and asked.producer and asked.body else 204
         return status, {**stream_headers(stream), **_producer(stream, asked)}
 
@@ -238,7 +241,7 @@ class StreamWrites:
 
 
 def _producer(stream: Stream, asked: Appending) -> dict[str, str]:
-    """Return headers with the last accepted request of the producer."""
+    """Return headers with the epoch and the sequence number last accepted from the producer."""
     producer = asked.producer and stream.producer(asked.producer.id)
     if not producer:
         return {}
@@ -291,7 +294,8 @@ class StreamReads:
     """
     The app for all reads of streams.
 
-    *holding* limits the event streams of a key; *origins* are the pages that may read.
+    *holding* limits the event streams of a key. *origins* are the origins of web pages that may
+    read.
     """
 
     def __init__(
@@ -389,7 +393,7 @@ class StreamReads:
 
     async def _parts(self, reader: _Reader, part: StreamPart) -> AsyncIterator[StreamPart]:
         """
-        Yield *part* and each following part as it arrives, or an empty one after a timeout.
+        Yield *part* and each following part as it arrives, or an empty part after a timeout.
         """
         end_s = _now_s() + limits.STREAM_LIVE_S
         yield part
@@ -411,7 +415,7 @@ class StreamReads:
     # Reading and waiting.
 
     async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> StreamPart:
-        """Return the part after *offset*, which is empty if nothing arrives before *until_s*."""
+        """Return the part after *offset*, which is empty if no message arrives before *until_s*."""
         while True:
             reader.news.clear()
             part = await self._read(reader, offset)

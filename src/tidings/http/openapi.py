@@ -123,8 +123,8 @@ _ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _PLAIN = {"type": "string"}
 _KEYED = ("Idempotency-Key",)
 _SELECTED = (*FIELDS, "share")
-_MEMBERS = "the one member there is"
-_MACHINE = "the sandbox that answers"
+_MEMBERS = "the only member of the cluster"
+_MACHINE = "diagnostics of the process that answers"
 _IN_PATH = re.compile(r"\{(\w+)\}")
 _OF_A_FEED = "/feeds/{feed}"
 
@@ -331,7 +331,7 @@ DOCS: dict[str, Doc] = {
         headers=("Last-Event-ID",),
         answers=((STREAM, _PLAIN), (NDJSON, {"anyOf": _EVENT_SCHEMAS})),
     ),
-    "GET /status": Doc("how the feed is", "9"),
+    "GET /status": Doc("the status of the feed", "9"),
     "GET /changes": Doc("list changes", "12.4", query=("since", "limit", "block", "tag", "strict")),
     "GET /changes/{id}": Doc("one change", "12.7"),
     "POST /changes": Doc("append a change", "12.3", headers=_KEYED, body=((JSON, _ref("Change")),)),
@@ -346,30 +346,32 @@ DOCS: dict[str, Doc] = {
         status=204,
         answer="",
     ),
-    "GET /changefeeds/stats": Doc("who listens", "13.3"),
-    "GET /objects": Doc("the latest of each object", "13.9", query=("type", "id", "after")),
+    "GET /changefeeds/stats": Doc("the registered listeners", "13.3"),
+    "GET /objects": Doc(
+        "the latest operation of each object", "13.9", query=("type", "id", "after")
+    ),
     "GET /sums": Doc("the sums of the state, by bucket", "20.3", query=("types",)),
-    "GET /log": Doc("the ends of the log, or a stretch", "14.8", query=("from", "to", "limit")),
+    "GET /log": Doc("the ends of the log, or a range", "14.8", query=("from", "to", "limit")),
     "GET /consumers": Doc("all named consumers", "14.2"),
     "PUT /consumers/{name}": Doc(
         "register a consumer", "14.2", body=((JSON, _ref("Consumer")),), status=201
     ),
-    "GET /consumers/{name}": Doc("one of them", "14.2"),
-    "DELETE /consumers/{name}": Doc("forget it", "14.6", query=("why", "by")),
-    "GET /consumers/{name}/parked": Doc("messages put aside", "14.6"),
-    "GET /consumers/{name}/notes": Doc("the actions of operators", "14.6"),
-    "POST /consumers/{name}/{action}": Doc(
-        "the actions of workers and operators", "14", body=_ACTED
-    ),
+    "GET /consumers/{name}": Doc("one consumer", "14.2"),
+    "DELETE /consumers/{name}": Doc("delete a consumer", "14.6", query=("why", "by")),
+    "GET /consumers/{name}/parked": Doc("the parked messages of a consumer", "14.6"),
+    "GET /consumers/{name}/notes": Doc("the notes about actions of operators", "14.6"),
+    "POST /consumers/{name}/{action}": Doc("act as a worker or an operator", "14", body=_ACTED),
     "GET /hooks": Doc("all webhooks", "19.2"),
     "PUT /hooks/{name}": Doc(
-        "make or change a webhook", "19.2", body=((JSON, _ref("Webhook")),), status=201
+        "create or change a webhook", "19.2", body=((JSON, _ref("Webhook")),), status=201
     ),
-    "GET /hooks/{name}": Doc("one of them", "19.2"),
-    "DELETE /hooks/{name}": Doc("forget it and its consumer", "19.2", query=("why", "by")),
-    "POST /hooks/{name}/rotate": Doc("a new secret", "19.4", body=((JSON, _ref("WebhookSecret")),)),
+    "GET /hooks/{name}": Doc("one webhook", "19.2"),
+    "DELETE /hooks/{name}": Doc("delete a webhook and its consumer", "19.2", query=("why", "by")),
+    "POST /hooks/{name}/rotate": Doc(
+        "create another secret", "19.4", body=((JSON, _ref("WebhookSecret")),)
+    ),
     "GET /keys": Doc("all keys, without their secrets", "17.11"),
-    "POST /keys/{id}/revoke": Doc("end a key", "17.11"),
+    "POST /keys/{id}/revoke": Doc("revoke a key", "17.11"),
     "GET /pages": Doc(
         "pages to copy", "16.3", query=("after", *_SELECTED, "size", "block"), answer=NDJSON
     ),
@@ -381,23 +383,25 @@ DOCS: dict[str, Doc] = {
     ),
     "POST /corrections/rows": Doc("rows of some objects", "18.7", body=((JSON, _ref("Keys")),)),
     "GET /relays": Doc("all chained feeds", "16.11"),
-    "GET /relay": Doc("how the copy is", "16.11"),
+    "GET /relay": Doc("the status of a chained feed", "16.11"),
     "PUT /relay/password": Doc(
         "set the password for the upstream", "16.11", body=((JSON, _ref("RelayPassword")),)
     ),
-    "POST /relay/{action}": Doc("steer the copy", "16.11", body=((JSON, _ref("RelayAction")),)),
-    "GET /health": Doc("for load balancers", "9.6", answer=TEXT),
+    "POST /relay/{action}": Doc(
+        "control a chained feed", "16.11", body=((JSON, _ref("RelayAction")),)
+    ),
+    "GET /health": Doc("the health for load balancers", "9.6", answer=TEXT),
     "PUT /health": Doc("mark up or down", "12.14", body=_MARKED, answer=""),
     "POST /health": Doc("mark up or down", "12.14", body=_MARKED, answer=""),
     "GET /config": Doc("the configuration", "12.10", answer=YAML),
-    "PUT /config": Doc("replace it", "12.10", body=_CONFIGURED, answer=YAML),
-    "POST /config": Doc("replace it", "12.10", body=_CONFIGURED, answer=YAML),
+    "PUT /config": Doc("replace the configuration", "12.10", body=_CONFIGURED, answer=YAML),
+    "POST /config": Doc("replace the configuration", "12.10", body=_CONFIGURED, answer=YAML),
     "GET /cluster": Doc(_MEMBERS, "12.15"),
     "GET /cluster/members": Doc(_MEMBERS, "12.15"),
-    "PUT /cluster/members": Doc("is not done", "12.15", status=501),
-    "POST /cluster/members": Doc("is not done", "12.15", status=501),
+    "PUT /cluster/members": Doc("rejected, because members are fixed", "12.15", status=501),
+    "POST /cluster/members": Doc("rejected, because members are fixed", "12.15", status=501),
     "GET /cluster/members/{id}": Doc(_MEMBERS, "12.15", answer=TEXT),
-    "DELETE /cluster/members/{id}": Doc("is not done", "12.15", status=501),
+    "DELETE /cluster/members/{id}": Doc("rejected, because members are fixed", "12.15", status=501),
     "GET /diagnostics": Doc(_MACHINE, "12.13"),
     "GET /diagnostics/{part}": Doc(_MACHINE, "12.13"),
     "GET /diagnostics/raft/{part}": Doc(_MACHINE, "12.13", answer=TEXT),

@@ -1,7 +1,7 @@
 """
 One HTTP request and its response, independent of the host.
 
-The body may be compressed with gzip, as its `Content-Encoding` says.
+The body of a request may be compressed with gzip, which its `Content-Encoding` then names.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
     Return *body*, one or more gzip members, decompressed.
 
     Raises:
-        TooLarge: the body has more than *most* bytes; no more are decompressed.
+        TooLarge: the decompressed body has more than *most* bytes. The rest is not decompressed.
         InvalidEncoding: the body is not gzip, or is truncated.
     """
     parts: list[bytes] = []
@@ -75,7 +75,7 @@ def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
         if len(part) > left:
             raise TooLarge(f"a request holds at most {most} bytes, decompressed", field="body")
         if not member.eof:
-            raise InvalidEncoding("ends before its gzip does", field="body")
+            raise InvalidEncoding("ends before the end of its gzip data", field="body")
         parts.append(part)
         left -= len(part)
         body = member.unused_data
@@ -93,9 +93,10 @@ class Request:
 
     *route* is the key of its route (`routes.HttpRoute.key`). *path* does not include the prefix of
     the deployment. *headers* have lower-case names. *query* has one value per name; *query_string*
-    is the query as it was sent. *parameters* are those in the path. *body* is the body as it was
-    sent, or None while it has not arrived, because an endpoint checks the credential first.
-    *is_charged* is True if an earlier call counted the request against the rate of the key.
+    is the query as it was sent. *parameters* are the parameters in the path. *body* is the body as
+    it was sent, or None if it has not arrived yet: an endpoint checks the credential before it
+    needs the body. *is_charged* is True if an earlier call counted the request against the rate of
+    the key.
     """
 
     method: str
@@ -125,7 +126,7 @@ class Request:
 
     @property
     def has_body(self) -> bool:
-        """Return True if the request has a body, or one that has not arrived yet."""
+        """Return True if the request has a body, or if a body may still arrive."""
         return self.body is None or bool(self.body)
 
     def content(self) -> bytes:
@@ -156,7 +157,8 @@ class Answer:
     body: str = ""
 
 
-# Return the response to a request. It raises only what `answers.refusal` turns into a response.
+# An endpoint returns the response to a request. It raises only `BodyPending`, and errors that
+# `answers.refusal` handles.
 Endpoint = Callable[[Request], Answer]
 
 
@@ -201,7 +203,7 @@ def _weights(accept: str) -> dict[str, float]:
 
 def base_url(headers: Mapping[str, str], prefix: str) -> str:
     """
-    Return the URL of *prefix* by the request's *headers*. Headers of proxies take precedence.
+    Return the URL of *prefix* as the client addressed it; headers of proxies take precedence.
     """
     proto = headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
     scheme = proto if proto in ("http", "https") else "http"

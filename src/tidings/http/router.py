@@ -24,7 +24,8 @@ CHANGEAGENT = re.compile(
     r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
 )
 _STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
-# Matches the lists that wait for new entries. A path is matched before their app is loaded.
+# Matches the paths of lists that wait for new entries. A path is matched before the app of the
+# lists is loaded.
 CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
 COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 
@@ -37,7 +38,7 @@ class WrongMethod(Rejected, code="wrong_method", status=405):
     """The path does not allow the method; *allow* is the value of the header `Allow`."""
 
     def __init__(self, method: str, allow: str) -> None:
-        super().__init__(f"this path takes {allow} here", field="method", value=method)
+        super().__init__(f"this path allows only {allow} here", field="method", value=method)
         self.allow = allow
 
 
@@ -68,7 +69,7 @@ class RouteTable:
         """
         Return the route of *method* at *path*, which is not decoded.
 
-        If the route does not exist, return `methods`.
+        If no route matches, return the result of `methods`.
         """
         found = self._find(method, path)
         if method == "HEAD" and self._answers_head and isinstance(found, list) and "GET" in found:
@@ -102,10 +103,10 @@ def pattern(path: str) -> re.Pattern[str]:
 
 def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint) -> Endpoint:
     """
-    Return an endpoint that passes requests below a path of *below* to the endpoint of that path.
+    Return an endpoint that passes each request to the endpoint for its path in *below*.
 
-    Other requests are passed to *other*. The endpoints of *below* are built on demand, so that a
-    function loads nothing for rare routes.
+    *below* maps the start of a path to a function that builds the endpoint. It is built on demand,
+    so that a function loads nothing for rare routes. Other requests are passed to *other*.
     """
 
     def answer(request: Request) -> Answer:
@@ -121,22 +122,23 @@ def check_operations(method: str, path: str, wanted: str) -> str:
     Return the feed of *path* if it is a path of operations and the method is *wanted*.
 
     Raises:
-        UnknownPath, WrongMethod, NoStreams: the path or the method is another one.
+        UnknownPath, NoStreams: *path* is not the path of any route of a stage.
+        WrongMethod: *path* is not a path of operations, or the method is not *wanted*.
     """
     if PATHS.fullmatch(path) and method == wanted:
         return feed_of(path)
     methods = _stage_routes().methods(path)
     if not methods:
         if _STREAM.fullmatch(path):
-            raise NoStreams("are served by `tidings serve` alone", field="path", value=path)
+            raise NoStreams("only `tidings serve` has durable streams", field="path", value=path)
         raise UnknownPath("no such path", field="path", value=path)
-    # Leave out the rejected method, which the feed may serve at another address.
+    # Leave out the rejected method, because another address of the feed may serve it.
     raise WrongMethod(method, ", ".join([*(each for each in methods if each != method), "OPTIONS"]))
 
 
 def without_slash(request: Request, prefix: str) -> Answer | None:
     """
-    Return a redirect if *request* is for a path of changeagent except for a trailing slash.
+    Return a redirect if *request* is for a path of changeagent with an added trailing slash.
 
     changeagent did the same. *prefix* is the path below which the deployment is served.
     """
@@ -156,7 +158,7 @@ def feed_of(path: str) -> str:
 
 @cache
 def _stage_routes() -> RouteTable:
-    """Load the routes on the first rejected request."""
+    """Return the routes of a stage, which are loaded on first use."""
     from tidings.http.routes import HTTP_ROUTES
 
     return RouteTable(HTTP_ROUTES)

@@ -1,9 +1,9 @@
 """
 The table of routes, with the function that serves each one and the permission that it needs.
 
-The module contains only data, which `config.deployment` includes. Functions that serve several
-routes read the permission from this table. The other functions declare it themselves, and a test
-compares both.
+The module contains only data, which `aws.config.deployment` includes. Functions that serve several
+routes read the permission from this table. The other functions declare the permission themselves,
+and a test compares it with this table.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ SOCKET_ROUTES = (
 # The permissions, by route key.
 NEEDS = {route.key: route.need for route in HTTP_ROUTES}
 
-# The actions of `POST /feeds/{feed}/consumers/{name}/{action}`, by workers and by operators.
+# The permissions for the actions of `POST /feeds/{feed}/consumers/{name}/{action}`. The first
+# actions are those of workers, the others those of operators.
 CONSUMER_ACTIONS = {
     **dict.fromkeys(("lease", "ack", "fail", "release"), CONSUME),
     **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), ADMIN),

@@ -1,8 +1,8 @@
 """
-The settings common to all hosts, with the variable, the default and the rule of each.
+The settings common to all hosts, with the variable, the default and the meaning of each.
 
-A host reads them from its environment once, into a frozen value. The address of an archive is
-`s3://BUCKET/PREFIX` or `file:///FOLDER`.
+A host reads the settings once from its environment, and parses them into a `Shared`. The address of
+an archive is `s3://BUCKET/PREFIX` or `file:///FOLDER`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tidings.core.auth.oidc_claims import Issuer
     from tidings.core.replication.source import Sources
 
-NUMBER_MAX = 1_000_000_000  # maximum of a number in a setting; 100,000 years in hours
-NO_ORIGINS = "none"  # an empty value means the default, as for every setting
-ARCHIVE_FOLDER = "archive"  # contains the feeds of an archive, relative to its address
+NUMBER_MAX = 1_000_000_000  # maximum of a number in a setting; as hours, this is 100,000 years
+NO_ORIGINS = "none"  # means no origins; an empty value means the default, as for every setting
+ARCHIVE_FOLDER = "archive"  # contains the feeds of an archive, below the address of the archive
 ARCHIVE_RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
 
 
@@ -88,7 +88,7 @@ class Shared:
         Return the lifetime of a page, which is a day longer than any reader may need the page.
 
         The lifetime includes the time that the log waits for a named consumer. The floor therefore
-        passes a page before it expires, and no page has to be renewed for consumers.
+        passes a page before the page expires, and no page has to be renewed for consumers.
         """
         return max(self.retention.age_ms, self.consumer_cap.age_ms) + limits.TTL_SLACK_MS
 
@@ -100,7 +100,7 @@ class MissingSetting(Exception):
 
 class WrongSetting(Exception):
     """
-    A setting breaks its rule. *value* is None, and not shown, if it may hold a credential.
+    A setting breaks its rule. *value* is None, and so not shown, if it may hold a credential.
     """
 
     def __init__(self, variable: str, value: str | None, rule: str) -> None:
@@ -122,7 +122,9 @@ def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> di
 
 def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
     """
-    Parse *values*, which has all of `SHARED`. *coordinated* is True if there is a coordinator.
+    Parse *values*, which has a value for each setting in `SHARED`.
+
+    *coordinated* is True if the host has a coordinator for the elections of leaders.
 
     Raises:
         WrongSetting: a value breaks its rule.
@@ -134,7 +136,7 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
         retention=Retention(_retention_ms(values), whole_of(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
         open=_yes_or_no(values, "TIDINGS_OPEN")
-        and issuer is None,  # tokens of the issuer are credentials
+        and issuer is None,  # a feed with an issuer is never open
         cors_origins=origins(values["TIDINGS_CORS_ORIGINS"]),
         hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
         url_prefix=_prefix(values),
@@ -197,7 +199,7 @@ def _retention_ms(values: Mapping[str, str]) -> int:
 
 
 def _consumer_cap(values: Mapping[str, str]) -> Retention:
-    """Return the retention for consumers, at least as long as the log's own retention."""
+    """Return the retention for consumers, which is at least as long as the log's own retention."""
     hours = whole_of(values, "TIDINGS_CONSUMER_HOURS", 1)
     age_ms = max(_retention_ms(values), hours * 3_600_000)
     return Retention(age_ms, whole_of(values, "TIDINGS_RECORDS_MIN", 0))
@@ -249,7 +251,7 @@ class WrongArchive(Exception):
 @dataclass(frozen=True, slots=True)
 class ArchiveUrl:
     """
-    A parsed address. *bucket* is empty for a folder. A feed is at `archive/{feed}/` below *path*.
+    A parsed address. *bucket* is empty for a folder. A feed is in `archive/{feed}/` below *path*.
     """
 
     bucket: str

@@ -196,7 +196,7 @@ def test_the_cluster_is_told_as_it_is(shared: Changes) -> None:
     assert (invalid.status, invalid.body) == (400, b'{"error":"Invalid Node ID: x"}')
     for method, path in (("POST", "/cluster/members"), ("DELETE", "/cluster/members/1")):
         answer = ask(shared.port, method, path, {}, b"address=a:1")
-        assert answer.status == 501 and "change of the deployment" in answer.body.decode()
+        assert answer.status == 501 and "change the deployment" in answer.body.decode()
 
 
 def test_diagnostics_tell_the_log_and_the_sandbox(shared: Changes) -> None:

@@ -1,11 +1,12 @@
 """
 Answer requests of operators for health, configuration, cluster and diagnostics.
 
-A managed service has no cluster, so the response reports a single member, which is the leader. The
-data of a machine is only that of the sandbox that serves the request.
+A managed service has no cluster, so the response reports a single member, which is the leader. Data
+about the machine describes only the process that serves the request.
 
-Configurations are the subset of YAML that JSON can express. Aliases and tags are rejected. Aliases
-can expand a few lines to gigabytes, and tags can select the type that is constructed.
+Configurations are written in the subset of YAML that JSON can express. Aliases and tags are
+rejected, because aliases can expand a few lines to gigabytes, and tags can select the type that is
+constructed.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ YAML_TYPES = ("application/yaml", "text/yaml")
 _NODE_ID = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
 _UP = {"true": True}
 _FIXED = (
-    "members of a managed service are not added or removed by request: a Region or a replica is a "
-    "change of the deployment"
+    "members of a managed service are not added or removed by request; to add a Region or a "
+    "replica, change the deployment"
 )
 _YAML_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
 _YAML_PROBLEM_CHARS = 200
 
 
 class Administration:
-    """The endpoint of these routes, selected by route key."""
+    """The endpoint of changeagent's routes for operators. It selects a method by the route key."""
 
     def __init__(
         self, administrator: Administrator, lister: Lister, *, stage: str, prefix: str
@@ -197,7 +198,7 @@ def _address(request: Request) -> str:
 
 
 def _stacks() -> str:
-    """Return the stack of each thread of this sandbox, without any values."""
+    """Return the stack of each thread of this process, without the values of variables."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "".join(
         f"thread {names.get(ident, '?')}\n{''.join(traceback.format_stack(frame))}\n"
@@ -206,14 +207,14 @@ def _stacks() -> str:
 
 
 def _memory() -> dict[str, int]:
-    """Return the peak memory of this sandbox in bytes."""
+    """Return the peak memory of this process in bytes."""
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"alloc": held, "totalAlloc": held, "sys": held, "lookups": 0, "mallocs": 0, "frees": 0}
 
 
 def _cpu() -> dict[str, str]:
     """
-    Return counts of this process as strings, with the names of Go's runtime, as changeagent does.
+    Return counts of this process as strings, under the names of Go's runtime, as changeagent did.
     """
     count, threads = str(os.cpu_count() or 1), str(threading.active_count())
     return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}
@@ -232,7 +233,7 @@ class _PlainLoader(yaml.SafeLoader):
         Return the mapping of *node*.
 
         Raises:
-            ValueError: a key is repeated, so that one of its values would be ignored.
+            ValueError: a key is repeated, so one of its values would be ignored.
         """
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) < len(node.value):
@@ -245,8 +246,8 @@ def read_yaml(body: bytes) -> object:
     Return the single document in *body*.
 
     Raises:
-        TooLarge: it exceeds the size limit of configurations.
-        InvalidSetting: it is not YAML, or JSON cannot express it.
+        TooLarge: the body exceeds the size limit of configurations.
+        InvalidSetting: the body is not YAML, or JSON cannot express the document.
     """
     if len(body) > limits.CONFIGURATION_BYTES_MAX:
         most = limits.CONFIGURATION_BYTES_MAX
@@ -261,7 +262,7 @@ def read_yaml(body: bytes) -> object:
 
 def _problem_of(error: Exception) -> str:
     """
-    Return the problem and its location without the text of the document, which may hold secrets.
+    Return the problem and its location, but not the text of the document, which may hold secrets.
     """
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
@@ -274,9 +275,9 @@ def _check_yaml(body: bytes) -> None:
     depth = 0
     for event in yaml.parse(body, Loader=_PlainLoader):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ValueError("anchors and aliases are not taken")
+            raise ValueError("anchors and aliases are not allowed")
         if getattr(event, "tag", None) is not None:
-            raise ValueError("tags are not taken")
+            raise ValueError("tags are not allowed")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

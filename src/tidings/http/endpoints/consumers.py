@@ -1,4 +1,4 @@
-"""The routes of named consumers and of the log. Unknown fields of a request are rejected."""
+"""Serve the routes of named consumers and of the log; reject unknown fields of a request."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class ConsumerRequest:
         body = object_from(self._content(), InvalidConsumer)
         for name in body:
             if name not in known:
-                rule = f"is not known here; there are {', '.join(known)}"
+                rule = f"is not known here; the known fields are {', '.join(known)}"
                 raise InvalidConsumer(rule, field=name)  # omit the value, which may be a secret
         return body
 
     def check_query(self, *known: str) -> None:
         for name in self.query:
             if name not in known:
-                rule = f"is not known here; there are {', '.join(known)}"
+                rule = f"is not known here; the known parameters are {', '.join(known)}"
                 raise InvalidConsumer(rule, field=name)
 
     def reason(self, *others: str) -> Reason:
@@ -104,7 +104,7 @@ def _list(body: Body, field: str) -> list[str]:
 def fence(body: Body) -> int:
     number = body.get("fence")
     if not isinstance(number, int) or isinstance(number, bool):
-        rule = "must be the number that came with the lease"
+        rule = "must be the fence number of the lease"
         raise InvalidConsumer(rule, field="fence", value=number)
     return number
 
@@ -112,7 +112,7 @@ def fence(body: Body) -> int:
 def text(body: Body, field: str) -> str:
     value = body.get(field)
     if not isinstance(value, str) or not value:
-        raise InvalidConsumer("must be a text", field=field, value=value)
+        raise InvalidConsumer("must be a non-empty string", field=field, value=value)
     return value
 
 
@@ -172,11 +172,15 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
 
 
 class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
-    """The path names an unknown action on consumers."""
+    """The path names an action that consumers do not have."""
 
 
 class ConsumerRouter:
-    """The endpoint of these routes, selected by route key and by the action in the path."""
+    """
+    The endpoint of the routes of named consumers and of the log.
+
+    It selects a method by the route key, or by the action in the path.
+    """
 
     def __init__(self, consumers: Consumers, guard: Guard, feeds: frozenset[str]) -> None:
         self._consumers, self._guard, self._feeds = consumers, guard, feeds
@@ -251,7 +255,7 @@ class ConsumerRouter:
         return 200, {"parked": [parked_document(each) for each in parked]}
 
     def _notes(self, request: ConsumerRequest) -> Reply:
-        """Return the notes of a consumer, which may have been deleted."""
+        """Return the notes of a consumer, even of one that was deleted."""
         notes = self._consumers.store.notes(request.feed, request.name)
         documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}

@@ -1,5 +1,7 @@
 """
-Apply corrections of an operator, and return the rows from which they are made (PROTOCOL 18).
+Apply an operator's corrections, and return the rows that are needed to make corrections.
+
+PROTOCOL 18 describes the requests.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.sync.apply import Corrector
     from tidings.http.request import Answer, Request
 
-_PAGE_MAX = 2**40 - 1  # ten hex digits of an event id
+_PAGE_MAX = 2**40 - 1  # a page has ten hex digits in an event id
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Corrections:
         Apply the corrections in the body of a request, or return the requested rows.
 
         Raises:
-            Rejected: access is denied, or a correction is invalid; earlier ones may be applied.
+            Rejected: access is denied, or a correction is invalid. Corrections before the invalid
+                one may have been applied.
             Unavailable: the last corrections may have been applied; the request can be repeated.
         """
         feed = check_known(request.feed, self.corrector.feeds)
@@ -64,14 +67,14 @@ class Corrections:
 
 def _keys(fields: Mapping[str, Any]) -> list[str]:
     for name in fields.keys() - {"keys"}:
-        raise InvalidSync("is not known here; there is keys", field=name)
+        raise InvalidSync("is not known here; the only field is keys", field=name)
     keys, most = fields.get("keys"), limits.LOOKUP_KEYS_MAX
     if not isinstance(keys, list) or not 0 < len(keys) <= most:
         raise InvalidSync(f"must be a list of 1 to {most} keys of objects", field="keys")
     for at, key in enumerate(keys):
         check_text(key, f"keys[{at}]", limits.STATE_KEY_BYTES_MAX)
     if len(set(keys)) < len(keys):
-        raise InvalidSync("must not hold a key twice", field="keys")
+        raise InvalidSync("must not contain a key twice", field="keys")
     return keys
 
 

@@ -44,7 +44,7 @@ class WebhookRouter:
         check_known(request.feed, self.feeds)
         NEEDS[request.route].admit(self.guard, request.feed, request.credential)
         if self.admin is None:
-            rule = "are called by `tidings serve` alone; here, run `tidings consume` with a program"
+            rule = "are called only by `tidings serve`; run `tidings consume` with a program"
             raise NoWebhooks(rule, field="hooks")
         return json_answer(*self._reply(self.admin, request.method, ConsumerRequest(request)))
 
@@ -73,7 +73,7 @@ class WebhookRouter:
         return (201, {**shown, "secret": secret}) if secret else (200, shown)
 
     def _shown(self, hook: Webhook, asked: ConsumerRequest) -> Document:
-        """Return the hook with the data of its consumer; secrets are returned only on creation."""
+        """Return the webhook with the data of its consumer, but without its secrets."""
         now_ms = self.consumers.clock()
         own: Document = {
             "name": hook.name,
@@ -93,7 +93,9 @@ class WebhookRouter:
 @dataclass(frozen=True, slots=True)
 class KeyRouter:
     """
-    The endpoint of the routes of keys. It creates none, as an admin key could admit any caller.
+    The endpoint of the routes of keys, which does not create keys.
+
+    If it did, the holder of an admin key could give any caller access.
     """
 
     issuer: KeyIssuer
@@ -111,7 +113,7 @@ class KeyRouter:
 
 
 def key_document(feed: str, key: Key, now_ms: int) -> dict[str, Any]:
-    """Return everything about *key* except data that would help to guess it."""
+    """Return all data of *key* except data that would help to guess it."""
     return {
         "feed": feed,
         "id": key.id,

@@ -45,7 +45,7 @@ class Operations:
             return answers.refusal(error, path=request.path, as_oplog=as_oplog)
 
     def _elsewhere(self, request: Request) -> Answer | None:
-        """Return the response to a request that posts no operations, unless it is an error."""
+        """Return the links or a redirect for a request that posts no operations, otherwise None."""
         if wants_links(request.method, request.path, request.headers):
             return answers.json_answer(200, root_links(base_url(request.headers, self.prefix)))
         return without_slash(request, self.prefix)

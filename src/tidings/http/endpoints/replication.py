@@ -1,4 +1,4 @@
-"""The routes with which operators control chained feeds (PROTOCOL 16)."""
+"""Serve the routes by which operators control chained feeds (PROTOCOL 16)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class RelayPasswords(Protocol):
         """Return the password for the upstream of *feed*; "" if it is not set."""
 
     def keep(self, feed: str, password: str) -> None:
-        """Store *password*. If it is "", no password is sent any more."""
+        """Store *password*. If *password* is "", no password is sent from then on."""
 
 
 class ReplicaRouter:
-    """The endpoint of these routes, selected by route key."""
+    """The endpoint of the routes of chained feeds. It selects a method by the route key."""
 
     def __init__(
         self, control: RelayControl, upstreams: RelayPasswords, guard: Guard, sources: Sources
@@ -53,7 +53,7 @@ class ReplicaRouter:
 
     def _all(self, request: Request) -> Document:
         """
-        Return the feeds that the credential may read.
+        Return the chained feeds that the credential may read.
 
         Raises:
             WrongPassword, NoPasswordSet, WrongKey, OutsideKey: the credential may read no feed.
@@ -66,7 +66,7 @@ class ReplicaRouter:
                 NEEDS[request.route].admit(self._guard, feed, credential)
             except Rejected as error:
                 if refused is None or error.status > refused.status:
-                    refused = error  # the feed that knows the key has the most specific error
+                    refused = error  # the feed to which the key belongs has the most specific error
                 continue
             relays.append(self._control.summary(feed))
         if refused is not None and not relays:
@@ -99,8 +99,8 @@ class ReplicaRouter:
 def _password(fields: Mapping[str, Any]) -> str:
     """Return the password field; errors do not contain its value."""
     for name in fields.keys() - {"password"}:
-        raise InvalidRelay("is not known here; there is password", field=name)
+        raise InvalidRelay("is not known here; the only field is password", field=name)
     password = fields.get("password")
     if not isinstance(password, str):
-        raise InvalidRelay("must be a text", field="password")
+        raise InvalidRelay("must be a string", field="password")
     return password

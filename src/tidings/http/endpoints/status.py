@@ -25,7 +25,7 @@ _PAGE_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# The page itself cannot declare that other sites may not embed it.
+# Only these headers can forbid other sites to embed the page; the page itself cannot.
 _PAGE_GUARDS = {
     "content-security-policy": "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -60,7 +60,7 @@ def _schema(request: Request) -> Answer:
     Raises:
         UnknownPath: the format is unknown.
     """
-    from tidings.http.openapi import SCHEMA_TYPE, schema_document  # as above
+    from tidings.http.openapi import SCHEMA_TYPE, schema_document  # see `Status`
 
     schema = schema_document(request.parameters["format"])
     if schema is None:

@@ -2,7 +2,8 @@
 Verify the tokens of an issuer with its keys, and check bcrypt hashes.
 
 The keys are fetched for the first token, and again when they are old. If a token names an unknown
-key, they are fetched again at most once in `ASK_AGAIN_S`, so that forged tokens cause few requests.
+key, the keys are fetched again, but at most once in `ASK_AGAIN_S`, so that forged tokens cause few
+requests.
 
 On Lambda, the request that needs a key fetches the keys. A server fetches them (`fetches` False)
 before it passes a request to a thread, so that an unresponsive issuer occupies no thread.
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 KEYS_AGE_S = 3600  # a key that its issuer withdrew is accepted for this time at most
-KEYS_KEPT_S = 6 * 3600  # the same while the issuer cannot be reached
+KEYS_KEPT_S = 6 * 3600  # used instead of `KEYS_AGE_S` while the issuer cannot be reached
 ASK_AGAIN_S = 30  # time between two fetches for unknown keys
-TIMEOUT_S = 3  # per response of the issuer; there are two
+TIMEOUT_S = 3  # per response of the issuer; a fetch of the keys needs two responses
 BYTES_MAX = 256 * 1024  # per response; the largest key sets have some 20 KB
-TOKEN_CHARS_MAX = 8192  # larger tokens do not fit a header of API Gateway
+TOKEN_CHARS_MAX = 8192  # larger tokens do not fit in a header of API Gateway
 _TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 _WELL_KNOWN = "/.well-known/openid-configuration"
 
@@ -62,9 +63,9 @@ class Tokens:
         self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
         self._keys: dict[str, PyJWK] = {}
         self._asked_s: float | None = None
-        self._keys_at, self._failed = 0.0, True  # *failed* until the keys have been fetched
+        self._keys_at, self._failed = 0.0, True  # *failed* is True until a fetch succeeds
         self._lock = Lock()
-        self.fetches = True  # the call that needs a key fetches the keys; a server sets it to False
+        self.fetches = True  # if True, the call that needs a key fetches the keys
 
     def knows(self, given: Credential) -> bool:
         """
@@ -81,7 +82,7 @@ class Tokens:
         Return the rights of the token *given*.
 
         Raises:
-            WrongKey: the token has expired or is not a valid one of the issuer for this audience.
+            WrongKey: the token has expired, or is not valid for this issuer and audience.
             OutsideKey: the token does not grant *role* on *feed*.
             Unavailable: the keys of the issuer could not be fetched.
         """
@@ -93,7 +94,7 @@ class Tokens:
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
-                raise WrongKey("must be signed by a key pair", field="token")
+                raise WrongKey("must be signed with an asymmetric key", field="token")
             key = self._key(str(header.get("kid", "")))
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -105,7 +106,7 @@ class Tokens:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.InvalidTokenError as error:
-            rule = f"is not taken here: {type(error).__name__}"  # the error may contain the token
+            rule = f"is not accepted: {type(error).__name__}"  # the error may contain the token
             raise WrongKey(rule, field="token") from None
         return claims
 
@@ -124,7 +125,7 @@ class Tokens:
         return name is not None and name not in self._keys
 
     def fetch(self) -> None:
-        """Fetch the keys of the issuer; a failure is recorded and raised later, in `grant_of`."""
+        """Fetch the keys of the issuer; a failure is recorded, and raised later by `allowed`."""
         with self._lock:
             self._renew()
 
@@ -137,7 +138,7 @@ class Tokens:
         if key is None and self._failed:
             raise Unavailable("the issuer does not return its keys")
         if key is None:
-            raise WrongKey("is signed by a key that its issuer does not have", field="token")
+            raise WrongKey("is signed by a key that the issuer does not have", field="token")
         return key
 
     def _is_due(self, name: str) -> bool:
@@ -165,7 +166,7 @@ class Tokens:
 
         where = self._ask(self._issuer.url.rstrip("/") + _WELL_KNOWN).get("jwks_uri")
         if not isinstance(where, str) or not oidc_claims.may_ask(where):
-            raise Unavailable("the issuer names no address of its keys")
+            raise Unavailable("the issuer does not name a valid address of its keys")
         try:
             keys = PyJWKSet.from_dict(self._ask(where)).keys
         except (PyJWKSetError, AttributeError, TypeError, ValueError):
@@ -201,7 +202,9 @@ def _key_name(token: str) -> str | None:
 
 def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
     """
-    Return the JSON object at *url*, without redirects. *ca_certs* is None for the system's CAs.
+    Return the JSON object at *url*; do not follow redirects.
+
+    *ca_certs* is a file of CA certificates, or None for the certificates of the system.
 
     Raises:
         Unavailable: the object could not be fetched.

@@ -21,8 +21,8 @@ class FinalResponse(HTTPResponse):
             version, status, reason = cast("tuple[str, int, str]", found)
             if status >= _FINAL or status == _SWITCHING:
                 return version, status, reason
-            parse_headers(self.fp)  # headers such as the links of 103
-        raise HTTPException(f"more than {INFORMATIONAL_MAX} informational answers")
+            parse_headers(self.fp)  # skip headers, such as the links of 103
+        raise HTTPException(f"more than {INFORMATIONAL_MAX} informational responses")
 
 
 def await_final(pool: urllib3.PoolManager) -> urllib3.PoolManager:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from tidings.core.replication.wire import ReplicationBatch, Rows
 
 CONNECT_S = 5  # a TLS connection across an ocean takes half a second
-SLACK_S = 10  # for the transfer, in addition to the time that the upstream waits for new pages
-BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # of a response, which also has one line per page
-PIECE_BYTES = 64 * 1024  # read between two checks of the deadline
-REASON_CHARS_MAX = 300  # of an upstream's refusal
+SLACK_S = 10  # time for the transfer, in addition to the wait of the upstream for new pages
+BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # per response, which also has one line per page
+PIECE_BYTES = 64 * 1024  # read at most, between two checks of the deadline
+REASON_CHARS_MAX = 300  # of an upstream's reason for a refusal
 _OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500
 _BUSY = frozenset({408, 425, 429})
 _UNAUTHORIZED = 401
@@ -83,7 +83,7 @@ class HttpUpstream:
         try:
             return ToldSums.from_json(json.loads(self._ask(f"{url}/sums", {})))
         except (KeyError, TypeError, ValueError) as error:
-            raise BrokenPortion(f"no sums: {error}") from None
+            raise BrokenPortion(f"the sums cannot be read: {error}") from None
 
     def _ask(self, url: str, parameters: dict[str, str], block_s: int = 0, after: int = 0) -> str:
         target = f"{url}?{urlencode(parameters)}"
@@ -127,10 +127,10 @@ def _refusal(host: str, status: int, text: str, after: int) -> Exception:
     if code == OtherLog.code:
         return OtherLog(_line(error.get("rule") or error.get("message")), field="after")
     if status in _REDIRECTS:
-        return UpstreamRefused(f"{host} is somewhere else: name the address it redirects to")
+        return UpstreamRefused(f"{host} redirects; name the address to which it redirects")
     if status >= _FAULT or status in _BUSY:
         return Unavailable(f"{host} answered with status {status}")
-    reason = _line(error.get("message")) if code else "it is not a feed"
+    reason = _line(error.get("message")) if code else "the address is not a feed"
     return UpstreamRefused(f"{host} refused with status {status}: {reason}")
 
 
@@ -160,7 +160,7 @@ def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
             "utf-8", spelling
         )
     except (zlib.error, UnicodeDecodeError) as error:
-        raise BrokenPortion(f"an answer of status {answer.status}: {error}") from None
+        raise BrokenPortion(f"a response with status {answer.status} is broken: {error}") from None
 
 
 def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
@@ -170,9 +170,9 @@ def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > BYTES_MAX:
-            raise BrokenPortion(f"an answer has more than {BYTES_MAX} bytes")
+            raise BrokenPortion(f"a response has more than {BYTES_MAX} bytes")
         if time.monotonic() > deadline:
-            raise Unavailable("an answer takes too long")
+            raise Unavailable("a response takes too long")
     return b"".join(pieces)
 
 
@@ -185,12 +185,12 @@ def _check_secret(url: str) -> None:
     Check that a password may be sent to *url*.
 
     Raises:
-        UpstreamRefused: the connection is not encrypted, so that others could read the password.
+        UpstreamRefused: the connection is not encrypted, so others could read the password.
     """
     parts = urlsplit(url)
     if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
         return
-    raise UpstreamRefused(f"{_host(url)}: a password is sent over https only")
+    raise UpstreamRefused(f"{_host(url)}: a password may be sent only over https")
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,8 +1,8 @@
 """
 Call webhooks in parallel, each at an address that is checked before the call.
 
-A host name is resolved once and the connection is made to that result, so that the name cannot
-resolve to another address in between. Redirects are not followed for the same reason.
+A host name is resolved once, and the connection is made to the checked address, so that the name
+cannot resolve to another address after the check. Redirects are not followed for the same reason.
 """
 
 from __future__ import annotations
@@ -52,12 +52,14 @@ class Poster:
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
         if self._closed:
-            raise Unavailable("webhooks are called no more: it stops")
+            raise Unavailable("the server stops, so it does not call webhooks any more")
         return verdicts
 
     def close(self) -> None:
         """
-        Cancel the calls in progress within `_LOOK_S`, from another thread, and make no more.
+        Make no more calls, and cancel the calls in progress within `_LOOK_S`.
+
+        This method is called from another thread.
         """
         self._closed = True
 
@@ -104,10 +106,10 @@ class _Call:
 
     def cut(self) -> Verdict:
         """
-        Cancel the call from another thread, which then stops or never begins.
+        Cancel the call, which then stops or never begins. Another thread calls this method.
 
         This method sets the flag before it reads the connection, and `_post` sets the connection
-        before it checks the flag, so that a call is never missed.
+        before it checks the flag. So the call is cancelled in any order of the two threads.
         """
         self._is_cut = True
         if self._connection is not None:
@@ -153,7 +155,7 @@ class _Call:
 
 
 class _Pinned(HTTPConnection):
-    """A connection to one address that uses the original host name."""
+    """A connection to a fixed address that uses the original host name in TLS and in `Host`."""
 
     response_class = FinalResponse
 
@@ -180,7 +182,7 @@ class _Pinned(HTTPConnection):
         sock: socket.socket | None = self.sock
         if sock is not None:
             with suppress(OSError):  # the connection has ended in the meantime
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # for TLS too, without close_notify
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # also for TLS, without close_notify
 
 
 def _port(parts: SplitResult) -> int:

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 Requested = TypeVar("Requested", "PagesRequest", "RowsRequest")
 NDJSON = "application/x-ndjson; charset=utf-8"
-PACKED_BYTES_MIN = 1024  # smaller responses are not compressed, which would not be faster
-_PACKING = 1  # level of gzip, five times as fast as the default, with an eighth more bytes
+PACKED_BYTES_MIN = 1024  # compression would not make smaller responses faster
+_PACKING = 1  # level of gzip; five times as fast as the default, with an eighth more bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class WaitingList(ABC):
 
     async def _check_again(self, request: _Request, feed: str, allowed: Allowed) -> None:
         """
-        Check the credential after a wait, before a response that only its client receives.
+        Check the credential after a wait, if only this client receives the response.
 
-        A request of a key with a rate must count only once.
+        This check, unlike `_admit`, does not count the request against the rate of the key again.
         """
         waited_ms = round(-request.left_s(request.came_s) * 1000)
 
@@ -166,7 +166,7 @@ class WaitingList(ABC):
 
 @dataclass(kw_only=True)
 class ChangeLists(WaitingList):
-    """Lists of changes, and the links at `/`. *lister* and *gate* are built when first used."""
+    """Lists of changes, and the links at `/`. *lister* and *gate* are built on first use."""
 
     lister: Callable[[], Lister]
     gate: Callable[[], UserAuthenticator]
@@ -176,7 +176,7 @@ class ChangeLists(WaitingList):
     async def _found(self, request: _Request) -> Answer:
         scope, headers = request.scope, request.headers
         match = CHANGES.fullmatch(scope["path"])
-        if match is None:  # no other path is routed here
+        if match is None:  # the path is `/`; no other path is routed here
             return changeagent_answer(200, root_links(base_url(headers, self.prefix)))
         if scope["method"] == "OPTIONS":
             return preflight(headers, self.origins, "GET", "POST")
@@ -204,9 +204,10 @@ class ChangeLists(WaitingList):
 
     def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
         """
-        Return the listing and charge for it.
+        Return the listing, and charge the key for it.
 
-        The listing is returned even above the rate of the key; the excess counts later.
+        The listing is returned even if the key exceeds its rate. The excess then counts against
+        later reads.
         """
         listing = self.lister().list(feed, query)
         charge.add(listing.read)
@@ -222,7 +223,7 @@ class ChangeLists(WaitingList):
     ) -> Listing:
         """Return *listing*, or later entries that arrive while the client waits."""
         until_s = request.came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
-        if listing.waiting:  # the client itself may have posted the entries after the hole
+        if listing.waiting:  # the client may have posted the entries after the hole, so wait for it
             now_s = asyncio.get_running_loop().time()
             until_s = max(until_s, now_s + limits.CHANGES_HOLE_S)
         poller = self.pollers.of(feed, partial(self.lister().reader.read, feed))
@@ -254,7 +255,7 @@ class ChangeLists(WaitingList):
 
 @dataclass(kw_only=True)
 class ReplicationApp(WaitingList):
-    """Pages and rows for chained feeds. *replication_reader* is built when first used."""
+    """Pages and rows for chained feeds. *replication_reader* is built on first use."""
 
     replication_reader: Callable[[], ReplicationReader]
 
@@ -321,10 +322,10 @@ class ReplicationApp(WaitingList):
             leave = requested.selection.filter.leave
             read = partial(self.replication_reader().catch_up.read, feed, leave=leave)
             poller = self.pollers.of(feed, read, leave=leave)
-            end = min(requested.after.page, batch.status.head)  # the caller may be ahead of us
+            end = min(requested.after.page, batch.status.head)  # the caller may be ahead
             await poller.wait(end, request.gone, request.left_s(until_s))
             batch = await in_thread(self._pages, feed, requested)
-            if _is_empty(batch):  # the new pages are before its position, or not readable yet
+            if _is_empty(batch):  # new pages are before the caller's position, or not readable yet
                 pause_s = min(POLL_S, max(0, request.left_s(until_s)))
                 await asyncio.wait({request.gone}, timeout=pause_s)
         return batch

@@ -37,7 +37,7 @@ class ReadAhead:
         """
         Return a store that prefetches for one copy until its end.
 
-        Return *states* if there are too many copies.
+        Return *states* itself if too many copies are being prefetched.
         """
         if not self._copies.acquire(blocking=False):
             return states

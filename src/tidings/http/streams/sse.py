@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
-# Streams are checked this often. Together with the age of a cached profile, they end within five
-# seconds after their credential.
+# The interval between two checks of the credentials of streams. With this interval and the age of a
+# cached profile, a stream ends within five seconds after its credential.
 CHECK_S = 0.5
-CUT_S = 0.3  # for a client to receive the end of a stream after its credential has ended
-LAST_MS = 5_000  # for a client to receive the last piece before the stream or the function ends
+CUT_S = 0.3  # time for a client to receive the end of a stream after its credential has ended
+LAST_MS = 5_000  # time for a client to receive the last piece before the function ends
 _LAMBDA = "x-amzn-lambda-context"  # contains the function's deadline, set by the web adapter
 EVENT_STREAM = "text/event-stream"
 
@@ -72,7 +72,9 @@ EVENT_STREAM = "text/event-stream"
 @dataclass(eq=False, slots=True)
 class OpenStream:
     """
-    An event stream in progress. *over* is done when it has to end. For *cut_after* see `CUT_AFTER`.
+    An event stream in progress. *over* is done when the stream has to end.
+
+    For *cut_after* see `asgi.CUT_AFTER`.
     """
 
     stream: Stream
@@ -85,7 +87,7 @@ class OpenStream:
             self.over.set_result(None)
 
     def revoke(self) -> None:
-        """End because the credential has ended, even if the client does not read."""
+        """End the stream because its credential has ended, even if the client does not read."""
         self.end()
         self.cut_after(CUT_S)
 
@@ -125,14 +127,14 @@ class OpenStreams:
 
     def end_all(self) -> None:
         """
-        End every stream between two blocks. Its client resumes, possibly from another process.
+        End every stream between two blocks. The clients resume, possibly from another process.
         """
         for each in self._open:
             each.end()
 
     async def _check_often(self) -> None:
         """
-        Check all streams periodically, in one thread, so that a profile is read once for all.
+        Check all credentials periodically, in one thread, so that each profile is read once.
         """
         while True:
             await asyncio.sleep(CHECK_S)
@@ -161,8 +163,8 @@ class ClientCounter:
     """
     Counts the open streams of this process and their events for `/status`.
 
-    *place* identifies this process in the counts. A separate task writes them, and only the last
-    stream waits for it: a function is frozen after the end of its last stream.
+    *place* identifies this process in the counts. A separate task writes the counts. Only the last
+    stream waits for the write, because a function is frozen after the end of its last stream.
     """
 
     def __init__(self, counters: Callable[[], Counters], clock: Clock, place: str) -> None:
@@ -189,7 +191,7 @@ class ClientCounter:
             self._ticking = asyncio.ensure_future(self._tick())
 
     async def _tick(self) -> None:
-        """Write the due counts while there are any clients."""
+        """Write counts that are due, until no feed has clients or unwritten counts."""
         while not all(counter.is_empty for counter in self._by_feed.values()):
             for feed, counter in list(self._by_feed.items()):
                 if counter.is_due(self._clock()):
@@ -218,11 +220,11 @@ class NotAcceptable(Rejected, code="not_acceptable", status=406):
 
 class EventStreams:
     """
-    The app. *streamer* and *compatibility* are built for the first request.
+    The app for event streams. *streamer* and *compatibility* are built for the first request.
 
     *origins* are the origins of web pages that may read. A stream ends after *longest_ms*, because
-    Lambda does not report a disconnected client, which occupies a function for that time. With None
-    streams do not end. *listen* returns the notifications of a feed.
+    Lambda does not report a disconnected client, which occupies a function for that time. If
+    *longest_ms* is None, streams do not end. *listen* returns the notifications of a feed.
     """
 
     def __init__(
@@ -283,7 +285,7 @@ class EventStreams:
                         counter.send(stream.count(block))
                         live = LiveStream(stream, counter, scope.get(WRITE_NOW))
                         await self._serve(one, live, send, left)
-                await self._release_slot(stream)  # the function is frozen after the response
+                await self._release_slot(stream)  # a function is frozen after its response
                 if not one.has_left:
                     await send_body(send, "", more=False)
 
@@ -317,14 +319,15 @@ class EventStreams:
         while not over.done() and left.any(_now_ms()):
             try:
                 chunk = await chunks.next()
-                # Check after the read, which may take long, so that an ended key receives nothing.
+                # Check after the read, because it may take long, and the client of an ended key
+                # must not receive anything.
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     one.revoke()
                     break
                 if await self._tell(send, live, chunk, over, left):
                     live.mark_sent(chunk.progress)
                 elif over.done() or not left.any(_now_ms()):
-                    break  # possibly before the first piece of the chunk
+                    break  # the stream may be over before the first piece of the chunk
                 await self._keep_alive(live, send)
                 if chunk.at_frontier and left.is_unlimited and live.begin():
                     await self._serve_live(one, live, send)
@@ -335,7 +338,7 @@ class EventStreams:
                 break  # the client resumes from its cursor
 
     async def _serve_live(self, one: OpenStream, live: LiveStream, send: Send) -> None:
-        """Let the poller write to the stream until that is not possible, or the stream is over."""
+        """Let the poller write to the stream until it cannot continue, or the stream is over."""
         poller = self._poller(one.stream)
         try:
             poller.join(live)
@@ -350,7 +353,7 @@ class EventStreams:
             poller.part(live)
 
     async def _keep_alive(self, live: LiveStream, send: Send) -> None:
-        """Send something if nothing was sent for `HEARTBEAT_MS`."""
+        """Send a heartbeat if nothing was sent for `HEARTBEAT_MS`."""
         if live.silent_ms <= 0:
             progress = live.stream.progress
             await send_body(send, live.stream.silence(live.sent, progress), more=True)
@@ -363,7 +366,9 @@ class EventStreams:
     async def _tell(
         self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], left: _Left
     ) -> bool:
-        """Send pieces until the stream is over; return True if any was sent."""
+        """
+        Send the pieces of *chunk* until the stream is over; return True if any piece was sent.
+        """
         sent = False
         for piece in chunk.pieces():
             if over.done() or not left.any(_now_ms()):
@@ -420,7 +425,8 @@ class _Left:
     """
     The remaining time and bytes of a response.
 
-    *resume* is a field of its first event, with the client's delay before a reconnect.
+    *resume* is the text of a field that is added to the first event. It sets the client's delay
+    before a reconnect.
     """
 
     end_ms: float = inf
@@ -438,7 +444,7 @@ class _Left:
 
 def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
     """
-    Return the limits of a response. On Lambda, they include the deadline of the function.
+    Return the limits of a response. On Lambda, the deadline of the function is one of them.
     """
     if longest_ms is None:
         return _Left()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU
 FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
-HEARTBEAT_MS = 20_000  # oplog guaranteed 25.5 s; proxies close silent streams after 30 s
+HEARTBEAT_MS = 20_000  # oplog sent one every 25.5 s; proxies close silent streams after 30 s
 
 
 class Notifications(Protocol):
@@ -67,7 +67,7 @@ class _Text(NamedTuple):
     progress: Progress
 
 
-# Texts by the form and the progress of the streams that need them; None if not in memory.
+# Texts by the form and the progress of the streams that need them; None if pages are not in memory.
 Texts = dict[tuple[Hashable, Progress], "_Text | None"]
 
 
@@ -83,10 +83,11 @@ class LiveStream:
     """
     The progress of an open stream. *counter* counts its events.
 
-    With *write*, its poller may send to it.
+    If *write* is given, the poller may write to the stream.
 
     *left* is done when the stream must continue by itself, because its client does not keep up, its
-    credential has ended, or the log does not answer. *sent* is the progress that its client has.
+    credential has ended, or the log does not answer. *sent* is the progress up to which data was
+    sent.
     """
 
     def __init__(self, stream: Stream, counter: StreamCounter, write: WriteNow | None) -> None:
@@ -97,7 +98,7 @@ class LiveStream:
 
     @property
     def silent_ms(self) -> float:
-        """Return the time until something has to be sent."""
+        """Return the time until a heartbeat has to be sent."""
         return HEARTBEAT_MS - (self._loop.time() - self._sent_s) * 1000
 
     def mark_sent(self, progress: Progress) -> None:
@@ -142,7 +143,11 @@ class LiveStream:
 
 
 class TailPoller:
-    """A poller of a feed. On *news*, it calls *read* in a thread for the pages after a page."""
+    """
+    A poller of a feed. When *notifications* report new pages, it calls *read* in a thread.
+
+    *read* returns the pages after a page.
+    """
 
     def __init__(self, read: Callable[[int], Run], notifications: Notifications) -> None:
         self._read, self._notifications = read, notifications
@@ -152,7 +157,7 @@ class TailPoller:
         self._live: dict[LiveStream, None] = {}
         self._arrival: asyncio.Future[None] | None = None  # done when new pages have arrived
         self._looking: asyncio.Task[None] | None = None
-        # Use a dedicated thread, because streams that catch up may occupy all others.
+        # Use a dedicated thread, because streams that catch up may occupy all other threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tail-poller")
 
     @property
@@ -212,7 +217,7 @@ class TailPoller:
         """Stop reading if no stream waits."""
         if not self._waiting and not self._live and self._looking is not None:
             self._looking.cancel()
-            self._looking = None  # it is done only in the next iteration of the event loop
+            self._looking = None  # the task is done only in the next iteration of the event loop
 
     async def _look(self) -> None:
         """Read when there are new pages, once for all streams, until reading fails."""
@@ -224,7 +229,7 @@ class TailPoller:
                 self._read_s = self._now_s()
                 if self._tail.extend(run):
                     self._notify()
-            except BaseException as error:  # also if no stream waits any more
+            except BaseException as error:  # also CancelledError, when no stream waits any more
                 self._notifications.look()
                 if isinstance(error, Exception):
                     self._fail(error)
@@ -262,7 +267,7 @@ class TailPoller:
 
 
 class TailPollers:
-    """The pollers of a process, two for each feed, of which one is for readers with leaves."""
+    """The pollers of a process. A feed has one for readers with leaves, and one for all others."""
 
     def __init__(self, listen: Listen = at_fixed_interval) -> None:
         self._listen = listen
@@ -284,7 +289,7 @@ class Chunks:
 
     async def next(self) -> Chunk:
         """
-        Return the next chunk and start to read one more, to be ready when this one is sent.
+        Return the next chunk, and start to read the chunk after it while this one is sent.
 
         Raises:
             Unavailable: the stores do not answer.
@@ -297,7 +302,7 @@ class Chunks:
 
     async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: float) -> None:
         """
-        Wait for new pages after *chunk*, or until reading is allowed again; at most *wait_ms*.
+        Wait for new pages after *chunk*, or until the key may read again, but at most *wait_ms*.
         """
         if chunk.wait_ms:
             await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
