@@ -2,10 +2,12 @@
 Store the body of a request as messages in the log, and return messages and offsets to readers.
 
 Each message is an operation with the message in `data`. JSON is stored as its value, text as
-`{"text":...}`, and other content as `{"base64":...}`. A large body that is not JSON is split.
+`{"text":...}`, and other content as `{"base64":...}`. A large body that is not JSON is split into
+several messages.
 
 An offset is a position in the feed. It has the digits of an event id (`model.cursors`) in another
-order, so that offsets sort as text: 10 of page, 6 of slot, 8 of commit time.
+order, so that offsets can be sorted as text: 10 digits of the page, 6 of the slot, and 8 of the
+commit time.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def parse_offset(text: str) -> Place:
     Return the place of the offset *text*.
 
     Raises:
-        InvalidStream: it is not an offset.
+        InvalidStream: *text* is not an offset.
     """
     match = _OFFSET.fullmatch(text)
     page, slot, seconds = (int(each, 16) for each in match.groups()) if match else (0, -1, 0)
@@ -52,28 +54,30 @@ def parse_offset(text: str) -> Place:
 
 def live_cursor(given: str, now_ms: int) -> int:
     """
-    Return the cursor for a live reader that sent the cursor *given*, or "".
+    Return the cursor for a live reader that sent the cursor *given*, which is "" if it sent none.
 
-    It ascends with time and is higher than *given*, so that no cache returns the previous answer.
+    The cursor ascends with time and is higher than *given*, so that no cache returns the previous
+    response.
     """
     current = (now_ms - _EPOCH_MS) // (limits.STREAM_CURSOR_S * 1000)
     is_one = given.isascii() and given.isdigit() and len(given) <= limits.STREAM_CURSOR_DIGITS_MAX
     return max(current, int(given) + 1) if is_one else current
 
 
-TYPE = "durable-stream"  # of the objects in the log
+TYPE = "durable-stream"  # the type of a stream as an object of the feed
 _BREAK = re.compile("\r\n|\r|\n")
-# An operation has the data and the stream's name, in which escaping makes a byte up to six bytes.
+# The space for data in an operation, which also has the name of the stream. Escaping in JSON makes
+# up to six bytes of a byte of the name.
 _ROOM = limits.OPERATION_BYTES_MAX - 6 * limits.ID_BYTES_MAX - 512
 _BASE64_BYTES = _ROOM // 4 * 3
 
 
 def lines_from(name: str, media_type: str, body: bytes, now_ms: int) -> list[str]:
     """
-    Return the lines of the log for *body*, appended to the stream *name*; [] for an empty array.
+    Return the lines that append *body* to the stream *name*; [] if *body* is an empty JSON array.
 
     Raises:
-        InvalidOperation, TooLarge: the log cannot store it.
+        InvalidOperation, TooLarge: the log cannot store *body*.
     """
     check_size(body)
     return [
@@ -101,7 +105,7 @@ def _data_of(media_type: str, body: bytes) -> Sequence[Any]:
         try:
             return [{"text": piece} for piece in _pieces(body.decode())]
         except UnicodeDecodeError:
-            pass  # store it as base64
+            pass  # the body is not UTF-8, so store it as base64
     return [
         {"base64": base64.b64encode(body[at : at + _BASE64_BYTES]).decode()}
         for at in range(0, len(body), _BASE64_BYTES)
@@ -128,7 +132,7 @@ def is_told_as_text(media_type: str) -> bool:
 
 
 def body_of(media_type: str, data: Sequence[Any]) -> bytes:
-    """Return the body for a reader of messages with *data*."""
+    """Return the body of a response that has messages with these *data*."""
     if media_type == JSON_TYPE:
         return f"[{','.join(map(to_canonical_json, data))}]".encode()
     return b"".join(_bytes_of(each) for each in data)
@@ -140,21 +144,21 @@ def _bytes_of(data: dict[str, str]) -> bytes:
 
 def data_of(page: Page, first: int) -> list[Any]:
     """
-    Return the data of each message on *page*, which has no other operations, from slot *first* on.
+    Return the data of the messages on *page* from slot *first* on; it has no other operations.
     """
     return [decode(line).get("data") for _, line in page.entries(first)]
 
 
 def event(name: str, text: str) -> str:
     """
-    Return a block of an event stream in which no line of *text* can be parsed as another field.
+    Return an event with *text*, encoded so that no line of *text* is parsed as another field.
     """
     lines = (f"data:{' ' if line.startswith(' ') else ''}{line}\n" for line in _BREAK.split(text))
     return f"event: {name}\n{''.join(lines)}\n"
 
 
 def data_event(media_type: str, data: Sequence[Any]) -> str:
-    """Return *data*, which is not empty, as an event."""
+    """Return the event for messages with these *data*; there must be at least one message."""
     body = body_of(media_type, data)
     if is_told_as_text(media_type):
         return event("data", body.decode(errors="replace"))

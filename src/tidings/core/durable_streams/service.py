@@ -49,7 +49,7 @@ class StreamPart:
     """
     The *data* of the messages of *stream* after *start*, up to *end*.
 
-    *size* is the size of the pages read, as rates count it.
+    *size* is the size of the pages that were read, which counts against the rate of a key.
     """
 
     stream: Stream
@@ -64,12 +64,12 @@ class StreamPart:
 
     @property
     def is_last(self) -> bool:
-        """Return True if no message will ever follow."""
+        """Return True if no message can follow, because the stream is closed."""
         return self.at_tail and self.stream.closed
 
     @property
     def etag(self) -> str:
-        """Return an ETag that differs if the answer differs."""
+        """Return an ETag that changes if the response changes."""
         begins, start, end = map(messages.encode_offset, (self.stream.begins, self.start, self.end))
         return f'"{begins}:{start}:{end}{":closed" if self.is_last else ""}"'
 
@@ -93,18 +93,21 @@ class StreamReader:
         Return the stream *name*.
 
         Raises:
-            UnknownStream: it does not exist.
+            UnknownStream: the stream does not exist.
         """
         return checked(self.store.stream(feed, name), name)
 
     def read(self, feed: str, name: str, offset: str | None) -> StreamPart:
         """
-        Return the messages after *offset*, None for the beginning: whole pages, about 1 MB.
+        Return the messages after *offset*, up to the end of the page that exceeds the size limit.
+
+        None as *offset* is the beginning of the stream.
 
         Raises:
-            UnknownStream, InvalidStream: the stream or the offset does not exist.
-            OffsetGone: a message after *offset* is below the floor of the log, or the page of
-                *offset* was lost.
+            UnknownStream: the stream does not exist.
+            InvalidStream: *offset* is not an offset.
+            OffsetGone: a message after *offset* is below the floor of the log, the page of *offset*
+                was lost, or the stream has no such offset.
         """
         stream = self.stream(feed, name)
         if offset == messages.NOW:
@@ -131,14 +134,19 @@ class StreamReader:
 
     def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
         """
-        Return the extents up to the tail of *stream*, without those of a newer stream of this name.
+        Return the extents after *start* up to the tail of *stream*.
+
+        Extents after the tail belong to a newer stream with the same name, and are left out.
         """
         found = self.store.extents(feed, stream.name, start, limits.STREAM_PAGES_MAX)
         return [each for each in found if _order(each.last) <= _order(stream.tail)]
 
     def _page(self, feed: str, extent: Extent, end: Place) -> Page:
         """
-        Return the page of *extent*, which follows *end* if nothing is missing between the two.
+        Return the page of *extent*, the next page of the stream after *end*.
+
+        Raises:
+            OffsetGone: the page, or an extent between *end* and *extent*, is missing.
         """
         number = extent.last.page
         page = None
@@ -150,7 +158,7 @@ class StreamReader:
 
 
 def _order(place: Place) -> tuple[int, int]:
-    """Return the key by which places of a feed ascend, which does not include their seconds."""
+    """Return the key by which places are sorted. It does not include their seconds."""
     return place.page, place.slot
 
 
@@ -161,8 +169,9 @@ class StreamWriter:
 
     *trace* is a parsed trace header (`tracing.parse_trace_headers`).
 
-    A page and the document of its stream are written *together*. A producer that does not know
-    whether its request was accepted can therefore repeat the request, and gets the same response.
+    *together* returns a transaction, in which a page and the document of its stream are written. A
+    producer that does not know whether its request was accepted can therefore repeat the request,
+    and gets the same response.
     """
 
     appender: Appender
@@ -177,9 +186,7 @@ class StreamWriter:
         """
         Create the stream *name* with *asked* as its first messages.
 
-        Return it, and True if it is new.
-
-        An existing stream is left unchanged.
+        Return the stream, and True if it is new. An existing stream is left unchanged.
 
         Raises:
             StreamConflict: a stream with other properties exists.
@@ -214,7 +221,7 @@ class StreamWriter:
                 return stream, False
             lines = self._lines(stream, asked)
             if asked.body and not lines:
-                raise InvalidStream("must hold a message", field="body")
+                raise InvalidStream("must contain a message", field="body")
             return self._written(feed, stream, asked, lines, trace), True
 
     def remove(self, feed: str, name: str, trace: str | None = None) -> None:
@@ -248,7 +255,7 @@ class StreamWriter:
         return changed
 
     def _append(self, feed: str, lines: Sequence[str], trace: str | None) -> Place:
-        """Append *lines* as a page; return the place of the last one."""
+        """Append *lines* as a page; return the place of the last line."""
         request = Request(feed, b"", "", trace=trace)
         page = append_lines(self.appender, self.tracer, request, b"", lines, None)
         self.runtime.count("OperationsIngested", len(lines))
@@ -257,10 +264,11 @@ class StreamWriter:
 
 def check_complete(asked: Appending) -> None:
     """
-    Return if *asked* has content with its type, or closes the stream.
+    Check that *asked* has content and its type, or closes the stream.
 
     Raises:
-        InvalidStream: *asked* has neither, or the content has no type.
+        InvalidStream: *asked* has no content and does not close the stream, or its content has no
+            type.
     """
     if not asked.body and not asked.closes:
         raise InvalidStream("must not be empty, unless Stream-Closed is true", field="body")

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Returns a context in which all reads and writes are one transaction, without other writers.
+# Returns a context in which all reads and writes are one transaction, and no other process writes.
 Together = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A page of a stream. Its messages are after *before*, and the last one is at *last*."""
+    """
+    A page of a stream. *last* is the place of its last message.
+
+    *before* is the tail of the stream before the page was appended.
+    """
 
     before: Place
     last: Place
@@ -36,10 +40,10 @@ class StreamStore(Protocol):
         """Return the stream, or None if it does not exist."""
 
     def write(self, feed: str, stream: Stream, extent: Extent | None = None) -> None:
-        """Store *stream*, unconditionally, and its new page *extent*."""
+        """Store *stream*, whatever is stored, and its new page *extent*, if any."""
 
     def remove(self, feed: str, name: str) -> None:
-        """Remove the stream and its extents, if it exists."""
+        """Remove the stream and its extents; do nothing if it does not exist."""
 
     def extents(self, feed: str, name: str, after: Place, limit: int) -> Sequence[Extent]:
         """
@@ -49,7 +53,7 @@ class StreamStore(Protocol):
         """
 
 
-NUMBER_MAX = 2**53 - 1  # for epochs and sequences; the largest safe integer of JavaScript
+NUMBER_MAX = 2**53 - 1  # limit of Producer-Epoch and Producer-Seq: JavaScript's safe integers
 
 
 class InvalidStream(Rejected, code="invalid_stream"):
@@ -69,7 +73,7 @@ class OffsetGone(Rejected, code="offset_gone", status=410):
 
 
 class StreamConflict(Rejected, code="stream_conflict", status=409):
-    """The stream differs from the one in the request, or is ahead of it."""
+    """The stream has other properties than the request, or already has its `Stream-Seq`."""
 
 
 class StreamClosed(Rejected, code="stream_closed", status=409):
@@ -81,7 +85,7 @@ class StreamClosed(Rejected, code="stream_closed", status=409):
 
 
 class StaleEpoch(Rejected, code="stale_epoch", status=403):
-    """Another process of the producer has started, with the epoch *epoch*."""
+    """A newer process of the producer has started, with the epoch *epoch*."""
 
     def __init__(self, given: int, epoch: int) -> None:
         super().__init__(f"must be {epoch} or more", field="Producer-Epoch", value=given)
@@ -89,7 +93,7 @@ class StaleEpoch(Rejected, code="stale_epoch", status=403):
 
 
 class SequenceGap(Rejected, code="sequence_gap", status=409):
-    """A request of the producer is missing before this one."""
+    """A request of the producer before this request is missing."""
 
     def __init__(self, received: int, expected: int) -> None:
         super().__init__(f"must be {expected}", field="Producer-Seq", value=received)
@@ -110,7 +114,7 @@ class Producer:
 
     @property
     def owner(self) -> str:
-        """Return the credential of the producer, empty for a password."""
+        """Return the principal of the producer's credential; "" for a password."""
         return self.id.rpartition(OWNER_END)[0]
 
 
@@ -119,8 +123,8 @@ class Stream:
     """
     The stored document of a stream, without its messages.
 
-    It has the messages after *begins* up to *tail*, the place of the last one. *seq* is the last
-    `Stream-Seq`. *producers* are in the order of their last append, the latest last.
+    The stream has the messages after *begins* up to *tail*, the place of the last message. *seq* is
+    the last `Stream-Seq`. *producers* are sorted by their last append, the latest last.
     """
 
     name: str
@@ -164,7 +168,7 @@ def require_stream(stream: Stream | None, name: str) -> Stream:
     Return *stream*, which was looked up by *name*.
 
     Raises:
-        UnknownStream: it is None.
+        UnknownStream: *stream* is None.
     """
     if stream is None:
         raise UnknownStream("no such stream of this feed", field="name", value=name)
@@ -173,16 +177,16 @@ def require_stream(stream: Stream | None, name: str) -> Stream:
 
 def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
     """
-    Return if *stream* has the properties of the stream to create.
+    Check that *stream* has the properties that a request names.
 
     Raises:
-        StreamConflict: they differ.
+        StreamConflict: the properties differ.
     """
     if media_type(content_type) != stream.media_type:
-        rule = f"must be {stream.content_type}, as the stream has it"
+        rule = f"must be {stream.content_type}, as for the existing stream"
         raise StreamConflict(rule, field="Content-Type", value=content_type)
     if closed != stream.closed:
-        rule = f"must be {str(stream.closed).lower()}, as the stream has it"
+        rule = f"must be {str(stream.closed).lower()}, as for the existing stream"
         raise StreamConflict(rule, field="Stream-Closed", value=closed)
 
 
@@ -190,8 +194,9 @@ def is_repeated(stream: Stream, asked: Appending) -> bool:
     """
     Return True if *stream* already has the request *asked*, so that nothing is left to do.
 
-    The fields of the producer are checked first. A producer with an old epoch gets that error, and
-    a producer that repeats an accepted request gets a success, even if the stream was closed since.
+    The fields of the producer are checked first. Even if the stream was closed in the meantime, a
+    producer with an old epoch gets `StaleEpoch`, and one that repeats an accepted request gets a
+    success.
 
     Raises:
         InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: the request is neither
@@ -216,7 +221,7 @@ def _is_taken(stream: Stream, given: Producer) -> bool:
     if known is not None and given.epoch < known.epoch:
         raise StaleEpoch(given.epoch, known.epoch)
     if known is not None and given.epoch > known.epoch and given.seq:
-        rule = "must be 0, the first one of a new epoch"
+        rule = "must be 0, the first number of a new epoch"
         raise InvalidStream(rule, field="Producer-Seq", value=given.seq)
     begins_anew = known is None or given.epoch > known.epoch
     last = -1 if known is None or begins_anew else known.seq
@@ -229,14 +234,15 @@ def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
     """
     Return *producers*, without one of them if there are too many.
 
-    Remove the producer that has not appended for the longest time, among those of the credential
-    with the most producers. A credential thus cannot displace the producers of another one that
-    has fewer.
+    Take the credential with the most producers, and remove the one of its producers that has not
+    appended for the longest time. A credential thus cannot displace the producers of another
+    credential that has fewer.
     """
     if len(producers) <= limits.STREAM_PRODUCERS_MAX:
         return producers
     counts = Counter(each.owner for each in producers)
-    oldest = max(producers, key=lambda each: counts[each.owner])  # the first one of equal ones
+    # If several have the highest count, `max` returns the first, which appended the longest ago.
+    oldest = max(producers, key=lambda each: counts[each.owner])
     return [each for each in producers if each is not oldest]
 
 

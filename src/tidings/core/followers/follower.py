@@ -1,15 +1,15 @@
 """
-Run followers, which are all processes that read the log and store a checkpoint.
+Run followers. A follower is a reader of the log that handles its pages and stores a checkpoint.
 
 A wake-up only requests a run of a follower and has no other content. A run takes the lease, reads
 the pages after the checkpoint, handles them in order, and moves the checkpoint. A run that finds
 the lease held leaves a mark, and the holder checks for marks before it releases the lease. Extra,
 repeated, reordered and lost wake-ups are therefore harmless.
 
-A run that fails releases the lease. A holder that is killed keeps it until another process has seen
-it unchanged for `limits.LEASE_MS`. If the holder seems to be late, one process at a time observes
-the lease: it sleeps for a while and wakes the next process with its observation. Clocks decide only
-when the observation begins.
+A run that fails releases the lease. A holder that is killed keeps the lease until other processes
+have seen the lease unchanged for `limits.LEASE_MS`. If the holder seems to be late, one process at
+a time observes the lease: it sleeps for a while and wakes the next process with its observation.
+Clocks decide only when the observation begins.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
 
-_TAKE_ATTEMPTS = 3  # the lease may be released between a failed attempt and the mark
+_TAKE_ATTEMPTS = 3  # more than one, because the lease may be released before a mark is left
 
 
 class Handler(Protocol):
@@ -53,42 +53,42 @@ class Handler(Protocol):
         """
         Return the page after which to resume; called once per run with the stored *lease*.
 
-        Return the checkpoint of the lease, or a later page if the pages before it can be skipped.
+        This is the checkpoint of the lease, or a later page if the pages up to it can be skipped.
         """
 
     def note(self, feed: str) -> bytes:
-        """Return the note to store with the checkpoint; the next holder gets it in its lease."""
+        """Return the note to store with the checkpoint; the next holder's lease contains it."""
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """Prepare a read after page *checkpoint*; return True if there is more to prepare."""
+        """Prepare a read after page *checkpoint*; return True if another call must prepare more."""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         """
         Handle *pages*, which follow the checkpoint without a hole; return how many were handled.
 
-        If some pages remain, the next turn delivers them. If no page was handled, the next wake-up
-        delivers them.
+        The next turn of the run delivers the remaining pages. If no page was handled and `prepare`
+        returned False, the run ends, and the run of the next wake-up delivers the pages.
         """
 
     def moved(self, feed: str) -> None:
-        """React to a higher checkpoint. It is called after each turn that stored one."""
+        """React to a higher checkpoint; called after each turn that moved the checkpoint."""
 
     def lost(self, feed: str) -> bool:
         """
         Return True to resume after pages that are missing in the log, False to stop before them.
 
-        It is called again if the new checkpoint was not stored.
+        This method is called again if the new checkpoint could not be stored.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracingHandler:
     """
-    A `Handler` that runs *handler* and reports each traced page to `tell` after it was handled.
+    A `Handler` that calls *handler* and reports each traced page after it was handled.
 
-    It also reports the oldest page of a batch, traced or not, if the page was committed more than
-    *late_ms* ago. With 0 it reports no late pages. Operators seldom know in advance which operation
-    will be late and should be traced.
+    The reports go to `runtime.trace`. It also reports the oldest page of a batch, traced or not, if
+    the page was committed more than *late_ms* ago, because operators seldom know in advance which
+    operation will be late. With 0 it reports no late pages.
     """
 
     handler: Handler
@@ -114,7 +114,7 @@ class TracingHandler:
         return count
 
     def _report(self, feed: str, handled: Sequence[Page]) -> None:
-        """Report the traced and late pages of *handled*. Most batches have neither."""
+        """Report the traced pages of *handled*, and the oldest page if it is late."""
         traced = [page for page in handled if page.trace]
         if not handled or not (traced or self.late_ms):
             return
@@ -140,7 +140,7 @@ class TracingHandler:
 def take_batch(
     pages: Sequence[Page], operations_max: int = limits.FOLLOW_OPERATIONS_MAX
 ) -> Sequence[Page]:
-    """Return the pages, at least one, that a turn can handle within the time of the function."""
+    """Return the first of *pages*, at least one, up to *operations_max* operations."""
     count = 0
     for at, page in enumerate(pages):
         count += len(page.lines)
@@ -153,10 +153,11 @@ def effective_checkpoints(
     checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1
 ) -> dict[str, int]:
     """
-    Return the effective *checkpoints*: 0 for a built-in follower that has not run yet.
+    Return the *checkpoints* that count, with 0 for a built-in follower that has not run yet.
 
     A lane that has not run yet has no subscriptions, so it starts at the checkpoint of the first
-    lane. Leave out the checkpoints of an archive that was turned off, and of lanes above *lanes*.
+    lane. Leave out the checkpoint of an archive that was turned off, and of each lane that was
+    removed because there are only *lanes* lanes now.
     """
     counting = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
     counting |= {name: counting[PUSH] for name in pushers(lanes) if name not in counting}
@@ -180,9 +181,9 @@ class FollowerConfig:
     """
     The configuration of a follower.
 
-    *operations_max* is the maximum number of operations of a turn, *operations_first* that of the
-    first turn. If *waits* is True, the follower waits at a hole. Otherwise the run ends there, and
-    the run of the next wake-up reads the pages after the hole.
+    *operations_max* is the maximum number of operations of a turn, *operations_first* the maximum
+    of the first turn. If *waits* is True, the follower waits at a hole. Otherwise the run ends at
+    the hole, and the run of a later wake-up reads the pages after it.
     """
 
     operations_max: int = limits.FOLLOW_OPERATIONS_MAX
@@ -198,8 +199,9 @@ class _Work:
     """
     The state of a run.
 
-    *operations* is the maximum of the next turn, and *ahead* has the pages that were read for it.
-    *stored* is the lease in the store, or None while that is uncertain.
+    *operations* is the maximum number of operations of the next turn, and *ahead* has the pages
+    that were already read for that turn. *stored* is the lease in the store, or None while it is
+    uncertain which lease is stored.
 
     *operations* is adapted so that a turn takes a second or two. Each run then stores some progress
     even if its stores are slow.
@@ -220,7 +222,7 @@ class _Work:
         """
         Keep the pages of *run* after the first *count* for the next turn.
 
-        They are kept only if they are more than one turn can handle.
+        Keep them only if the next turn cannot handle all of them. Otherwise it reads the log again.
         """
         rest = run.pages[count:]
         full = count > 0 and len(take_batch(rest, self.operations)) < len(rest)
@@ -239,7 +241,7 @@ class Follower:
     def run_each(
         self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
     ) -> Served:
-        """Run for *feeds* in one invocation; wake the follower of feeds that were not served."""
+        """Run for *feeds* in one invocation; wake the follower again for feeds not started."""
 
         def run(feed: str, until_ms: int) -> None:
             self.run(feed, handler, observation, until_ms)
@@ -257,13 +259,14 @@ class Follower:
         until_ms: int | None = None,
     ) -> int:
         """
-        Handle the available pages until *until_ms* (`Runtime.steady`); return how many they are.
+        Handle the available pages until *until_ms* (`Runtime.steady`); return their number.
 
-        With an *observation* of a late lease, continue to observe it, or take it over.
+        With an *observation* of a late lease, continue to observe the lease, or take it over.
 
         Raises:
             LeaseLost: another holder took over.
-            Unavailable: a store did not answer; the lease was released, or is taken over later.
+            Unavailable: a store did not answer. The lease was released, or a later run takes it
+                over.
             FellOff: the next page is missing in the log, and the handler cannot skip it.
         """
         lease = self._take(feed, handler.name, observation)
@@ -298,13 +301,13 @@ class Follower:
 
     def _abandon(self, work: _Work) -> None:
         """
-        Release the lease after an error, so that the next holder need not wait for its expiry.
+        Release the lease after an error, so that the next holder need not observe it first.
 
         A late write of this run is harmless. Keep the lease if it is uncertain which checkpoint is
         stored, because a release writes the checkpoint and might move it back.
         """
         if work.stored is not None:
-            with suppress(Exception):  # report the error that ended the run, not this one
+            with suppress(Exception):  # the caller raises the error that ended the run
                 self.store.release(work.stored, force=True)
 
     def _work(self, seen: Observation | None, lease: Lease) -> _Work:
@@ -329,7 +332,9 @@ class Follower:
 
     def _marked(self, lease: Lease) -> bool:
         """
-        Leave a mark. If the holder is late and no process observes the lease, start an observation.
+        Leave a mark and return True; return False if the lease has been released.
+
+        If the holder is late and no process observes the lease, start an observation.
         """
         look = lease.next_look(self.reader.clock())
         before = self.store.mark(lease.feed, lease.name, look=look)
@@ -339,9 +344,9 @@ class Follower:
 
     def _look_on(self, lease: Lease, seen: Observation) -> None:
         """
-        Sleep, then wake the next process with a longer observation of the lease.
+        Sleep, then wake the next process with the longer observation.
 
-        The next process finds out if the lease was renewed in the meantime.
+        The next process reads the lease and notices if it was renewed in the meantime.
         """
         self.runtime.sleep(limits.LEASE_LOOK_MS)
         longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
@@ -349,7 +354,9 @@ class Follower:
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """
-        Handle pages and store the result. Read no pages if the last read has left enough of them.
+        Handle the next pages and store the result; return the lease, and True to end the run.
+
+        Read no pages if the previous turn has kept some, see `_Work.keep`.
         """
         lease, more = self._prepared(lease, handler)
         run = work.ahead or self.reader.read_or_trimmed(lease.feed, lease.checkpoint)
@@ -370,12 +377,12 @@ class Follower:
         return (self._save(lease, work), False) if more else self._release(lease, work)
 
     def _prepared(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
-        """Return the lease with the note of the handler, and True if there is more to prepare."""
+        """Call `prepare`; return the lease with the handler's note, and the result of the call."""
         more = handler.prepare(lease.feed, lease.checkpoint)
         return replace(lease, note=handler.note(lease.feed)), more
 
     def _release(self, lease: Lease, work: _Work) -> tuple[Lease, bool]:
-        """Release the lease at the end of a run. If there is a new mark, keep it and continue."""
+        """Release the lease to end the run. If it has a new mark, keep the lease and continue."""
         if self.store.release(lease):
             return lease, True
         return self._save(lease, work), False
@@ -386,7 +393,7 @@ class Follower:
         return work.stored
 
     def _wait(self, lease: Lease, work: _Work) -> Lease:
-        """Close a hole if it is overdue; otherwise wait a moment for its writer."""
+        """Close the hole after the checkpoint if it is overdue; otherwise wait for its writer."""
         lease = self._save(lease, work)
         if not self.filler.close_hole(lease.feed, lease.checkpoint):
             self.runtime.sleep(limits.HOLE_POLL_MS)
@@ -396,7 +403,8 @@ class Follower:
         """
         Skip missing pages if the handler allows it, otherwise raise `FellOff`.
 
-        The loss is counted if the follower had handled earlier pages, or cannot skip the loss.
+        The loss is counted if the follower had handled earlier pages, or cannot skip the missing
+        pages.
         """
         goes_on = handler.lost(lease.feed)
         if lease.checkpoint or not goes_on:

@@ -32,10 +32,10 @@ class Served:
 
     def raise_mistakes(self) -> None:
         """
-        Raise the errors that are not a `TidingsError`, because these are bugs.
+        Raise the errors that are not a `TidingsError`, because such errors are bugs.
 
         Raises:
-            Exception: the error, or a group of them; a note of each error names its feed.
+            Exception: the error, or a group of several errors; a note of each error names its feed.
         """
         mistakes = [each for each in self.failed.values() if not isinstance(each, TidingsError)]
         if len(mistakes) == 1:
@@ -48,9 +48,9 @@ def serve(
     feeds: Iterable[str], run: Callable[[str, int], object], *, clock: Clock, run_ms: int
 ) -> Served:
     """
-    Call *run* for each feed, all with the same deadline, *run_ms* from now.
+    Call *run* for each feed, with the same deadline for all feeds: *run_ms* from now.
 
-    A feed is not started after the deadline, except for the first feed.
+    No feed except the first is started after the deadline.
     """
     until_ms, served = clock() + run_ms, Served()
     for at, feed in enumerate(feeds):
@@ -67,7 +67,7 @@ def serve(
 
 def in_turn(feeds: Iterable[str], turn: int) -> Sequence[str]:
     """
-    Return *feeds* in order, starting with a different one each *turn*, so that no feed starves.
+    Return *feeds* in order, beginning with another feed each *turn*, so that no feed starves.
     """
     ordered = sorted(feeds)
     first = turn % len(ordered) if ordered else 0

@@ -1,10 +1,10 @@
 """
 The lease of a follower. Only its holder may handle the pages after the checkpoint.
 
-Clocks of different processes are never compared. A process that finds the lease held observes it
-instead. Each renewal increments a counter, so two reads of the same counter mean that there was no
-renewal between them. A holder that has not renewed for `limits.LEASE_MS` has ended, because the
-time limit of its function is shorter.
+The expiry of a lease is not decided by comparing the clocks of two processes. A process that finds
+the lease held observes it instead. Each renewal increments a counter, so two reads of the same
+counter mean that there was no renewal between them. A holder that has not renewed its lease for
+`limits.LEASE_MS` has ended, because the time limit of its function is shorter.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Lease:
 
     *fence* increases with each holder, *beat* with each renewal. *marks* is the number of marks by
     other processes that this holder has seen. *checkpoint* is the last page handled, 0 before the
-    first, and *operations* the number of operations handled up to it. Both are stored in one write
-    with the *note* of the handler for the next holder, which has at most `limits.NOTE_BYTES_MAX`.
+    first, and *operations* the number of operations handled up to *checkpoint*. One write stores
+    both with *note*, the handler's data for the next holder of at most `limits.NOTE_BYTES_MAX`.
     *expires_ms* is a time on the clock of the holder. It is a hint for reports and for the decision
     to observe the lease; it never permits a takeover. *look* names the last observation that began,
     see `next_look`.
@@ -46,14 +46,14 @@ class Lease:
     note: bytes = b""
 
     def held(self, now_ms: int) -> bool:
-        """Return True if a process seems to hold the lease and to work."""
+        """Return True if a process seems to hold the lease and to be alive."""
         return self.owner != "" and self.expires_ms > now_ms
 
     def is_late(self, now_ms: int) -> bool:
         """
         Return True if a renewal seems late, so that another process should observe the lease.
 
-        If the last renewal is in the future, a clock is wrong, so the lease counts as late.
+        If the last renewal is too far in the future, a clock is wrong, so the lease counts as late.
         """
         age_ms = now_ms - (self.expires_ms - limits.LEASE_MS)
         recent = -limits.CLOCK_SKEW_MS_MAX <= age_ms < limits.LEASE_LATE_MS
@@ -63,7 +63,7 @@ class Lease:
         """
         Return the name of an observation that may begin now: the fence, the beat and the minute.
 
-        Return "" if the holder is not late, or if an observation of this minute or a later one has
+        Return "" if the holder is not late, or if an observation of this or a later minute has
         begun. A later minute is from a clock that is ahead. It counts, so that two processes with
         different clocks do not start observations in turn.
         """
@@ -79,8 +79,8 @@ class Observation:
     """
     The observation that the lease with this *fence* and *beat* has been unchanged for *ms*.
 
-    Each observing process adds the time that it slept between two reads, and passes the observation
-    to the next process with a wake-up. The delivery time of the wake-up does not count.
+    Each observing process adds the time that it slept, and passes the observation to the next
+    process with a wake-up. The delivery time of the wake-up does not count.
     """
 
     fence: int
@@ -94,7 +94,7 @@ class Observation:
     @property
     def is_long_enough(self) -> bool:
         """
-        Return True if the holder has ended, provided that the lease is unchanged at the takeover.
+        Return True if the holder has ended, unless the lease changes before the takeover.
         """
         return self.ms >= limits.LEASE_MS
 
@@ -108,16 +108,16 @@ class FollowerStore(Checkpoints, Protocol):
         """
         Take the lease if it is free, or if it is unchanged since the observation *over*.
 
-        The fence increases by one. Return the lease that is stored afterwards. It was taken if
-        *owner* is its owner.
+        Taking the lease increases the fence by one. Return the lease that is stored afterwards. If
+        its owner is *owner*, it was taken.
         """
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         """
-        Leave a mark for the holder of the lease.
+        Leave a mark for the holder of the lease, and return the previous look.
 
-        Store *look*, if it is not empty, for other processes that find the lease held. Return the
-        previous look. If the lease is free, return None and leave no mark.
+        If *look* is not empty, store it for other processes that find the lease held. If the lease
+        is free, return None and leave no mark.
         """
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
@@ -132,9 +132,9 @@ class FollowerStore(Checkpoints, Protocol):
         """
         Store checkpoint, operations and note, and release the lease unless it has a new mark.
 
-        Return True if the lease was released or had been lost. If there are more marks than
-        `lease.marks`, write nothing, keep the lease and return False. *force* releases the lease in
-        spite of a mark.
+        Return True if the lease was released or had been lost. If the stored lease has more marks
+        than `lease.marks`, write nothing, keep the lease and return False. With *force*, release
+        the lease in spite of new marks.
         """
 
     def leases(self, feed: str) -> Sequence[Lease]:
@@ -148,8 +148,8 @@ class Waker(Protocol):
         """
         Request a run of the follower; the request may be lost, repeated or late.
 
-        With an *observation*, the run continues to observe a lease, and takes it over if the holder
-        is dead.
+        With an *observation*, the run continues to observe a lease, and takes the lease over if its
+        holder has ended.
         """
 
     def replay(self, connection_id: str) -> None:
