@@ -176,7 +176,7 @@ def test_another_operators_change_is_kept(
         (["password", "read", "--remove", "--remove-old"], "", 2, "give at most one of"),
         (["password", "read", "--generate", "--password-file", "-"], "", 2, "give at most one of"),
         (["set"], "", 2, "name what to set"),
-        (["set", "--object-url", "/{{ID}}"], "", 1, "no other placeholder"),
+        (["set", "--object-url", "/{{ID}}"], "", 1, "only the placeholders"),
         (["show", "--feed", "mian"], "", 1, "feed: no such feed here"),
         (["show", "--feed", "MAIN"], "", 1, "feed: must be 1 to 63 of"),
         (["show", "--endpoint-url", "http://x"], "", 2, "name one of --stage, --data"),

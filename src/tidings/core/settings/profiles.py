@@ -2,7 +2,8 @@
 The profile of a feed, with its links, compatibility, passwords, resources and lost pages.
 
 The deployment decides which feeds exist (`tidings.aws.config.settings`); the profile decides how a
-feed behaves. Its owner changes it at run time, and changes take effect within seconds.
+feed behaves. The owner of the feed changes the profile at run time, and changes take effect within
+seconds.
 
 A restore or a promotion may lose pages that readers saw. The numbers of these pages are never used
 again, so a cursor with such a number proves that its consumer saw data that the feed does not have
@@ -48,13 +49,13 @@ class Profile:
 
     *object_url* is the template of `ref`; if it is empty, events have no `ref`. If *compat* is
     `oplog`, the feed answers as oplog did. With *leave*, removed parents are stored for consumers
-    with `leave=true`. Listeners may register for *resources*. *max_age_s* is how long the log keeps
-    their items, or 0 for the feed's retention. *push_lanes* is the number of followers that push to
-    the WebSockets of a stage; a server has 1.
+    with `leave=true`. Listeners may register for *resources*. *max_age_s* is the time for which the
+    log keeps their items, or 0 for the feed's retention. *push_lanes* is the number of followers
+    that push to the WebSockets of a stage; a server has 1.
 
     The passwords are hashes of `auth.passwords`, newest first. A role has at most
-    `limits.PASSWORDS_MAX`, so that clients can move from one to the next. *ended* are keys that
-    ended recently, so that their connections must be closed. *lost* are the ranges of pages that
+    `limits.PASSWORDS_MAX`, so that clients can move from one password to the next. *ended* are the
+    keys that ended recently; their connections must be closed. *lost* are the ranges of pages that
     restores lost. *closed* is set before the first key or user of the feed is stored, and stays set
     after the last one has ended. An update is rejected if *version* has changed in the meantime.
     """
@@ -110,7 +111,7 @@ def check_object_url(template: str) -> str:
         rule = "must begin with http://, https:// or /"  # readers turn the result into links
         raise InvalidSetting(rule, field="object_url", value=template)
     if not set(_PLACEHOLDER.findall(template)) <= _PLACEHOLDERS:
-        rule = "may hold {{type}} and {{id}} and no other placeholder"
+        rule = "may have only the placeholders {{type}} and {{id}}"
         raise InvalidSetting(rule, field="object_url", value=template)
     return template
 
@@ -129,7 +130,7 @@ def check_compat(name: str) -> str:
 
 def check_push_lanes(lanes: int) -> int:
     """
-    Return *lanes* if a feed can have that many.
+    Return *lanes* if a feed can have this number of lanes.
 
     Raises:
         InvalidSetting: the number is out of range.
@@ -187,7 +188,7 @@ def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]
         changed = make(profile)
         if changed == profile or profiles.save(feed, changed):
             return
-    raise Unavailable(f"the profile of {feed} kept changing")
+    raise Unavailable(f"the profile of {feed} kept changing; try again")
 
 
 def close(profiles: ProfileStore, feed: str) -> None:
@@ -202,7 +203,7 @@ def close(profiles: ProfileStore, feed: str) -> None:
 
 def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
     """
-    Record that the pages *lost* were sent and are not in the log of *feed* any more.
+    Record that the pages *lost* may have been sent, and are not in the log of *feed* any more.
 
     Raises:
         Unavailable: other processes saved the profile each time.
@@ -221,7 +222,7 @@ def merge_lost(lost: Iterable[Lost]) -> tuple[Lost, ...]:
     """
     Return *lost* in the order of the log. Merge the oldest ranges if there are too many.
 
-    A reader at a page between two merged ranges gets a full copy without need.
+    A reader at a page between two merged ranges then gets an unnecessary full copy.
     """
     ranges = sorted(lost)
     while len(ranges) > limits.LOST_RANGES_MAX:
@@ -233,8 +234,8 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
     """
     Return True if a consumer with *cursor* may have received lost data.
 
-    Rows of a copy may be from any moment after its begin. A copy that began before the restore may
-    therefore contain lost data, even if the log after it is complete.
+    The rows of a copy may have been read at any time after the copy began. A copy that began before
+    the restore may therefore contain lost data, even if the log after the copy is complete.
     """
     for first, last in lost:
         match cursor:
@@ -249,10 +250,10 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
 
 def possible(known: int, elapsed_ms: int) -> int:
     """
-    Return how many page numbers after *known* can have been assigned in *elapsed_ms*.
+    Return the number of pages after *known* that can have been assigned in *elapsed_ms*.
 
     The result is at most a small part of the remaining numbers, so that a wrong clock does not use
-    them up.
+    up all numbers.
     """
     seconds = (max(0, elapsed_ms) + limits.CLOCK_SKEW_MS_MAX) // 1000
     left = max(0, limits.PAGE_NUMBER_MAX - known)
@@ -263,8 +264,8 @@ class Recent(Generic[K, V]):
     """
     A cache of the results of *read*, per key for *age_ms()* or until `forget`.
 
-    A read that began before `forget` is not cached, as it may have returned the old value.
-    Threads that find an expired value at the same time read it once each.
+    A read that began before `forget` is not cached, because it may have returned the old value. If
+    several threads find an expired value at the same time, each of them reads it.
     """
 
     def __init__(self, read: Callable[[K], V], age_ms: Callable[[], int], clock: Clock) -> None:
@@ -321,7 +322,7 @@ class RecentProfiles:
 
 @dataclass(frozen=True, slots=True)
 class MaxAges:
-    """The retention of each feed by its `maxAge`."""
+    """The retention of each feed that follows from its `maxAge`."""
 
     profiles: ProfileStore
 
@@ -349,7 +350,9 @@ def _nothing(feed: str) -> tuple[Lost, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The pages that each feed lost; *copied* returns those that the upstream of a feed lost."""
+    """
+    The pages that each feed lost. *copied* returns the pages that the upstream of a feed lost.
+    """
 
     profiles: ProfileStore
     copied: Callable[[str], tuple[Lost, ...]] = _nothing

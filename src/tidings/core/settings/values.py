@@ -48,7 +48,7 @@ class Resource:
 
 
 def own_route(feed: str, name: str) -> str:
-    """Return the route of the feed for all objects of a type, for services without their own."""
+    """Return the feed's route for all objects of a type, for services without an own route."""
     return f"/feeds/{feed}/objects?type={quote(name, safe='')}"
 
 
@@ -78,7 +78,7 @@ def check(resource: Resource) -> Resource:
     if lower_case(resource.name) != resource.name:
         raise InvalidSetting("must be in lower case, as types are", field=_F, value=resource.name)
     if resource.name == _CHANGE:
-        raise InvalidSetting("is what changes without an object are", field=_F, value=_CHANGE)
+        raise InvalidSetting("is reserved for changes without an object", field=_F, value=_CHANGE)
     if len(resource.subs) > limits.TAGS_MAX:
         rule = f"has at most {limits.TAGS_MAX} sub-resources, got {len(resource.subs)}"
         raise InvalidSetting(rule, field=_F, value=resource.name)
@@ -92,7 +92,7 @@ def check(resource: Resource) -> Resource:
 
 def check_all(resources: Sequence[Resource], max_age_s: int) -> None:
     """
-    Return if *resources* and *max_age_s* can be the configuration of a feed.
+    Check that *resources* and *max_age_s* can be the configuration of a feed.
 
     Raises:
         InvalidSetting: a resource appears twice or breaks its rule, or `maxAge` is missing.
@@ -131,18 +131,19 @@ def _check_name(name: str, bytes_max: int) -> None:
 
 
 FORGOTTEN = "*"  # stands for all keys with dropped endings; key ids have only letters and digits
-# How long after an ending was recorded a process may still accept the key.
+# The time for which a process may still accept a key after its ending was recorded.
 _LET_IN_MS = limits.KEY_AGE_MS + limits.CLOCK_SKEW_MS_MAX
 
-Endings = Mapping[str, int]  # by key id, when connections admitted with it must be closed
+Endings = Mapping[str, int]  # by key id, the time from which its connections must be closed
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    The end of a key. Connections admitted with *key* are closed from *from_ms* on, 0 for at once.
+    The end of a key. Connections admitted with *key* are closed from *from_ms* on; 0 is at once.
 
-    *noted_ms* is when the ending was recorded, by the clock of the recording process.
+    *noted_ms* is the time when the ending was recorded, by the clock of the process that recorded
+    it.
     """
 
     key: str
@@ -189,7 +190,7 @@ def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
 
 def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
     """
-    Return *endings* and *ended*, the latest last, without obsolete ones.
+    Return *endings* and *ended* without obsolete endings; the latest is last.
 
     An ending is obsolete after `limits.CONNECTION_MS_MAX`, because no connection lives longer.
     Above `limits.ENDED_MAX` the oldest endings are dropped. Then every connection that was accepted
@@ -211,7 +212,9 @@ def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
 
 
 def _last_let_in(ended: Ended) -> int:
-    """Return the time after which no process accepts the key, or any key that *ended* dropped."""
+    """
+    Return the time after which no process accepts the key of *ended*, or the keys it stands for.
+    """
     if ended.key == FORGOTTEN:
         return ended.from_ms
     return max(ended.noted_ms, ended.from_ms) + _LET_IN_MS

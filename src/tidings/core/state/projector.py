@@ -1,10 +1,10 @@
 """
 The follower `state`: project the latest operation of each object into the state table.
 
-The follower also maintains the sums of the state. A put returns which row it replaced, so nothing
-is read for the sums. The replaced row is unknown if a run that crashed has put the row before. The
-bucket is then read and counted again, a step at a time, while the follower continues. The whole
-state is counted if it was copied from elsewhere or has no sums.
+The follower also maintains the sums of the state. A put returns the row that it replaced, so
+nothing is read for the sums. The replaced row is unknown if an earlier run put the same row and
+crashed. The bucket is then read and counted again, a step at a time, while the follower continues.
+The whole state is counted if it was copied from elsewhere or has no sums.
 
 On a server, sums take a sixth of the CPU of a bulk operation (ADR 61). A server therefore maintains
 the sums of a feed only while clients request them (`SumDemand`). The first request waits until the
@@ -58,8 +58,8 @@ class SumDemand:
     """
     The time until which the sums of each feed are required.
 
-    The first request in a while wakes the follower `state`, which counts the state. A new process
-    counts nothing before the first request.
+    The first request after a pause wakes the follower `state`, which counts the state. A new
+    process counts nothing before the first request.
     """
 
     clock: Clock
@@ -80,7 +80,7 @@ class SumDemand:
 
 @dataclass(slots=True)
 class _RunningSums:
-    """The *sums* of a feed and the *changes* since. *stored* is True if *sums* are as stored."""
+    """The *sums* of a feed and the *changes* since. *stored* is True if the store has *sums*."""
 
     sums: Sums
     changes: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _RunningSums:
         return self.sums.with_changes(page, self.changes)
 
     def add(self, rows: Iterable[tuple[Row, Overwritten]]) -> None:
-        """Add each row, with the row that it replaced."""
+        """Count each row, and subtract the row that it replaced."""
         changes, entries = self.changes, {name: name for name in self.sums.types}
         for row, (page, slot, lived) in rows:
             key = row.key
@@ -121,8 +121,8 @@ class SumKeeper:
     """
     The sums of each feed for which this process holds the lease, if the sums are *wanted*.
 
-    `begin` starts from the note of the last holder. `note` returns the note for the next one.
-    *rows_max* is how many rows are counted at once.
+    `begin` starts from the note of the last holder. `note` returns the note for the next holder.
+    *rows_max* is the maximum number of rows that are counted at once.
     """
 
     store: SumStore
@@ -137,7 +137,7 @@ class SumKeeper:
         self._running.pop(lease.feed, None)
 
     def note(self, feed: str) -> bytes:
-        """Return the note for the checkpoint, at most `limits.NOTE_BYTES_MAX`."""
+        """Return the note for the checkpoint, which has at most `limits.NOTE_BYTES_MAX`."""
         running = self._running.get(feed)
         return running.note if running else self._leases[feed].note
 
@@ -153,8 +153,8 @@ class SumKeeper:
         """
         Count the *rows* of *pages*, which were written over *overwritten*.
 
-        If *may_lack*, a missing row does not prove that the object was never deleted, because a run
-        that crashed may have written a tombstone that has expired in the meantime.
+        If *may_lack* is True, a missing row does not prove that the object had no row: a run that
+        crashed may have written a tombstone that has expired in the meantime.
 
         Raises:
             Unavailable: another process stored sums, or the store does not answer.
@@ -181,7 +181,7 @@ class SumKeeper:
 
     def recount(self, feed: str, checkpoint: int) -> bool:
         """
-        Count a part of the unknown buckets, as of *checkpoint*; return True if there are more.
+        Count a part of the unknown buckets, as of *checkpoint*; return True if some are left.
 
         If the sums are not required, mark all of them as unknown.
 
@@ -238,12 +238,12 @@ class SumKeeper:
     def _store(self, feed: str, sums: Sums, note: bytes = b"") -> None:
         stored = replace(sums, version=sums.version + 1)
         if not self.store.write(feed, stored, note):
-            raise Unavailable(f"{feed}: another process stored sums of its state")
+            raise Unavailable(f"{feed}: another process stored the sums of the state")
         self._running[feed] = _RunningSums(stored)
 
 
 def _counted(sums: Sums, rows: Sequence[Row]) -> Sums:
-    """Return *sums* with *rows*, which are next in the bucket that is being counted."""
+    """Return *sums* with *rows* added, which are the next rows in the bucket being counted."""
     changes: dict[tuple[str, int], int] = {}
     for row in rows:
         if row.lives:
@@ -261,7 +261,7 @@ class Projector:
     """
     The projection of pages into rows, removed parents and sums.
 
-    A row replaces only an older row, and stored removed parents of a page are never replaced.
+    A row replaces only an older row, and the stored removed parents of a page are never replaced.
     Repeated pages and late writes of a process that lost the lease therefore change nothing.
 
     Removed parents are written before the rows, while the rows still have the overwritten parents.
@@ -305,7 +305,8 @@ class Projector:
         if rows:
             overwritten = self.states.write(feed, rows)
             oldest_ms = min(page.at_ms for page in pages)
-            # Every tombstone lives longer than that, so a batch that is not late reads no record.
+            # Every tombstone lives longer than `RETENTION_MS_MIN`, so the record of lifetimes is
+            # needed only for a late batch.
             is_late = oldest_ms < self.clock() - limits.RETENTION_MS_MIN
             may_lack = is_late and oldest_ms <= self._forgotten_ms(feed)
             self.sums.count(feed, pages, rows, overwritten, may_lack=may_lack)
@@ -332,6 +333,6 @@ class Projector:
             self.removed_parents.write(feed, removed)
 
     def _forgotten_ms(self, feed: str) -> int:
-        """Return the commit time of deletions up to which their tombstones may have expired."""
+        """Return the commit time up to which the tombstones of deletions may have expired."""
         known_ms = known_since(self.tombstones, feed, self.clock())
         return known_ms + limits.CLOCK_SKEW_MS_MAX  # DynamoDB deletes by its own clock

@@ -60,7 +60,7 @@ class RemovedParentsStore(Protocol):
 
     def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
         """
-        Put *removed*, one per page, except for pages that are stored already.
+        Put *removed*, one per page, except for pages that already have removed parents.
 
         Raises:
             Unavailable: the result of some pages is unknown; the call may be repeated.
@@ -69,9 +69,9 @@ class RemovedParentsStore(Protocol):
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         """
-        Return the stored ones of the pages *first* to *last*, ascending. Strongly consistent.
+        Return the stored removed parents of the pages *first* to *last*, in ascending order.
 
-        The expiry is not read and is 0.
+        Strongly consistent. The expiry is not read and is 0.
         """
         ...
 
@@ -84,7 +84,7 @@ class RemovedParentsReader:
     checkpoints: Checkpoints
 
     def until(self, feed: str) -> int:
-        """Return the last page up to which no more removed parents will be stored."""
+        """Return the last page for which removed parents are final: none will be stored later."""
         return self.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
@@ -96,7 +96,7 @@ class RemovedParentsReader:
 
 
 def encode(left: Left) -> str | bytes | None:
-    """Return the body for *left*; None if it does not fit in an item."""
+    """Return the body for *left*, or None if it does not fit in an item."""
     text = json.dumps(left, ensure_ascii=False, separators=(",", ":"))
     raw = text.encode()
     if len(raw) <= limits.PAGE_PLAIN_BYTES_MAX:
@@ -112,9 +112,9 @@ def removed_by(
     Return the parents that *pages* remove. *rows* are the rows of the objects before the write.
 
     If a row is at or after an operation of a page, a run that crashed has written the row. That run
-    stored the removed parents of the page before, so the page is skipped. A page committed at or
-    before *forgotten_ms* is also skipped if an object has no row, because a tombstone of that run
-    may have expired. The result for the other pages is always the same.
+    stored the removed parents of the page before it wrote the row, so the page is skipped. A page
+    committed at or before *forgotten_ms* is also skipped if an object has no row, because a
+    tombstone of that run may have expired. The result for the other pages is the same in every run.
     """
     track = _Track(rows, forgotten_ms)
     removed = []
@@ -127,7 +127,7 @@ def removed_by(
 
 
 class _Track:
-    """The parents of each object, operation by operation. A deleted object has no parents."""
+    """The parents of each object after each operation. A deleted object has no parents."""
 
     def __init__(self, rows: Iterable[Row], forgotten_ms: int) -> None:
         self._forgotten_ms = forgotten_ms
@@ -138,7 +138,7 @@ class _Track:
             self._written[row.key] = (row.page, row.slot)
 
     def follow(self, page: Page) -> dict[int, tuple[str, ...]] | None:
-        """Return the parents each operation removed; None if unknown or written before."""
+        """Return the parents that each operation removed, or None if *page* must be skipped."""
         left: dict[int, tuple[str, ...]] = {}
         known = bool(page.body)
         remembered = page.at_ms > self._forgotten_ms

@@ -1,5 +1,5 @@
 """
-The state, which has the latest operation of each object, or a tombstone if it was deleted.
+The state, which has the latest operation of each object, or a tombstone of a deleted object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     ReadRows = Callable[[str, int, str | None], list["Row"]]  # `StateStore.read`
 
 
-ABSENT = -1  # a number that a stored row lacks because another program changed it
+ABSENT = -1  # stands for a number that a stored row lacks, because another program changed the row
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Row:
 
 
 class Overwritten(NamedTuple):
-    """The place of a row that another one replaced, and whether its object lived."""
+    """The place of a row that was replaced; *lives* is the `Row.lives` of that row."""
 
     page: int
     slot: int
@@ -70,7 +70,9 @@ NOTHING = Overwritten(0, 0, lives=False)  # for an object that had no row
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of a read of a bucket, without positions; *after* is None at the bucket's end."""
+    """
+    The lines of a part of a bucket. The next part begins after the key *after*, None at the end.
+    """
 
     lines: list[str]
     after: str | None
@@ -91,7 +93,7 @@ class Difference:
     """
     The row *stored* under *key* in *bucket*, and the row *wanted* according to the log.
 
-    None means no row.
+    *stored* or *wanted* is None if there is no such row.
     """
 
     kind: Kind
@@ -110,11 +112,12 @@ class StateStore(Protocol):
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         """
-        Put *rows*, one per object, except over rows of the same or a later position.
+        Put *rows*, one per object, unless the stored row has the same or a later position.
 
-        Return the row that each one replaced. It is None if it is unknown, because the stored row
-        was the same or a later one, or because the replaced row lacked its position. A request that
-        arrives long after its caller crashed does not restore an older row.
+        Return the row that each of *rows* replaced. The result is None if the replaced row is
+        unknown: the stored row had the same or a later position, or the replaced row lacked its
+        position. A request that arrives long after its caller crashed does not restore an older
+        row.
 
         Raises:
             Unavailable: the result of some rows is unknown; the call may be repeated.
@@ -122,18 +125,19 @@ class StateStore(Protocol):
         ...
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        """Return only the lines of `read`, at half the work, and whether the bucket has more."""
+        """Return only the lines of the rows that `read` would return, which takes half the work."""
         ...
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
-        """Return the rows of those objects that have one, in any order. Strongly consistent."""
+        """Return the rows that exist for *keys*, in any order. Strongly consistent."""
         ...
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         """
-        Put each wanted row if the stored row is unchanged. Delete the row if *wanted* is None.
+        For each difference, put the row *wanted*, or delete the row if *wanted* is None.
 
-        Return for each True if the wanted row is there now, by this call or another one.
+        Change nothing if the row *stored* has changed in the meantime. Return for each difference
+        True if the state now is as wanted, because of this call or another one.
         """
         ...
 
@@ -146,7 +150,7 @@ def bucket_rows(read: ReadRows, feed: str, bucket: int, after: str | None = None
 
 
 def bucket_of(key: str) -> int:
-    """Return the bucket of *key*, which never changes, because the state is partitioned by it."""
+    """Return the bucket of *key*, which never changes, because the state is stored by bucket."""
     return zlib.crc32(key.encode()) % limits.BUCKETS
 
 
@@ -154,8 +158,8 @@ def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> lis
     """
     Return the last operation of each object of *pages* as rows.
 
-    A tombstone that is written late is kept until at least an hour after *now_ms*. Without it, an
-    earlier write of the object that is still in flight would restore the object.
+    A tombstone that is written late is kept until at least an hour after *now_ms*. Without the
+    tombstone, an earlier write of the object that is still in flight would restore the object.
     """
     latest: dict[str, Row] = {}
     for page in pages:
@@ -169,7 +173,7 @@ def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> lis
 
 
 def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
-    """Yield each operation of *page* as the row it would leave if it were the last one."""
+    """Yield each operation of *page* as the row of its object, as if no operation followed."""
     for slot, line in page.entries():
         if is_change(line):
             continue  # a change without an object

@@ -1,10 +1,11 @@
 """
 Sums of the state, with which a consumer verifies that it has every object (PROTOCOL 20).
 
-The sum of a bucket is the sum of one digest per live object, of its key and the place of its latest
-operation. A consumer that reads the log can maintain the sums in any order, because addition
-commutes. It adds the digest of the new operation and subtracts that of the replaced one. A row that
-is stored twice counts twice, which an exclusive or would hide.
+The sum of a bucket adds up one digest for each live object. The digest is computed from the key of
+the object and the place of its latest operation. A consumer that reads the log can maintain the
+sums in any order, because addition commutes. For each operation, it adds the digest of the new
+operation and subtracts the digest of the replaced operation. A row that is stored twice counts
+twice, while an exclusive or would hide it.
 
 The follower `state` maintains the sums. Its note, which is stored with its checkpoint, has the
 changes since the sums were stored, so that a small batch needs no additional write.
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 
 SUM_BYTES = 8
 MODULO = 1 << 8 * SUM_BYTES
-OTHERS = ""  # the sums of all types beyond `limits.SUM_TYPES_MAX`; no type is empty
+OTHERS = ""  # stands for all types beyond `limits.SUM_TYPES_MAX`; no type has an empty name
 ALL = frozenset(range(limits.BUCKETS))
 Changes = Mapping[tuple[str, int], int]  # the amounts to add, by type and bucket
 
 _BUCKETS = struct.Struct(f">{limits.BUCKETS}Q")
 _VERSION = struct.Struct(">Q")
 _CHANGE = struct.Struct(">BBQ")
-_SLOT_BITS = 24  # 6 hex digits
+_SLOT_BITS = 24  # a slot has 6 hex digits
 _first_of = struct.Struct(">Q24x").unpack  # the first 8 of 32 bytes
 _ZERO = (0,) * limits.BUCKETS
 
@@ -50,18 +51,19 @@ def digest(key: str, page: int, slot: int) -> int:
 
 
 def type_of(key: str) -> str:
-    """Return the type of the object *key*, as it is spelled in keys."""
+    """Return the type of the object *key*, as the key spells it."""
     return key.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
     """
-    The sums of the live objects after page *page*, by type and bucket.
+    The sums of the live objects as of page *page*, by type and bucket.
 
-    The sums of the buckets *unknown* are not known. The bucket *at* is one of these; its objects up
-    to the key *after* are counted, or none if it is None. An update is rejected if *version* has
-    changed in the meantime. Sums that were not stored yet have version 0.
+    The sums of the buckets *unknown* are not known. The bucket *at* is one of these buckets, which
+    is being counted: its objects up to the key *after* are counted. If *after* is None, no object
+    of this bucket is counted. An update is rejected if *version* has changed in the meantime. Sums
+    that were not stored yet have version 0.
     """
 
     page: int
@@ -73,19 +75,23 @@ class Sums:
 
     @property
     def whole(self) -> list[int | None]:
-        """Return the sums of all types by bucket, None for unknown ones."""
+        """Return the sums of all types by bucket, which are None for unknown buckets."""
         totals = [sum(each) % MODULO for each in zip(_ZERO, *self.types.values(), strict=True)]
         return self._known(totals)
 
     def of(self, name: str) -> list[int | None]:
-        """Return the sums of the type *name* by bucket; all None if it has no sums of its own."""
+        """
+        Return the sums of the type *name* by bucket; all are None if the type has no own sums.
+        """
         spelled = type_prefix(name)[:-1]
         if spelled not in self.types and OTHERS in self.types:
             return [None] * limits.BUCKETS
         return self._known(self.types.get(spelled, _ZERO))
 
     def entry(self, key: str) -> str:
-        """Return the type under which *key* counts, which is `OTHERS` if its own has no sums."""
+        """
+        Return the type under which *key* counts, which is `OTHERS` if its own type has no sums.
+        """
         name = type_of(key)
         if name in self.types:
             return name
@@ -168,21 +174,21 @@ class SumStore(Protocol):
         """
         Replace the sums of the previous version; return False if another version is stored.
 
-        *note* is the `note_of` all changes since that version, or empty if no note has them. A
-        store may write the note instead of the sums.
+        *note* is the result of `note_of` for all changes since that version, or empty if a note
+        cannot express them. A store may write the note instead of the sums.
         """
         ...
 
 
 def note_of(sums: Sums, changes: Changes) -> bytes:
-    """Encode *changes* of types that *sums* has; the note is not empty."""
+    """Encode *changes*, which have only types of *sums*. The note is not empty."""
     places = {name: at for at, name in enumerate(sums.types)}
     packed = [_CHANGE.pack(places[of], at, each) for (of, at), each in changes.items()]
     return b"".join([_VERSION.pack(sums.version), *packed])
 
 
 def changes_in(note: bytes, sums: Sums) -> dict[tuple[str, int], int]:
-    """Decode the changes in a note of `note_of`."""
+    """Decode the changes in *note*, which `note_of` has encoded for *sums*."""
     names = list(sums.types)
     changes = _CHANGE.iter_unpack(note[_VERSION.size :])
     return {(names[of], bucket): change for of, bucket, change in changes}
@@ -190,10 +196,10 @@ def changes_in(note: bytes, sums: Sums) -> dict[tuple[str, int], int]:
 
 def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | None:
     """
-    Return the sums of *stored* and *note*, as of *checkpoint* or a later page.
+    Return *stored* with the changes in *note*, as of *checkpoint* or a later page.
 
-    Return None if nothing was counted yet, or if the two do not belong together because another
-    process stored new sums between the two reads.
+    Return None if no object was counted yet, or if *stored* and *note* do not belong together,
+    because another process stored new sums between the reads of the two.
     """
     if not note:
         return None
@@ -206,7 +212,7 @@ def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | Non
 
 @dataclass(frozen=True, slots=True)
 class ToldSums:
-    """The sums of the state after page *page* by bucket, None for unknown ones."""
+    """The sums of the state as of page *page* by bucket, which are None for unknown buckets."""
 
     page: int
     sums: Sequence[int | None]
@@ -226,11 +232,11 @@ class ToldSums:
         """
         sums = [None if each is None else int(each, 16) for each in document["sums"]]
         if len(sums) != limits.BUCKETS:
-            raise ValueError(f"{len(sums)} sums, and not {limits.BUCKETS}")
+            raise ValueError(f"there are {len(sums)} sums instead of {limits.BUCKETS}")
         return ToldSums(int(document["page"]), sums)
 
     def differing(self, sums: Sequence[int | None]) -> list[int]:
-        """Return the buckets with two known, different sums."""
+        """Return the buckets for which both sums are known and differ."""
         pairs = enumerate(zip(self.sums, sums, strict=True))
         return [bucket for bucket, (one, two) in pairs if None not in (one, two) and one != two]
 
@@ -249,9 +255,10 @@ class SumReader:
 
     def read(self, feed: str) -> Sums:
         """
-        Return the sums as of the last page that the state has handled, or a later one.
+        Return the sums as of the last page that the follower `state` has handled, or a later page.
 
-        Read the checkpoint first, because sums stored in the meantime are of a later page.
+        Read the checkpoint first: sums that are stored between the two reads are then of a later
+        page.
         """
         self.asked(feed)
         for lease in self.followers.leases(feed):
@@ -262,7 +269,7 @@ class SumReader:
 
 
 def of_types(sums: Sums, types: Iterable[str] | None) -> list[int | None]:
-    """Return the total of *types*, or of all types if None, by bucket; None for unknown ones."""
+    """Return the total of *types*, or of all types if None, by bucket; None if it is unknown."""
     if types is None:
         return sums.whole
     each = [sums.of(name) for name in types]

@@ -1,5 +1,5 @@
 """
-Record since which time every deletion of a feed has a tombstone.
+Record the time since which every deletion of a feed has a tombstone.
 
 The expiry of a tombstone is set by the retention when the tombstone is written. A longer retention
 does not extend existing tombstones, so the current settings do not determine their lifetime. A
@@ -23,8 +23,8 @@ class Remembered:
     """
     The lifetime of the tombstones of a feed.
 
-    Tombstones of deletions committed from *since_ms* on live for *life_ms*. Earlier ones live for
-    at least *least_ms*.
+    Tombstones of deletions committed from *since_ms* on live for *life_ms*. Tombstones of earlier
+    deletions live for at least *least_ms*.
     """
 
     life_ms: int
@@ -32,11 +32,11 @@ class Remembered:
     since_ms: int
 
     def known_since(self, now_ms: int) -> int:
-        """Return the time from which on every deletion is recorded."""
+        """Return the time since which every deletion has a tombstone."""
         return max(now_ms - self.life_ms, min(self.since_ms, now_ms - self.least_ms))
 
     def then(self, life_ms: int, now_ms: int) -> Remembered:
-        """Return the record for *life_ms* from now on, without expired parts."""
+        """Return the record after a change to *life_ms*, without the parts that have expired."""
         spent = now_ms - self.life_ms >= self.since_ms
         least_ms = self.life_ms if spent else min(self.life_ms, self.least_ms)
         return Remembered(life_ms, least_ms, now_ms + limits.CLOCK_SKEW_MS_MAX)
@@ -46,7 +46,7 @@ class TombstoneStore(Protocol):
     """The lifetime of the tombstones of each feed."""
 
     def remembered(self, feed: str) -> Remembered | None:
-        """Return the stored record, None if nothing was recorded."""
+        """Return the stored record, or None if nothing was recorded."""
         ...
 
     def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
@@ -61,19 +61,19 @@ def default_record(now_ms: int) -> Remembered:
 
 
 def known_since(store: TombstoneStore, feed: str, now_ms: int) -> int:
-    """Return the time in ms from which on every deletion of *feed* is recorded."""
+    """Return the time in ms since which every deletion of *feed* has a tombstone."""
     remembered = store.remembered(feed) or default_record(now_ms)
     return remembered.known_since(now_ms)
 
 
 def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: bool) -> Remembered:
     """
-    Record that tombstones live for *life_ms* before they are written; return the record.
+    Record *life_ms*, the lifetime of tombstones, before they are written; return the record.
 
     *first* is True if *feed* had no operation before.
 
     Raises:
-        Unavailable: other processes changed the record each time.
+        Unavailable: other processes changed the record at each attempt.
     """
     for _ in range(_ATTEMPTS):
         old = store.remembered(feed)
@@ -85,7 +85,7 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
             new = (old or default_record(now_ms)).then(life_ms, now_ms)
         if store.remember(feed, old, new):
             return new
-    raise Unavailable(f"{feed}: how long deletions are remembered was changed in the meantime")
+    raise Unavailable(f"{feed}: the lifetime of tombstones kept changing; try again")
 
 
 def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> None:
@@ -100,9 +100,11 @@ def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> 
     for _ in range(_ATTEMPTS):
         if store.remember(feed, store.remembered(feed), new):
             return
-    raise Unavailable(f"{feed}: how long deletions are remembered was changed in the meantime")
+    raise Unavailable(f"{feed}: the lifetime of tombstones kept changing; try again")
 
 
 def forgotten(since_s: int, known_since_ms: int) -> bool:
-    """Return True if tombstones since *since_s* may expire before a copy has sent them all."""
+    """
+    Return True if a tombstone of a deletion since *since_s* may expire before a copy sends it.
+    """
     return since_s * 1000 < known_since_ms + limits.CONNECTION_MS_MAX

@@ -1,7 +1,7 @@
 """
 Answer the HTTP requests of listeners for the resources, registrations and objects of a feed.
 
-The objects are returned page by page, for services that have no route to bootstrap from.
+The objects are returned page by page, for listeners of services that have no bootstrap route.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class ObjectPage:
     """
     A page of *objects* as JSON.
 
-    *size* is the length of their lines. *after* requests the next page, or is None at the end.
-    *read* is the number of characters that were read for the page, as `limits.KEY_READ_SIZE` counts
-    them.
+    *size* is the length of their lines. *after* is the value that requests the next page, or None
+    at the end. *read* is the number of characters that were read for the page, as
+    `limits.KEY_READ_SIZE` counts them.
     """
 
     objects: list[str] = field(default_factory=list)
@@ -88,7 +88,7 @@ class ChangeFeeds:
 
     def objects(self, name: str, kind: str, after: str, given: Credential | None) -> ObjectPage:
         """
-        Return a page of the objects of the type *kind*, of all types if it is empty.
+        Return a page of the objects of the type *kind*, or of all types if *kind* is empty.
 
         The page begins after *after*, which is empty for the first page. A page may have few or no
         objects even if it is not the last, because its search is bounded.
@@ -145,7 +145,7 @@ def _take(page: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
     """
     Add the existing objects of *read* that are within *bound*, until the page is full.
 
-    Return the key to continue after, "" at the end of the bucket.
+    Return the key to continue after, which is "" at the end of the bucket.
     """
     page.read += sum(map(len, read.lines))
     for line in read.lines:

@@ -1,10 +1,10 @@
 """
 Items, which are operations in the form that listeners receive.
 
-An item says that a resource changed, without the new content. The listener fetches the resource. A
-type is a kind of resource, an object is a resource, and the field `changed` names its changed
-sub-resources. An operation without that field concerns all declared sub-resources, so that
-listeners miss no producer's operation.
+An item says that a resource changed, without the new content. The listener fetches the resource.
+The type of an operation is the kind of resource, its object is the resource, and the field
+`changed` names the changed sub-resources. An operation without `changed` concerns all declared
+sub-resources, so that listeners receive the operations of every producer.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
 
 
 def _event(raw: Mapping[str, Any], where: str) -> object:
-    """Return the event of an item. Deletions must have it, so that bootstraps omit them."""
+    """
+    Return the event of an item. Without the event `delete`, bootstraps would include the object.
+    """
     event = raw.get("event", _UPDATE)
     if event not in EVENTS:
         rule = f"must be one of {', '.join(EVENTS)}"

@@ -1,8 +1,8 @@
 """
 Parse registrations, the first messages of listeners, in both versions of the protocol.
 
-The texts of errors are exactly those of Triton. The error names the first broken rule. One invalid
-entry refuses the entire registration.
+The texts of errors are exactly those of Triton. An error names the first broken rule. If one entry
+is invalid, the entire registration is refused.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A valid registration, to be accepted if *password* is right."""
+    """A valid registration, which is accepted if *password* is right."""
 
     listener: Listener
     password: str | None = field(default=None, repr=False)
@@ -89,7 +89,7 @@ class Request:
 
 def version_of(header: str | None) -> int:
     """
-    Return the version of registrations for *header*, an Accept-Version.
+    Return the version of registrations for *header*, the value of Accept-Version.
 
     Raises:
         InvalidRegistration: the number has too many digits.
@@ -135,7 +135,7 @@ def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> R
     Parse the registration of *listener*.
 
     Raises:
-        InvalidRegistration: the error's text is the reply to the listener.
+        InvalidRegistration: the registration is invalid. The text of the error is the reply.
     """
     says = f"v{listener.version} registration"
     raw = _object(text, listener.version, says)
@@ -248,7 +248,9 @@ def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
 
 
 class Registry(Protocol):
-    """The last connection that registered for each resource of a feed under an instance's name."""
+    """
+    The last connection that registered for each resource of a feed, by the name of its instance.
+    """
 
     def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
         """

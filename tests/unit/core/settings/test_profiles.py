@@ -54,7 +54,7 @@ def test_links_that_are_accepted(template: str) -> None:
 @pytest.mark.parametrize(
     ("template", "rule"),
     [
-        ("http://api/{{ID}}", "no other placeholder"),
+        ("http://api/{{ID}}", "only the placeholders"),
         ("http://api/{{ id }}", "printable ASCII without blanks"),
         ("javascript:alert('{{id}}')", "must begin with http://, https:// or /"),
         ("data:text/html,{{id}}", "must begin with"),
