@@ -47,7 +47,7 @@ class ArchiveReadAhead(Reader):
 @dataclass(frozen=True, slots=True)
 class Archiver:
     """
-    Implements `Handler`: write pages to the archive.
+    A `Handler` that writes pages to the archive.
 
     The checkpoint is stored after the part. If the process crashes in between, or has lost the
     lease, the same pages are written again.

@@ -97,9 +97,9 @@ class KeyStore(Protocol):
 
     def key(self, feed: str, name: str) -> Key | None:
         """
-        Return the key with this id.
+        Return the key with the id *name*, or None if it does not exist.
 
-        A key created before the call is found; later changes to it are visible within a second.
+        A key created before the call is found. Later changes of a key are visible within a second.
         """
 
     def keys(self, feed: str) -> Iterator[Key]:
@@ -128,7 +128,7 @@ def check_id(text: str) -> str:
     Return *text* if it can be the id of a key.
 
     Raises:
-        InvalidSetting: it cannot. The error does not show *text*, which may be the whole key.
+        InvalidSetting: *text* cannot be an id. The error does not show *text*, which may be a key.
     """
     if not _ID.fullmatch(text):
         rule = f"must be the {ID_LENGTH} letters and digits after {PREFIX}, not the whole key"
@@ -138,7 +138,7 @@ def check_id(text: str) -> str:
 
 def bound_of(types: Iterable[str], parents: Iterable[str]) -> Filter:
     """
-    Return a filter that requires one of *types* and one of *parents*; no values restrict nothing.
+    Return a filter for one of *types* and one of *parents*; an empty argument does not restrict.
 
     Raises:
         InvalidSetting: too many values, or an invalid one.
@@ -359,7 +359,7 @@ class KeyIssuer:
 
     def _store(self, feed: str, key: Key) -> Key:
         validate_key(key)
-        close(self.profiles, feed)  # before the key: a crash in between must not leave it open
+        close(self.profiles, feed)  # before `save`: a crash in between must not leave the feed open
         if not self.keys.save(feed, key):
             raise InvalidSetting("is already used; try again", field="id", value=key.id)
         return key

@@ -107,7 +107,7 @@ def _who(claims: Mapping[str, Any]) -> str:
 
 def _check_fields(grant: object) -> None:
     """
-    Check that *grant* has only known fields; an unknown one may be a misspelled bound.
+    Check that *grant* has only known fields; an unknown field may be a misspelled bound.
 
     Raises:
         OutsideKey: the grant is not an object or has an unknown field.

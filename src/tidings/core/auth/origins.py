@@ -32,7 +32,7 @@ _OF_FORMS = ("", "application/x-www-form-urlencoded", "multipart/form-data", "te
 
 
 class UnknownHost(Rejected, code="unknown_host", status=421):
-    """The request was meant for a server of another name."""
+    """The request was meant for a server with another name."""
 
 
 class ForeignOrigin(Rejected, code="foreign_origin", status=403):
@@ -59,7 +59,9 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
 
 def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """
-    Check that a request to read, if it comes from a page, comes from our own or one of *origins*.
+    Check that the page that sent the request, if any, may read.
+
+    Our own pages and pages of *origins* may.
 
     Raises:
         ForeignOrigin: the page may not read.
@@ -71,7 +73,9 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
 
 def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_body: bool) -> None:
     """
-    Check that a request for a change, if it comes from a page, comes from our own or *origins*.
+    Check that the page that sent the request, if any, may change something.
+
+    Our own pages and pages of *origins* may.
 
     Raises:
         ForeignOrigin: the page may not change anything.

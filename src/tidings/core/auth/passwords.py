@@ -133,7 +133,7 @@ class Verifier:
         return True
 
     def _digest(self, given: bytes, stored: str) -> bytes:
-        """Return a digest of password and hash, so that it is not found for another hash."""
+        """Return the key in the cache: a digest of password and hash, which changes with either."""
         return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
 
 

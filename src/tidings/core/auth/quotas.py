@@ -4,12 +4,12 @@ Quotas of keys over all processes, for the request rate and the number of open s
 Each process counts the requests of a key. At most once a second it adds its count to a stored
 count and gets the total of all processes, so no request needs its own write. Each process accepts
 at most the rate of the key in each second. In each window of ten seconds, all processes together
-accept ten times the rate, plus one second's rate for each process that has not written yet.
+accept at most ten times the rate, plus one second's rate for each process that has not written yet.
 
 Data that is read for a key counts as one request per `limits.KEY_READ_SIZE`, because the whole feed
 is read even for a key that is restricted to a small part of it. The amount is known only after the
-read, so a window may exceed the rate. The process that counted the excess counts it in the next
-window, too.
+read, so the count of a window may exceed the rate. The process that counted the excess carries it
+over to the next window.
 
 The number of open streams has a bound of its own. A stream occupies an instance of a function as
 long as it is open, and a stage has a few hundred instances. A rate limits how often a key connects,
@@ -58,14 +58,14 @@ class KeyUsage(Protocol):
 @dataclass(slots=True)
 class _Used:
     """
-    The number of requests with one key.
+    The counts of requests with one key.
 
-    *here* is the number of this process in *second*. *settled* is the stored number of all
-    processes in *window*. *open* is the number that this process has not written yet; it last wrote
-    at *settled_ms*.
+    *here* is the count of this process in *second*. *settled* is the stored count of all processes
+    in *window*. *open* is the count that this process has not written yet; it last wrote at
+    *settled_ms*.
 
-    *above* is the part of the number of this process that exceeded the rate in *window*. *read* is
-    the amount of data that was read but does not count yet, because it is not enough for a request.
+    *above* is the part of this process's count in *window* that exceeded the rate. *read* is the
+    amount of data that was read but does not count yet, because it is not enough for a request.
     """
 
     second: int = -1

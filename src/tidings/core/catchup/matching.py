@@ -4,9 +4,9 @@ Select the events of a page or a row that match a consumer's filter, and add the
 A ref is the address of an event's object, from the template of the feed. It is built when the event
 is sent, not when the event is stored, so that a changed template applies to all operations.
 
-A part is a sequence of events of a catch-up, which is not parsed until a transport requests the
-events. Unfiltered operations become SSE text by slicing their lines. This avoids parsing JSON and
-building events, which would be most of the cost of a replay.
+A part is a sequence of events of a catch-up. Its lines are parsed only when a transport requests
+the events. Unfiltered operations become SSE text by slicing their lines. This avoids parsing JSON
+and building events, which would be most of the cost of a replay.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
 
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")
-_LASTING_MAX = 8  # more pages than are sent to many streams at the same time
+_LASTING_MAX = 8  # enough for the pages that are sent to many streams at the same time
 
 
 def with_ref(event: Event, template: str) -> Event:
@@ -222,5 +222,5 @@ def _text(part: Part, template: str) -> str:
 
 @lru_cache(maxsize=_LASTING_MAX)
 def _lasting_text(part: Lasting, template: str) -> str:
-    """Return the text, cached for all streams that wait at the end of a feed."""
+    """Return the text of *part*; cache it for all streams that wait at the end of a feed."""
     return _text(part, template)

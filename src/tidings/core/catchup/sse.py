@@ -189,14 +189,18 @@ class Stream:
         return self.filter, self.template, self.form
 
     def count(self, text: str) -> int:
-        """Return the number of events in *text*. Data is one line of JSON, so it has no marks."""
+        """
+        Return the number of events in *text*, by the mark at the end or beginning of each event.
+
+        Data is one line of JSON, so it cannot contain the mark.
+        """
         return text.count("}\n" if self.lines else "\nevent: ")
 
     def has_ended(self) -> bool:
         """
         Return True if the credential of the stream no longer opens the feed.
 
-        Also apply other changes in the profile of the feed.
+        Also apply other changes of the feed's profile to the stream.
         """
         if self.profiles is None:
             return False

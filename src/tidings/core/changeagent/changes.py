@@ -33,7 +33,8 @@ TYPE = "change"
 _SLOTS = 1 << limits.CHANGE_SLOT_BITS
 _LAST_SLOT = _SLOTS - 1
 ID_MAX = 2**64 - 1  # the largest id in changeagent
-_OURS = ("data", "_id", "_ts")  # a body with one of these is a change; any other body is the data
+# A body with one of these fields is a change. Any other body is the data of a change.
+_OURS = ("data", "_id", "_ts")
 # Precedes the data of a line. It cannot occur in a JSON string, where quotes are escaped.
 _DATA = ',"data":'
 _LINE_ENDS = str.maketrans("\r\n", "  ")  # valid between the tokens of JSON, but not in a line
@@ -138,7 +139,7 @@ def entry_of(line: str, *, number: int, at_ms: int) -> str:
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
     """
-    Return False only if no line in *text* can have one of *tags*, because none occurs in *text*.
+    Return False only if no line in *text* can have one of *tags*: their JSON does not occur in it.
     """
     return any(to_canonical_json(tag) in text for tag in tags)
 

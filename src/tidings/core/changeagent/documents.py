@@ -26,8 +26,8 @@ class OperatorDocuments(Protocol):
         """
         Replace the text and return True if the stored version is `operator_document.version`.
 
-        The stored version becomes `operator_document.version + 1`, so that concurrent changes
-        cannot undo each other.
+        Otherwise change nothing and return False. The stored version becomes
+        `operator_document.version + 1`, so that concurrent changes cannot undo each other.
         """
 
 

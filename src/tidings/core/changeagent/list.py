@@ -103,7 +103,9 @@ class Listing:
 
 def parse(query: Mapping[str, Sequence[str]]) -> Query:
     """
-    Parse the values of a query string by name; the first value counts, except for `tag`.
+    Parse the values of a query string by name.
+
+    All values of `tag` count. If another name is repeated, only its first value counts.
 
     Raises:
         InvalidChange: a value breaks its rule.
@@ -159,7 +161,7 @@ class Scan:
     _pages: int = 0
 
     def wanting(self) -> int:
-        """Return how many pages to read for the rest, if they have as many entries as so far."""
+        """Return how many pages have the rest, if they have as many entries as those so far."""
         if self.query.is_selective or not self.entries:
             return limits.READ_ITEMS_MAX
         rest = self.query.limit + 1 - len(self.entries)
@@ -270,7 +272,7 @@ class Lister:
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
         """
-        Return the change with this id, in JSON.
+        Return the change with the id *number*, in JSON.
 
         Raises:
             UnknownChange: the change is not in the log, or is outside of *bound*.
@@ -286,7 +288,7 @@ class Lister:
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
         """
-        Fill *scan*; return whether it reached the end of the log, and a page in flight there.
+        Fill *scan*; return True if it reached the end, and True if a page is in flight there.
         """
         until = self.reader.clock() + limits.CHANGES_SCAN_MS
         if scan.query.tags:
@@ -347,7 +349,8 @@ class Lister:
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
         elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
-            page = 0 if reached else scan.page  # if reached, it may be after the end of the log
+            # If the end was reached, `scan.page` may be after it.
+            page = 0 if reached else scan.page
             self._heads[feed] = (now, max(known, self._look(feed, page)))
         return max(gone, self._heads[feed][1])
 

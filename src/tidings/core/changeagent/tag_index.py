@@ -28,7 +28,7 @@ class TagStore(Protocol):
     """The store of summaries of pages."""
 
     def write(self, feed: str, summaries: Sequence[Summary]) -> None:
-        """Store *summaries*; replace those that end at the same page."""
+        """Store *summaries*; replace stored summaries that end at the same pages."""
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         """

@@ -1,5 +1,5 @@
 """
-The users of a feed, stored as an htpasswd file with bcrypt hashes, and the check of a password.
+The users of a feed, stored as an htpasswd file with bcrypt hashes, and how they are checked.
 
 A feed without users is protected by its passwords alone (`auth.guard`).
 """
@@ -117,8 +117,8 @@ class UserAuthenticator:
         Raises:
             WrongUser: the feed has users, and *given* is not one of them.
             TooManyRequests: there were too many failed attempts just before.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see `Guard.check`. It is used for
-                keys, and if the feed has no users.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see `Guard.check`, which checks keys
+                and, if the feed has no users, passwords.
         """
         text = self.operator_documents.operator_document(feed, USERS).text
         if not text or self.guard.knows(given):

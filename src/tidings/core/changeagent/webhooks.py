@@ -1,8 +1,8 @@
 """
 Webhooks that can veto a change before it is appended, and their answers.
 
-All hooks of a feed are called at the same time, and all have to accept. A hook may have any
-address, except in the deployment's own network, because the answers would reveal which hosts exist
+All hooks of a feed are called at the same time, and all have to accept. A hook may have any address
+except one in the deployment's own network, because its answers would reveal which hosts exist
 there. A deployment may allow such addresses.
 """
 
@@ -72,7 +72,8 @@ def check(verdicts: Sequence[Verdict]) -> None:
     Check that all hooks accept.
 
     Raises:
-        RefusedByHook: a hook does not. The error has each failure with the index of its hook.
+        RefusedByHook: a hook does not accept. The error has each failure, and the index of the
+            hook.
     """
     failed = [(at, each) for at, each in enumerate(verdicts) if not each.accepts]
     if failed:
@@ -82,7 +83,7 @@ def check(verdicts: Sequence[Verdict]) -> None:
 
 def hooks_from(given: object) -> tuple[Hook, ...]:
     """
-    Return the hooks of a configuration.
+    Parse *given*, the field `webHooks` of a configuration, and return the hooks.
 
     Raises:
         InvalidSetting: a hook breaks its rule.
@@ -106,7 +107,7 @@ def _hook(given: object, where: str) -> Hook:
 
 def checked_uri(given: object, where: str) -> str:
     """
-    Return the address of a hook.
+    Return *given*, the address of a hook, if a hook may have it.
 
     Raises:
         InvalidSetting: the address may not be called; the error names the field.

@@ -125,7 +125,7 @@ class ConsumerStore(Protocol):
         """Return one consumer, or None if it does not exist."""
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
-        """Return all consumers of *feed*, by name."""
+        """Return all consumers of *feed*, sorted by name."""
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         """
@@ -136,7 +136,7 @@ class ConsumerStore(Protocol):
         """
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
-        """Return the parked messages, by id."""
+        """Return the parked messages, sorted by id."""
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         """Return at most `limits.NOTES_MAX` notes, the latest first."""

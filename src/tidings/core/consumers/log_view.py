@@ -1,4 +1,4 @@
-"""Read the log for named consumers: its first and last entry, ranges, and what to send next."""
+"""Read the log for named consumers: its ends, ranges of entries, and the next entries to send."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class LogView:
         Check that all *entries* are in the log.
 
         Raises:
-            InvalidConsumer: one of *entries* is not in the log, or they are on too many pages.
+            InvalidConsumer: one of *entries* is not in the log, or *entries* are on too many pages.
         """
         numbers = {entry.page for entry in entries}
         if len(numbers) > limits.ACK_PAGES_MAX:
@@ -163,7 +163,7 @@ class LogView:
         return entries
 
     def oldest(self, feed: str) -> Entry | None:
-        """Return the first entry of the log."""
+        """Return the first entry of the log, or None if it has no entries."""
         return next(self._from(feed, Place(self.reader.log.floor(feed), 0, 0)), None)
 
     def current(self, feed: str) -> Place | None:
@@ -195,7 +195,7 @@ class LogView:
             after = run.pages[-1].number
 
     def _pages(self, consumer: Consumer, reads_max: int) -> Iterator[Page]:
-        """Yield the pages with entries after the position; none while *consumer* copies."""
+        """Yield the pages with entries after the position of *consumer*; none while it copies."""
         if consumer.position is not None and not isinstance(consumer.position, Place):
             return
         floor = self.check_within(consumer)

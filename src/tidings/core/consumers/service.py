@@ -85,10 +85,8 @@ class Lag:
     """
     The distance of a consumer from the head of the log.
 
-    *pages* is the number of pages that it has not handled. The first of them was committed *ms*
-    ago.
-
-    *fell_off* is True if pages that the consumer needs are gone.
+    *pages* is the number of pages that the consumer has not handled. The first of these pages was
+    committed *ms* ago. *fell_off* is True if pages that the consumer needs are gone.
     """
 
     pages: int
@@ -162,14 +160,15 @@ class Consumers:
     def store(self) -> ConsumerStore:
         return self.repository.store
 
-    # For the worker of a consumer.
+    # Methods for the worker of a consumer.
 
     def lease(self, feed: str, name: str, worker: str) -> Session:
         """
         Give the consumer to *worker* for `limits.CONSUMER_LEASE_MS`.
 
         Raises:
-            UnknownConsumer, ConsumerHeld, ConsumerFellOff: the lease was not given.
+            InvalidConsumer, UnknownConsumer, ConsumerHeld, ConsumerFellOff: the lease was not
+                given.
         """
         if not 0 < len(worker) <= limits.WORKER_CHARS_MAX:
             rule = f"must have 1 to {limits.WORKER_CHARS_MAX} characters"
@@ -255,7 +254,7 @@ class Consumers:
             floor = self.view.floor(consumer.feed)
         return Session(consumer, positions.cursor(consumer.position, floor))
 
-    # For readers of the feed.
+    # Methods for readers of the feed.
 
     def all(self, feed: str) -> Sequence[tuple[Consumer, Lag]]:
         stored = self.store.consumers(feed)
@@ -295,7 +294,7 @@ class Consumers:
         waits = self.clock() - run.pages[0].at_ms if run.pages else 0
         return Lag(max(0, head - after), max(0, waits), fell_off)
 
-    # For operators.
+    # Methods for operators.
 
     def register(
         self, feed: str, name: str, wanted: Consumer, start: str | None
@@ -325,7 +324,7 @@ class Consumers:
         return self.repository.change(feed, name, refilter), False
 
     def remove(self, feed: str, name: str, why: Reason) -> Consumer:
-        """Delete the consumer's position and parked messages; keep its notes."""
+        """Delete the consumer and its parked messages; keep its notes."""
         note = self._note("delete", why)
 
         def change(consumer: Consumer) -> Change:
@@ -439,7 +438,7 @@ class Consumers:
         Parse `oldest` (None), `now`, `copy`, or the id of an event.
 
         Raises:
-            InvalidConsumer: *text* is neither, or an id that this feed does not have.
+            InvalidConsumer: *text* is another value, or not an id of this feed.
         """
         if text == positions.OLDEST:
             return None
@@ -518,7 +517,7 @@ class Consumers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRetention:
-    """The pages that consumers need. They are not trimmed until they exceed *cap*."""
+    """The pages that consumers need. They are not trimmed until they are older than *cap*."""
 
     store: ConsumerStore
     cap: Retention

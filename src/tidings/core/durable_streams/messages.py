@@ -144,14 +144,14 @@ def _bytes_of(data: dict[str, str]) -> bytes:
 
 def data_of(page: Page, first: int) -> list[Any]:
     """
-    Return the data of the messages on *page* from slot *first* on; it has no other operations.
+    Return the data of the messages on *page*, which has no other operations, from slot *first* on.
     """
     return [decode(line).get("data") for _, line in page.entries(first)]
 
 
 def event(name: str, text: str) -> str:
     """
-    Return an event with *text*, encoded so that no line of *text* is parsed as another field.
+    Return the event *name* with *text*, encoded so that no line is parsed as another field.
     """
     lines = (f"data:{' ' if line.startswith(' ') else ''}{line}\n" for line in _BREAK.split(text))
     return f"event: {name}\n{''.join(lines)}\n"

@@ -1,8 +1,8 @@
 """
 Read the messages of a stream after an offset, and write messages to a stream.
 
-A read returns up to the size of one response. Each write appends a page to the feed's log and
-updates the document of the stream.
+A read returns the messages of one response, which has a maximum size. Each write appends a page to
+the feed's log and updates the document of the stream.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class StreamReader:
 
     def read(self, feed: str, name: str, offset: str | None) -> StreamPart:
         """
-        Return the messages after *offset*, up to the end of the page that exceeds the size limit.
+        Return the messages after *offset*, or from the beginning if *offset* is None.
 
-        None as *offset* is the beginning of the stream.
+        Return whole pages, until their size reaches `limits.READ_PAGES_BYTES_MAX`.
 
         Raises:
             UnknownStream: the stream does not exist.
@@ -167,7 +167,7 @@ class StreamWriter:
     """
     A writer that creates, extends and deletes streams.
 
-    *trace* is a parsed trace header (`tracing.parse_trace_headers`).
+    In all methods, *trace* is a parsed trace header (`tracing.parse_trace_headers`).
 
     *together* returns a transaction, in which a page and the document of its stream are written. A
     producer that does not know whether its request was accepted can therefore repeat the request,
@@ -207,7 +207,7 @@ class StreamWriter:
         self, feed: str, name: str, asked: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
         """
-        Append *asked* to the stream *name*; return the stream, and False if it was appended before.
+        Append *asked* to the stream *name*; return the stream, and True if *asked* was new.
 
         Raises:
             UnknownStream: the stream does not exist.

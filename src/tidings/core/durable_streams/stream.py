@@ -40,14 +40,14 @@ class StreamStore(Protocol):
         """Return the stream, or None if it does not exist."""
 
     def write(self, feed: str, stream: Stream, extent: Extent | None = None) -> None:
-        """Store *stream*, whatever is stored, and its new page *extent*, if any."""
+        """Store *stream* unconditionally, and its new page *extent* if there is one."""
 
     def remove(self, feed: str, name: str) -> None:
         """Remove the stream and its extents; do nothing if it does not exist."""
 
     def extents(self, feed: str, name: str, after: Place, limit: int) -> Sequence[Extent]:
         """
-        Return the pages of the stream with messages after *after*, at most *limit*, in order.
+        Return at most *limit* pages of the stream with messages after *after*, in order.
 
         Pages below the floor of the log MAY be left out.
         """
@@ -61,7 +61,7 @@ class InvalidStream(Rejected, code="invalid_stream"):
 
 
 class NotOffered(Rejected, code="not_offered"):
-    """A feature of the protocol that a feed cannot have."""
+    """The request needs a feature of the protocol that a feed cannot have."""
 
 
 class UnknownStream(Rejected, code="unknown_stream", status=404):

@@ -43,7 +43,7 @@ _TAKE_ATTEMPTS = 3  # more than one, because the lease may be released before a 
 
 class Handler(Protocol):
     """
-    The handler of the pages of a follower. It must be idempotent: pages may be delivered again.
+    The handler of a follower's pages. It must be idempotent, because pages may be delivered again.
     """
 
     @property
@@ -86,9 +86,9 @@ class TracingHandler:
     """
     A `Handler` that calls *handler* and reports each traced page after it was handled.
 
-    The reports go to `runtime.trace`. It also reports the oldest page of a batch, traced or not, if
-    the page was committed more than *late_ms* ago, because operators seldom know in advance which
-    operation will be late. With 0 it reports no late pages.
+    It also reports the oldest page of a batch, traced or not, if the page was committed more than
+    *late_ms* ago, because operators seldom know in advance which operation will be late. If
+    *late_ms* is 0, no late pages are reported. The reports go to `runtime.trace`.
     """
 
     handler: Handler

@@ -1,4 +1,4 @@
-"""Serve several feeds in one invocation. They share its time, and each fails independently."""
+"""Serve several feeds in one invocation. All share its time, but each fails independently."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Observation:
     @property
     def is_long_enough(self) -> bool:
         """
-        Return True if the holder has ended, unless the lease changes before the takeover.
+        Return True if the holder has ended. A takeover still checks that the lease is unchanged.
         """
         return self.ms >= limits.LEASE_MS
 

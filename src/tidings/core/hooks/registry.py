@@ -69,7 +69,7 @@ class Registry:
 @dataclass(frozen=True, slots=True)
 class WebhookAdmin:
     """
-    The operator's actions on webhooks. All other actions apply to their consumers.
+    The operator's actions on webhooks. All other actions apply to the consumers of webhooks.
 
     *random* returns the given number of unpredictable bytes.
     """
@@ -83,7 +83,7 @@ class WebhookAdmin:
         self, feed: str, name: str, given: Mapping[str, Any], wanted: Filter
     ) -> tuple[Webhook, str]:
         """
-        Create or change a webhook; return the webhook and its new secret, or "" for an old secret.
+        Create or change a webhook; return it, and its new secret or "" if it keeps its secret.
 
         An existing webhook gets the fields of *given* and the filter, and keeps its position and
         its secret. A new webhook begins at the field `from`: `now`, `oldest` or the id of an event.
@@ -109,7 +109,7 @@ class WebhookAdmin:
             kept = named[name].secrets if name in named else secrets
             return {**named, name: replace(changed, secrets=kept)}
 
-        # Write the webhook before its consumer: after a crash in between, a retry finds the
+        # Write the webhook before its consumer, so that a retry after a crash in between finds the
         # webhook.
         made = self.registry.change(feed, enter)[name]
         self.consumers.register(feed, name, Consumer(feed, name, wanted), start)

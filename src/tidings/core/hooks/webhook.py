@@ -330,6 +330,6 @@ class WebhookDelivery:
 
 
 def again_ms(consumer: Consumer) -> int:
-    """Return when the failed message of *consumer* is sent again, in ms since 1970, or 0."""
+    """Return when the failed message of *consumer* is sent again (ms since 1970), 0 if none is."""
     failure = consumer.failure
     return failure.at_ms + delay_ms(failure.times) if failure else 0
