@@ -1,4 +1,4 @@
-"""The parts that sync commands share, for the named feed, progress, lineage and errors."""
+"""The parts that the sync commands share: the named feed, progress bars, lineage and errors."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ delete_share_option = click.option(
 
 
 def open_feed(named: NamedFeed) -> Feed:
-    """Return the feed that a command names, after checking that the caller may correct it."""
+    """Return the feed that the options name, after checking that the caller may correct it."""
     with refusals():
         feed = _place(named)
-        feed.check()  # fail now instead of after hours of work on a plan
+        feed.check()  # fail now, and not after hours of work on a plan
         return feed
 
 
@@ -60,7 +60,11 @@ def _place(named: NamedFeed) -> Feed:
 
 
 def dataset_of(named: NamedFeed) -> Dataset:
-    """Return the lineage dataset of the feed, named by its HTTP address even if tables are read."""
+    """
+    Return the lineage dataset of the feed.
+
+    Its name is the HTTP address of the feed, even if the command reads the feed's tables.
+    """
     if not named.stage:
         return datasets.of_feed(named.url or named.endpoint_url, named.feed)
     from tidings.aws.config import stages
@@ -73,8 +77,8 @@ def dataset_of(named: NamedFeed) -> Dataset:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Convert an error of the feed or of AWS to one sentence and exit code 1."""
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    """Print an error of the feed or of AWS as one sentence, and exit with 1."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 
     from tidings.aws.config.stages import NoStage
 
@@ -89,7 +93,7 @@ _KIND = "SYNC"
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The datasets of a sync. *source* is None for a dump from a pipe, which has no address."""
+    """The datasets of a sync. *source* is None if the dump comes from stdin, without an address."""
 
     feed: Dataset
     source: Dataset | None
@@ -103,7 +107,11 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of a sync so far; *lines* of the source, *objects* of the feed, *applied* changes."""
+    """
+    The counts of a sync so far.
+
+    *lines* of the source and *objects* of the feed were read, and *applied* changes were made.
+    """
 
     lines: int
     objects: int
@@ -136,12 +144,12 @@ def report_sync(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterat
                 run.wrote(feed, counted.applied)
 
 
-_LOOK_S = 0.3  # how often to query the progress of the engine
+_LOOK_S = 0.3  # the time between two queries of the engine's progress
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a run so far, which is shown even after a failure."""
+    """The result of a run so far. It is also shown after a failure."""
 
     summary: Summary | None = None
     applied: Applied | None = None
@@ -156,7 +164,7 @@ class Outcome:
 
 
 class Phases:
-    """Progress bars of the phases; no output with *silent*, or if stderr is not a terminal."""
+    """Progress bars of the phases, which are hidden if *silent* or if stderr is not a terminal."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self._progress = phase_bars(silent=silent)
@@ -174,7 +182,7 @@ class Phases:
         self._progress.stop()
 
     def begin(self, name: str, total: int | None = None) -> None:
-        """Start a phase, and end the previous one."""
+        """End the current phase, and start the phase *name*."""
         self._finish()
         self._task = self._progress.add_task(name, total=total)
 
@@ -183,7 +191,7 @@ class Phases:
             self._progress.advance(self._task, count)
 
     def watch(self, spark: SparkSession) -> None:
-        """Show the progress of the engine of *spark* until the end, if the engine reports any."""
+        """Show the progress that the engine of *spark* reports, until the last phase ends."""
         from tidings.sync.spark_session import current
 
         if not self._progress.disable:
@@ -203,7 +211,7 @@ class Phases:
 
 
 def changes_table(summary: Summary, applied: Applied | None) -> Table:
-    """Return a table of the changes by type, with the outcomes below."""
+    """Return a table of the planned changes by type, with the outcome of the sync below it."""
     shown = Table(title=f"{summary.lines:,} lines, {summary.objects:,} objects in the state")
     shown.add_column("type")
     for name in ("creates", "updates", "deletes"):
@@ -226,7 +234,11 @@ def _counts(counts: dict[str, int]) -> list[str]:
 
 @contextmanager
 def failures(folder: Path) -> Iterator[None]:
-    """Convert an error of Spark to one sentence, and keep a copy of the log in *folder*."""
+    """
+    Print an error of Spark as one sentence, and exit with 1.
+
+    *folder* is temporary. If it contains the log of Spark, copy the log so that it is kept.
+    """
     from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
 
     try:
@@ -236,5 +248,5 @@ def failures(folder: Path) -> Iterator[None]:
         if (folder / "spark.log").exists():
             kept = Path(tempfile.gettempdir()) / f"{folder.name}.log"
             shutil.copy(folder / "spark.log", kept)
-            sentence += f" (more in {kept})"
+            sentence += f" (log of Spark: {kept})"
         raise click.ClickException(sentence) from None

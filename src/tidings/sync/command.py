@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     from tidings.sync.stage import Machine
 
 
-_MISSING = ("NoSuchKey", "AccessDenied")  # returned by S3 without the permission to list the bucket
+# The codes of S3 for a missing object. It is AccessDenied if the caller may not list the bucket.
+_MISSING = ("NoSuchKey", "AccessDenied")
+# The codes of Step Functions for the token of a task that no longer waits.
 _OVER = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 
 class NotWaiting(Exception):
-    """The sync does not exist, does not wait for an answer, or was already answered."""
+    """The sync does not exist, does not wait for an answer, or already has an answer."""
 
 
 def _answering(name: str, *, approved: bool, help: str) -> click.Command:
@@ -63,7 +65,7 @@ def _answering(name: str, *, approved: bool, help: str) -> click.Command:
 
 
 def _answer(id: str, stage: str, approved: bool) -> None:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 
     from tidings.aws.config import stages
     from tidings.sync.stage import client
@@ -87,14 +89,14 @@ def answer(id: str, *, approved: bool, bucket: str, objects: Any, machines: Any)
     *objects* and *machines* are clients of S3 and of Step Functions.
 
     Raises:
-        NotWaiting: no sync waits for this answer.
+        NotWaiting: the sync *id* does not wait for an answer.
     """
-    from botocore.exceptions import ClientError  # noqa: TID251 as at any edge
+    from botocore.exceptions import ClientError  # noqa: TID251 caught at the edge
 
     key = workflow.approval(id)
     try:
         stored: bytes = objects.get_object(Bucket=bucket, Key=key)["Body"].read()
-        # Step Functions may have encoded the string as JSON.
+        # Step Functions may have stored the token as a JSON string, in quotes.
         token = stored.decode().strip().strip('"')
         machines.send_task_success(taskToken=token, output=json.dumps({"approved": approved}))
     except ClientError as error:
@@ -111,7 +113,7 @@ ANSWERS = {
 
 
 class WithAnswers(click.Command):
-    """A command with a first argument that may be one of `ANSWERS`, or `table`."""
+    """The command `sync`. If its first argument names another command, run that command instead."""
 
     def make_context(
         self,
@@ -139,13 +141,13 @@ SPARK, SAIL = ENGINES = "spark", "sail"
 STOPPED = 3
 LAGS = 4
 _EPILOG = (
-    f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is applied and in the log, but"
-    " the state does not follow."
+    f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all corrections are in the log, but"
+    " the state does not advance."
 )
 
 
 class Lags(click.ClickException):
-    """All of a plan is applied, but the state does not follow."""
+    """The whole plan is applied, but the state does not reach the end of the log."""
 
     exit_code = LAGS
 
@@ -153,9 +155,9 @@ class Lags(click.ClickException):
 @dataclass(frozen=True, slots=True)
 class Sync:
     """
-    A run on this machine. *plan* is the folder in which to keep the plan, or None.
+    A sync that runs on this machine. *plan* is the folder in which to keep the plan, or None.
 
-    `run` works in *folder*, which is deleted afterwards, and fills *outcome* while it runs.
+    `run` uses the temporary *folder*, and updates *outcome* while it runs.
     """
 
     place: Feed
@@ -198,12 +200,16 @@ class Sync:
         try:
             wait_for_state(place.feed, place.end(), place.checkpoint)
         except NotFollowing as error:
-            raise Lags(f"all is applied, but {error}") from None
+            raise Lags(f"all corrections are applied, but {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class CloudSync:
-    """A run like `Sync` in a stage's state machine; *request* is its input without the dump."""
+    """
+    A sync that the state machine of a stage runs.
+
+    *request* is the input of the state machine, apart from the address of the dump.
+    """
 
     machine: Machine
     dump: str
@@ -232,7 +238,7 @@ def _checked_list(ctx: click.Context, option: click.Parameter, text: str) -> str
 @click.command(cls=WithAnswers, epilog=_EPILOG)
 @click.argument("dump")
 @named_feed_options
-@click.option("--cloud", is_flag=True, help="Use the stage's own Spark instead of this machine.")
+@click.option("--cloud", is_flag=True, help="Run the sync on the stage, not on this machine.")
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
@@ -249,10 +255,10 @@ def _checked_list(ctx: click.Context, option: click.Parameter, text: str) -> str
 @click.option(
     "--as-of",
     metavar="CURSOR|TIME",
-    help="The end of the log (`tidings log end`), or the moment, when the dump began.",
+    help="When the dump began: a time, or the end of the log then (`tidings log end`).",
 )
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
-@click.option("--skip-bad", type=click.IntRange(0), default=0, help="Number of bad lines to skip.")
+@click.option("--skip-bad", type=click.IntRange(0), default=0, help="Most bad lines to skip.")
 @click.option("--expect", type=click.IntRange(0), help="Required number of objects in the dump.")
 @delete_share_option
 @click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")
@@ -272,14 +278,15 @@ def sync(
     **options: Any,
 ) -> None:
     """
-    Correct a feed by DUMP.
+    Correct a feed so that it agrees with DUMP.
 
-    DUMP has one JSON object per line and is a file, a folder, a pattern in quotes, s3://bucket/key
-    or s3://bucket/folder, gzipped or not, or - for stdin.
+    DUMP is a file, a folder, a pattern in quotes, s3://bucket/key, s3://bucket/folder, or - for
+    stdin. It has one JSON object per line, and may be gzipped.
 
     Objects that the feed lacks are inserted. Objects that are newer in the dump are updated.
-    Objects that are older than the dump and not in it are deleted. An object that changes during
-    the sync is left as it is; with --as-of also one that changed since the dump began.
+    Objects that are not in the dump are deleted, if they are older than the dump. An object that
+    changes during the sync is left as it is. With --as-of, this is also true for an object that
+    changed since the dump began.
 
     \b
     Examples:
@@ -289,12 +296,12 @@ def sync(
       tidings sync s3://exports/videos/2026-11-21/ --stage prod --cloud
       psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
 
-    A plan that waits for an approval gets it by `tidings sync approve ID --stage prod`, or is
-    rejected by `reject`. To compare a feed with a table that is in use, see `tidings sync table
-    --help`.
+    If a plan waits for approval, answer with `tidings sync approve ID --stage prod`, or with
+    `tidings sync reject ID --stage prod`. To compare a feed with a table that is in use, see
+    `tidings sync table --help`.
     """
     if cloud and (not named.stage or plan is not None or engine is not None):
-        raise click.UsageError("--cloud needs --stage, and takes no --plan and no --engine")
+        raise click.UsageError("--cloud needs --stage, and excludes --plan and --engine")
     if engine == SAIL and not find_spec("pysail"):
         raise click.UsageError("--engine sail needs pip install 'tidings[sail]'")
     wanted: Sync | CloudSync
@@ -365,7 +372,7 @@ def _report(
         _show(outcome, as_json, failed=failed.message)
         raise
     if outcome.summary is not None and not outcome.summary.known_whole:
-        sentence = "nothing says how long the dump is; an end line or --expect would"
+        sentence = "a truncated dump is not detected without an end line or --expect"
         click.echo(f"Note: {sentence}.", err=True)
     _show(outcome, as_json)
 
@@ -392,7 +399,7 @@ def _run(wanted: Sync | CloudSync, outcome: Outcome, *, silent: bool) -> None:
 
 
 def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
-    """Print the result, or nothing if no plan was made; *failed* is the reason of a failure."""
+    """Print the result, unless no plan was made. *failed* is the reason if the sync failed."""
     if outcome.summary is None:
         return
     if as_json:

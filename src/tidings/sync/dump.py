@@ -1,14 +1,15 @@
 """
 Read the dump as a table, and report its bad lines by file, number and reason.
 
-Spark itself parses ordinary lines, which have plain names and a time in UTC; nearly all lines are
-ordinary. The core's own function reads every other line, valid or not. Validity is therefore
-defined only once, and most lines need no Python.
+A line is ordinary if its names need no escapes and its time is in UTC. Nearly all lines are
+ordinary, and Spark parses them with patterns, without Python. The core's function `read_line` reads
+every other line, valid or not. So the rules for valid lines exist only once.
 
-A general pattern matches the four keys in any order, with any characters. In most dumps every line
-has its keys in the same order, with ASCII characters and a lower-case type. A second pattern, which
-is built for that order, parses such a line with its tags and data in one pass, in a third of the
-time. Neither pattern matches a line that the core would read differently.
+There are two patterns. The general pattern (`_ANY`) matches the four required keys in any order,
+with any characters. In most dumps, however, every line has its keys in the same order, with ASCII
+characters and a lower-case type. The ordered pattern is built for the order of the first line. It
+parses a line with its tags and data in one pass, in a third of the time. Neither pattern matches a
+line that the core would read differently.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from tidings.sync.engine import CUT, GZIP, READ
 from tidings.sync.spark_session import current
 
 _SPACE = r"[\t\r ]*+"
-# Without escapes, and without U+FFFD, which may replace bytes that are not UTF-8.
+# A character that needs no escape. U+FFFD is excluded, because it may replace bytes that are not
+# UTF-8.
 _LETTER = r'[^"\\\x00-\x1f\x7f\x{fffd}]'
-_ASCII = r"[ !#-\[\]-~]"  # the subset of these letters that a pattern compares fast
+_ASCII = r"[ !#-\[\]-~]"  # the ASCII characters of `_LETTER`, which a pattern compares fast
 _DAY = (
     r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])"
     r"|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
@@ -44,7 +46,8 @@ _DAY = (
 _SECOND = rf"(?!0000)\d{{4}}-{_DAY}T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _FRACTION = r"(?:\.\d{1,12})?"
 _TYPE = r"[A-Za-z0-9_.:+ -]{1,128}+"
-# The limits count characters of up to four bytes, so that the core's limits in bytes hold.
+# The patterns limit the number of characters. A character has up to four bytes, so the limits are
+# low enough for the core's limits in bytes.
 _NAMES = rf'(?:{_SPACE}"{_LETTER}{{1,160}}+"{_SPACE}(?:,(?={_SPACE}")|(?=\]))){{0,64}}+{_SPACE}'
 _VALUES = {
     "type": f'"{_TYPE}"',
@@ -61,29 +64,29 @@ def _names_up_to(count: int) -> str:
     return rf"\[(?:{name}(?:, ?+{name}){{0,{count - 1}}}+)?+\]"
 
 
-_TOLD = ("type", "id", "timestamp")  # the fields that become key and moment
+_TOLD = ("type", "id", "timestamp")  # the fields that become the key and the moment
 _ORDERED = {
-    "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # lower case as in a key; _ANY matches upper case
+    "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # only lower case, as in a key; _ANY allows upper case
     "id": f'"({_ASCII}{{1,128}}+)"',
-    # To the millisecond, without trailing zeros.
+    # The group has the time to the millisecond, without trailing zeros.
     "timestamp": rf'"({_SECOND}(?={_FRACTION}Z)(?:\.\d{{0,2}}[1-9])?)[.\d]*+Z"',
     "parents": _names_up_to(limits.PARENTS_MAX),
 }
-_DATA_DEPTH = 4  # maximum nesting of objects and arrays; the core reads deeper lines
+_DATA_DEPTH = 4  # maximum nesting of objects and arrays; the core reads lines with deeper data
 _PLAIN_NUMBER = r"-?+(?:0|[1-9]\d{0,14}+)(?:\.\d{1,15}+)?+"
-_OTHER = r'(?:[^\x00-\x7f\x{fffd}]|\\["\\/bfnrt])'  # other than ASCII, which is matched fast
+_OTHER = r'(?:[^\x00-\x7f\x{fffd}]|\\["\\/bfnrt])'  # a character outside ASCII, or an escape
 _RUN = f"(?>{_ASCII}*)"  # faster in Java than a possessive quantifier
 _PLAIN_STRING = f'"{_RUN}(?:{_OTHER}{_RUN})*+"'
 
 
 def _json(depth: int) -> str:
     """
-    Return a pattern for JSON values with up to *depth* levels, matched in linear time.
+    Return a pattern for JSON values with up to *depth* levels, which matches in linear time.
 
     The pattern excludes values that the core may reject, or write with more than three times the
-    length. These are numeric character escapes, which may be halves of a surrogate pair, exponents,
-    and digits beyond a double's precision. It allows a space after a colon or a comma, as most JSON
-    writers add one.
+    length: numeric character escapes, which may be halves of a surrogate pair, exponents, and
+    numbers with more digits than a double. A space after a colon or a comma is allowed, because
+    most JSON writers add it.
     """
     scalar = f"{_PLAIN_STRING}|{_PLAIN_NUMBER}|true|false|null"
     if not depth:
@@ -94,20 +97,21 @@ def _json(depth: int) -> str:
     return f"(?:{scalar}|{values}|{pairs})"
 
 
-# Optional fields of an operation, in addition to the four.
+# The patterns of the optional fields of an operation.
 _EXTRAS = {
     "tags": _names_up_to(limits.TAGS_MAX),
     "changed": _names_up_to(limits.TAGS_MAX),
     "data": _json(_DATA_DEPTH),
 }
-# A longer line might exceed the core's limit, as the core writes some two bytes (U+0085) as six.
+# The longest line for the ordered pattern. A longer line might exceed the core's limit, because the
+# core writes some characters of two bytes, such as U+0085, as six bytes.
 _BYTES_MAX = limits.OPERATION_BYTES_MAX // 3 - 100
-_MARK = "\x01"  # separator in the result of the ordered pattern; no such line contains it
+_MARK = "\x01"  # the separator in the column `apart`; the ordered pattern matches no line with it
 _MOMENT_CHARS = len("2026-01-01T00:00:00.001")
 
 
 def order_of(line: str | None) -> tuple[str, ...]:
-    """Return the keys of *line* in their order, or nothing if it is not an ordinary line."""
+    """Return the keys of *line* in order; () if a required key is missing or a key is unknown."""
     try:
         raw = json.loads(line or "")
     except ValueError:
@@ -118,10 +122,11 @@ def order_of(line: str | None) -> tuple[str, ...]:
 
 def taken_apart(order: Sequence[str]) -> Column:
     """
-    Parse the column `value` into the column `apart`, which `key` and `moment` read.
+    Return the column `apart`: the column `value`, parsed by the pattern for the keys in *order*.
 
-    A line may lack any optional field, unless the field is the first key of *order*. Optional
-    fields that *order* lacks may follow its keys.
+    `key_and_moment` reads the result. A line may lack any optional field, unless the field is the
+    first key of *order*. Optional fields that are not in *order* may follow the last key of
+    *order*.
     """
     if not order:
         return F.lit("")
@@ -144,7 +149,9 @@ def _entry(name: str, before: str) -> str:
 
 def key_and_moment() -> tuple[Column, Column]:
     """
-    Return key and moment from the columns `value` and `apart`; null if a line is not ordinary.
+    Return the columns key and moment of each line, both null if the line is not ordinary.
+
+    They are computed from the columns `value` and `apart`.
     """
     quick = F.col("apart").startswith(_MARK) & ~F.col("value").startswith(_MARK)
     slow = current().like(_ANY) & _each_key_once()
@@ -158,29 +165,35 @@ def key_and_moment() -> tuple[Column, Column]:
 
 
 def _moment(stamp: Column) -> Column:
-    """Return *stamp* without the Z, to the millisecond, and without trailing zeros."""
+    """Return the time *stamp* without the Z, cut to milliseconds, and without trailing zeros."""
     fraction = F.replace(F.substring(stamp, 20, 4), F.lit("Z"), F.lit(""))
     return F.concat(F.substring(stamp, 1, 19), F.rtrim(fraction, F.lit("0.")))
 
 
 def _value(name: str) -> Column:
     """
-    Return a value of an ordinary line, in which values have no quotes, so that only a key matches.
+    Return the value of the key *name* in an ordinary line.
+
+    Values in an ordinary line contain no quotes, so the pattern matches only at a key.
     """
     return F.regexp_extract("value", rf'"{name}"{_SPACE}:{_SPACE}"([^"]*+)', 1)
 
 
 def _each_key_once() -> Column:
-    """Return whether each of the four keys occurs in the four entries."""
+    """
+    Return a column that is true if the line has each of the four required keys.
+
+    `_ANY` matches exactly four entries, so each key then occurs once.
+    """
     there = [_value(name) != "" for name in _TOLD]
     return there[0] & there[1] & there[2] & F.col("value").rlike(rf'"parents"{_SPACE}:')
 
 
 def recognise_lines(lines: DataFrame) -> DataFrame:
     """
-    Return place and text of each of *lines* (`engine.LINES`), with key and moment.
+    Return the place and the text of each of *lines* (`engine.LINES`), with its key and moment.
 
-    Key and moment are null for all lines that are not ordinary.
+    The key and the moment are null if a line is not ordinary.
     """
     head = lines.select("value").head()
     apart = taken_apart(order_of(head["value"]) if head else ())
@@ -196,7 +209,7 @@ def recognise_lines(lines: DataFrame) -> DataFrame:
 
 
 def asked_core(lines: DataFrame) -> DataFrame:
-    """Return the lines that were not recognised, with the result of the core for each."""
+    """Return the lines that are not ordinary, with the core's result (`engine.READ`) for each."""
     read = F.udf(_read, READ, useArrow=False)
     unknown = lines.where("key IS NULL").drop("key", "moment")
     return unknown.withColumn("read", read("text")).select(*unknown.columns, "read.*")
@@ -204,7 +217,9 @@ def asked_core(lines: DataFrame) -> DataFrame:
 
 def object_lines(lines: DataFrame, read: DataFrame) -> DataFrame:
     """
-    Return the lines that describe an object, which are recognised ones and valid ones of *read*.
+    Return all lines that describe an object.
+
+    These are the ordinary lines of *lines*, and the valid lines of *read* (`asked_core`).
     """
     columns = ["path", "block", "number", "text", "key", "moment"]
     recognised, good = (each.where("key IS NOT NULL").select(columns) for each in (lines, read))
@@ -215,8 +230,9 @@ def latest(lines: DataFrame) -> DataFrame:
     """
     Return the last line of each object, in the order of files and of lines in a file.
 
-    Only repeated keys are sorted. They are found by a hash, which takes a third of the time of a
-    comparison by key. A hash collision does no harm.
+    Only the lines of repeated keys are sorted. The repeated keys are found by a hash, in a third of
+    the time of a comparison by key. After a hash collision, too many lines are sorted, which does
+    no harm.
     """
     hashed = lines.withColumn("hash", hash_of_key())
     repeated = hashed.groupBy("hash").count().where("count > 1").select("hash")
@@ -257,12 +273,13 @@ def _read(text: bytearray) -> tuple[str | None, str | None, int | None, str | No
     return None, None, None, None
 
 
-_LOCAL = re.compile(r"^file:/+")  # Hadoop converts every path to an address
-# The formats in which Spark names the file that failed, and Java the reason.
+_LOCAL = re.compile(r"^file:/+")  # the start of a local path in messages of Hadoop
+# The text with which Spark's message names a file that it cannot read, and Java's text before the
+# reason.
 _FILE = re.compile(r"error while reading file (\S+)\.\s")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _FIRST = Window.unboundedPreceding
-SHOWN_MAX = 10  # bad lines to list; the first ones show the problem
+SHOWN_MAX = 10  # the most bad lines to list, which is enough to show the problem
 _READ_BYTES = 1_000_000
 
 
@@ -277,7 +294,7 @@ class BadLine:
 
 
 class BadDump(Exception):
-    """More lines are invalid than may be skipped; *first* lists some of them."""
+    """The dump has *count* bad lines, more than may be skipped. *first* are the first of them."""
 
     def __init__(self, count: int, first: list[BadLine]) -> None:
         self.count, self.first = count, first
@@ -285,7 +302,7 @@ class BadDump(Exception):
 
 
 class BadFile(Exception):
-    """A file of the dump cannot be read; *line* is its first incomplete line, if known."""
+    """A file of the dump cannot be read. *line* is the line at which reading failed, if known."""
 
     def __init__(self, path: str, reason: str, line: int | None = None) -> None:
         self.path, self.line = path, line
@@ -296,7 +313,7 @@ class BadFile(Exception):
         super().__init__(f"{path}{f':{line}' if line else ''}: {rule}: {reason}")
 
     def objection(self) -> Objection:
-        """Return the objection to a dump with truncated gzip data."""
+        """Return the objection to the dump, if its gzip data are truncated (*is_cut*)."""
         where = f"{self.path}:{self.line}" if self.line else self.path
         sentence = f"the dump ends early: the gzip data of {where} are cut off"
         return Objection("truncated_dump", sentence)
@@ -304,10 +321,10 @@ class BadFile(Exception):
 
 def first_bad(bad: DataFrame, lines: DataFrame, names: Mapping[str, str]) -> list[BadLine]:
     """
-    Return the first of the *bad* lines. *names* are the originals of copied files.
+    Return the first of the *bad* lines. *names* has the original path of each copied file.
 
-    Splits of a file are read in parallel. The number of a line is therefore computed here, from the
-    number of lines in each split before it.
+    Splits of a file are read in parallel. So the number of a line is computed here, from the number
+    of lines in the earlier splits of the file.
     """
     wanted = bad.orderBy("path", "block", "number").limit(SHOWN_MAX)
     splits = lines.groupBy("path", "block").agg(F.min("number").alias("start"), F.count("*"))
@@ -323,15 +340,15 @@ def first_bad(bad: DataFrame, lines: DataFrame, names: Mapping[str, str]) -> lis
 
 
 def display_path(path: str) -> str:
-    """Return *path* without the scheme `file:` and without percent-encoding."""
+    """Return *path* without `file:`, and with its percent-encoding decoded."""
     return unquote(_LOCAL.sub("/", path))
 
 
 def broken_file(message: str, names: Mapping[str, str]) -> BadFile | None:
     """
-    Return the file that Spark failed on, or None if the error has another cause.
+    Return the file that Spark could not read, or None if the error has another cause.
 
-    *names* are the originals of copied files.
+    *message* is the error of Spark, and *names* has the original path of each copied file.
     """
     file, causes = _FILE.search(message), _CAUSE.findall(message)
     if not file or not causes:
@@ -342,7 +359,7 @@ def broken_file(message: str, names: Mapping[str, str]) -> BadFile | None:
 
 
 def _broken_line(address: str) -> int | None:
-    """Return the number of the line in which gzip data break; None if no line can be read."""
+    """Return the number of the line at which the gzip data break off; None if it is unknown."""
     with files.open_file(address) as raw:
         unpacked, line = gzip.GzipFile(fileobj=raw), 0
         try:
@@ -350,6 +367,6 @@ def _broken_line(address: str) -> int | None:
                 line = max(line, 1) + text.count(b"\n")
         except (OSError, EOFError):
             return line or None
-        except zlib.error:  # some kilobytes before the error were not returned
+        except zlib.error:  # unknown: some kilobytes before the error were not returned
             return None
     return None

@@ -1,8 +1,9 @@
 """
-The interface of the engines of PySpark, so that one program runs on each.
+The interface of the engines that run PySpark's plans: Spark and Sail.
 
-The module also defines the columns of all tables in a job, so that no schema is inferred. Spark is
-the reference, and the engine on AWS. Sail (`sail`) runs the same plans without Java.
+A job runs on either engine. Spark is the reference, and the engine on AWS. Sail (module `sail`)
+runs the same plans without Java. This module also defines the columns of all tables in a job, so
+that no schema is inferred.
 """
 
 from __future__ import annotations
@@ -36,27 +37,29 @@ def columns(**kinds: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
-# An unchanged line of a dump with its place. Each split of a file is a *block*, in which *number*
-# increases.
+# A line of a dump with its place. `text` is the unchanged line. Each split of a file is a `block`,
+# in which `number` increases.
 LINES = columns(path=TEXT, block=LONG, number=LONG, value=TEXT, text=BinaryType())
 
-# The core's result for a line. All columns are null if the line is blank.
+# The core's result for a line: an object, the number in an end line, or an error. All columns are
+# null if the line is blank.
 READ = columns(key=TEXT, moment=TEXT, end=LONG, error=TEXT)
 
-# The attributes of a table's export that a row of the state needs. Numbers are text.
+# The attributes of an item in an export of the state's table, as far as they are needed. Numbers
+# are text in an export.
 _ATTRIBUTES = {"bucket": "S", "key": "S", "page": "N", "slot": "N", "at": "N", "line": "S"}
 EXPORT = columns(
     Item=columns(**{name: columns(**{kind: TEXT}) for name, kind in _ATTRIBUTES.items()})
 )
 
-# The manifest entry of a file of an export.
+# The entry for a file in the manifest of an export.
 EXPORT_FILES = columns(itemCount=LONG, dataFileS3Key=TEXT)
 
-# A row of the state; *at* is its position in the format of corrections, *committed* the time of its
-# page in milliseconds.
+# A row of the state. `at` is its position in the format of corrections, and `committed` the commit
+# time of its page in milliseconds since 1970.
 ROWS = columns(key=TEXT, at=TEXT, committed=LONG, deleted=BOOL, moment=TEXT, line=TEXT)
 
-# An operation of the log, as users read it from a feed and in the tables of an archive.
+# An operation of the log, as in the data source `tidings` and in the tables of a feed.
 OPERATIONS = columns(
     cursor=TEXT,
     page=LONG,
@@ -77,20 +80,22 @@ OPERATIONS = columns(
 class Engine(Protocol):
     def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         """
-        Return `LINES` of the files. Files named `*.gz` are gzipped.
+        Return the lines of the files as `LINES`. Files named `*.gz` are gzipped.
 
-        The column *value* is *text* as a string, and may be null if *text* is not UTF-8.
+        The column `value` is the column `text` as a string. It may be null if `text` is not UTF-8.
         """
         ...
 
     def replaced(self, pattern: str, replacement: str) -> Column:
         """
-        Return *replacement* with the groups of *pattern*; the pattern must match the whole *value*.
+        Return *replacement* with the groups of *pattern*, which matches the whole column `value`.
+
+        If *pattern* does not match, return "" or the unchanged `value`.
         """
         ...
 
     def like(self, pattern: str) -> Column:
-        """Return whether *value* contains *pattern*."""
+        """Return a column that is true if *pattern* matches a part of the column `value`."""
         ...
 
     def rows(
@@ -100,30 +105,32 @@ class Engine(Protocol):
         read: Callable[[Iterable[int]], Iterator[tuple[Any, ...]]],
         schema: StructType,
     ) -> DataFrame:
-        """Return the rows that *read* yields, called in parallel for parts of `range(numbers)`."""
+        """Return the rows that *read* yields. Tasks call it with parts of `range(numbers)`."""
         ...
 
     def observed(
         self, table: DataFrame, *counts: Column
     ) -> tuple[DataFrame, Callable[[DataFrame], dict[str, Any]]]:
         """
-        Return *table*, and a function that returns *counts* after the table was computed.
+        Return *table*, and a function that returns *counts* of the table.
 
-        The function takes a table with the same rows.
+        Call the function after the returned table was computed, with a table that has the same
+        rows: an engine may count those.
         """
         ...
 
     def cores(self, spark: SparkSession) -> int: ...
 
     def progress(self, spark: SparkSession) -> tuple[int, int] | None:
-        """Return how much of the current work is done, and its total; None if unknown."""
+        """Return the done part and the total of the current work; None if they are unknown."""
         ...
 
 
 class Spark:
     """Implements `Engine`."""
 
-    TASKS_PER_CORE = 2  # more balance the load better, but each costs a fifth of a second
+    # More tasks would balance the load better, but each task costs a fifth of a second.
+    TASKS_PER_CORE = 2
 
     def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         text = spark.read.option("lineSep", "\n").text(paths)
@@ -173,7 +180,7 @@ class Spark:
 
 
 def error_text(path: str, error: Exception) -> str:
-    """Return Spark's message for a *path* that cannot be read."""
+    """Return a message like that of Spark for a *path* that cannot be read because of *error*."""
     reason = "not a gzip file" if str(error).startswith("Not a gzipped file") else str(error)
     if isinstance(error, EOFError):
         reason = CUT

@@ -1,7 +1,8 @@
 """
-A feed that a sync corrects.
+The feed that a sync corrects.
 
-Its interface, its tables on a stage or a twin, and how a plan is applied to its log.
+The module has the interface of a feed, the feed in the DynamoDB tables of a stage or a twin, and
+the functions that apply a plan.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ from tidings.core.sync.watermark import Moment, Reached
 
 
 class Corrections(Protocol):
-    """The interface that appends corrections of unchanged objects (`tidings.core.sync.apply`)."""
+    """
+    The interface that appends corrections to a feed.
+
+    It leaves out the correction of an object that has changed (`tidings.core.sync.apply`).
+    """
 
     def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
-        """Look up rows like `Corrector.look`."""
+        """Look up rows, as `Corrector.look` does."""
         ...
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
-        """Apply corrections like `Corrector.apply`."""
+        """Apply corrections, as `Corrector.apply` does."""
         ...
 
 
@@ -61,7 +66,7 @@ class Feed(Protocol):
         ...
 
     def end(self) -> int:
-        """Return the last readable page; the next one is missing, or still being written."""
+        """Return the last readable page. The next page does not exist, or is still written."""
         ...
 
     def check(self) -> None:
@@ -69,7 +74,7 @@ class Feed(Protocol):
         ...
 
     def watermark(self, as_of: str) -> Reached | Moment:
-        """Return the watermark for *as_of*, the start of a dump (`sync.watermark`)."""
+        """Return the watermark (`core.sync.watermark`) for *as_of*, the start of a dump."""
         ...
 
     def source(self) -> StateSource: ...
@@ -79,19 +84,22 @@ class Feed(Protocol):
     def corrector(self) -> Corrections: ...
 
 
-ATTEMPTS_MAX = 3  # per batch; if a response was lost, the repeated corrections count as done
-STALL_MS = 300_000  # five sweeps; after a crash the follower resumes within two
-POLL_MS = 50  # the first interval, because a running follower is fast
+# The attempts to apply a batch. If only the response was lost, the repeated corrections count as
+# done.
+ATTEMPTS_MAX = 3
+STALL_MS = 300_000  # the time of five sweeps; a crashed follower resumes within two sweeps
+POLL_MS = 50  # the first interval between polls; it is short, because a running follower is fast
 if TYPE_CHECKING:
     from tidings.core.state.rows import ReadRows
     from tidings.sync.state import Buckets, StateSource
 
-NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}  # the counts in a summary
-POLL_MS_MAX = 1_000  # upper limit of the doubled interval
+# The name of the count of each event in a summary.
+NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}
+POLL_MS_MAX = 1_000  # the interval is doubled after each poll, up to this limit
 
 
 class NotFollowing(Exception):
-    """The follower `state` does not reach the end of the log; the message has its position."""
+    """The follower `state` does not reach the end of the log. The message has both positions."""
 
 
 @dataclass(slots=True)
@@ -110,9 +118,9 @@ def wait_for_state(
     feed: str, end: int, checkpoint: Callable[[], int], *, stall_ms: int = STALL_MS
 ) -> int:
     """
-    Wait until the state of *feed* includes the page *end*; return its checkpoint.
+    Wait until the state of *feed* includes the page *end*; return the checkpoint of the state.
 
-    The total time is unlimited while the checkpoint advances.
+    *checkpoint* reads the checkpoint. There is no limit of time while the checkpoint advances.
 
     Raises:
         NotFollowing: the checkpoint did not advance for *stall_ms*.
@@ -120,8 +128,9 @@ def wait_for_state(
     reached, waited, poll = checkpoint(), 0, POLL_MS
     while reached < end:
         if waited >= stall_ms:
-            sentence = f"the state of {feed} is at page {reached:,}, its log at {end:,}"
-            raise NotFollowing(f"{sentence}, for {stall_ms // 1000} s: see `tidings status`")
+            sentence = f"the state of {feed} is at page {reached:,} and the log at page {end:,}"
+            stalled = f"the state did not advance for {stall_ms // 1000} s"
+            raise NotFollowing(f"{sentence}; {stalled}, see `tidings status`")
         sleep_ms(poll)
         now = checkpoint()
         waited = 0 if now > reached else waited + poll
@@ -138,9 +147,10 @@ def apply_plan(
     advance: Callable[[int], None],
 ) -> None:
     """
-    Apply the parts below *plan* in order; call *advance* with the number of lines done.
+    Apply the parts in the folder *plan*, in the order of their names.
 
-    *total* counts the outcomes, even if an error is raised.
+    *since* is the page up to which the rows of the plan were complete. *advance* is called with the
+    number of lines that were done. The outcomes are added to *total*, even if an error is raised.
 
     Raises:
         PlanTooOld, Unavailable: see `Corrector.apply`.
@@ -173,7 +183,7 @@ def apply_lines(
     total: Applied,
     advance: Callable[[int], None],
 ) -> None:
-    """Apply one part like `apply_plan`; each call of *lines* returns all lines of the part."""
+    """Apply one part, as `apply_plan` does. Each call of *lines* returns all lines of the part."""
     behind, complete, attempt = 0, False, 1
     while not complete:
         try:
@@ -189,32 +199,32 @@ def apply_lines(
 
 
 _TWIN = "local"
-_TABLES = "tables"  # instead of the name of a stage
-_READ_S = 10  # bulk reads may be slow; a missing endpoint fails at connecting
-_ATTEMPTS = 5  # no client waits for a throttled read, so it can be retried
+_TABLES = "tables"  # used in place of the name of a stage if the tables are named
+_READ_S = 10  # bulk reads may be slow; without an endpoint, already the connection fails
+_ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no client waits for it
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """
-    A feed on the DynamoDB at *endpoint_url* (None: AWS). Implements `Feed`.
+    A feed in the DynamoDB at *endpoint_url*, or in that of AWS if it is None. Implements `Feed`.
 
-    A place is sent to the tasks that read the state, so it has no connection.
+    A place is sent to the tasks that read the state, so it keeps no connection.
     """
 
     feed: str
     endpoint_url: str | None
     settings: Settings
-    region: str | None = None  # default: the environment's
+    region: str | None = None  # None means the region of the environment
 
     def client(self, attempts: int = _ATTEMPTS) -> Any:
-        import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+        import boto3  # noqa: TID251 uses the operator's credentials, not a function's role
         from botocore.config import Config  # noqa: TID251 see above
 
         retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
         known: Any = {"region_name": self.region}
-        if self.endpoint_url is not None:  # the twin gets its own key, never the caller's
+        if self.endpoint_url is not None:  # the twin has its own key; never send the caller's key
             known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
         client = boto3.client("dynamodb", config=config, **known)
         clients.read_items_raw(client)
@@ -222,7 +232,7 @@ class Place:
 
     def on_its_twin(self) -> Place:
         """
-        Return this place with the settings that its twin has for the feed.
+        Return this place with the feeds and the sources that its twin serves.
 
         Raises:
             UnknownFeed: the twin does not have the feed.
@@ -238,11 +248,11 @@ class Place:
 
     @property
     def writable(self) -> WriteGuard:
-        """Return the guard against writes to a copy; its error has the address of the source."""
+        """Return the guard that rejects writes to a copy, with an error that names its source."""
         return WriteGuard(self.settings.sources)
 
     def source(self) -> Buckets:
-        from tidings.sync.state import Buckets  # and PySpark
+        from tidings.sync.state import Buckets  # also imports PySpark
 
         return Buckets(self.feed, self.rows)
 
@@ -250,7 +260,7 @@ class Place:
         return self.state().read
 
     def state(self) -> DynamoDBState:
-        """Return the state for reads only, so that they may be retried."""
+        """Return the state, for reads only: the client retries requests."""
         return DynamoDBState(self.client(), self.settings.state_table)
 
     def log(self) -> DynamoDBLog:
@@ -316,7 +326,8 @@ def on_twin(feed: str, endpoint_url: str) -> Place:
     Return the place of *feed* on the twin at *endpoint_url*.
 
     Raises:
-        InvalidFeed, UnknownFeed: the twin does not have the feed.
+        InvalidFeed: *feed* is not a valid name.
+        UnknownFeed: the twin does not have the feed.
     """
     check_name(feed)
     place = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
@@ -329,7 +340,8 @@ def on_stage(feed: str, stage: str) -> Place:
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
-        InvalidFeed, UnknownFeed: the stage does not have the feed.
+        InvalidFeed: *feed* is not a valid name.
+        UnknownFeed: the stage does not have the feed.
     """
     import boto3  # noqa: TID251 see above
 
@@ -344,12 +356,12 @@ def add_tables(parser: ArgumentParser) -> None:
     """Add the arguments that `named_tables` reads."""
     for name in ("log", "state", "control"):
         parser.add_argument(f"--{name}-table", required=True)
-    parser.add_argument("--region", help="of the tables, if not that of the environment")
-    parser.add_argument("--endpoint-url", help="the DynamoDB of a twin instead")
+    parser.add_argument("--region", help="region of the tables, if not the default one")
+    parser.add_argument("--endpoint-url", help="DynamoDB of a twin, in place of AWS")
 
 
 def named_tables(feed: str, named: Namespace) -> Place:
-    """Return the place of *feed* from the arguments of `add_tables`. Raises like `on_tables`."""
+    """Return the place of *feed* in the tables that the arguments of `add_tables` name."""
     tables = named.log_table, named.state_table, named.control_table
     return on_tables(feed, *tables, region=named.region, endpoint_url=named.endpoint_url)
 
@@ -364,7 +376,7 @@ def on_tables(
     endpoint_url: str | None = None,
 ) -> Place:
     """
-    Return the place with these tables, for a job that reads them and changes nothing.
+    Return the place of *feed* in these tables, for a job that only reads them.
 
     Raises:
         InvalidFeed: *feed* is not a valid name.
@@ -377,4 +389,4 @@ def on_tables(
 
 
 def _uncounted(metric: str, value: int) -> None:
-    """Ignore the metric: the summary of a sync has the counts."""
+    """Ignore the metric, because the summary of a sync has the counts."""

@@ -1,7 +1,8 @@
 """
-Access files by their addresses, on this machine or on S3 as `s3://bucket/key`.
+Read and write files by their addresses: paths on this machine, or `s3://bucket/key`.
 
-The module also finds the dump, which is a file, a folder, a pattern, an address on S3, or stdin.
+The module also finds the files of a dump. The dump may be a file, a folder, a pattern, an address
+on S3, or stdin.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import IO, Any
 
 S3 = "s3://"
 _LOCAL = "file://"
-_ATTEMPTS = 5  # per request, so that one late response does not end a read of minutes
-_LEFT = "._"  # first characters of files to skip, which are hidden or markers like `_SUCCESS`
+_ATTEMPTS = 5  # attempts of a request, so that one late response does not end a read of minutes
+_LEFT = "._"  # first characters of names to skip: hidden files, and markers such as `_SUCCESS`
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,10 @@ def is_on_s3(address: str) -> bool:
 
 def list_files(address: str) -> list[File]:
     """
-    Return the file *address*; for a folder, all files below it in the order of their names.
+    Return the file *address*, or all files in the folder *address* in the order of their names.
 
-    Empty files, hidden files and markers are left out. The list is empty if nothing exists.
+    Files in subfolders are included. Empty files, hidden files and markers in the folder are left
+    out. The list is empty if *address* does not exist.
     """
     return _on_s3(*_split(address)) if is_on_s3(address) else _here(_path(address))
 
@@ -60,7 +62,7 @@ def put(source: str, address: str) -> None:
 
 @contextmanager
 def open_file(address: str) -> Iterator[IO[bytes]]:
-    """Open the file, or the object of S3, for reading from its start."""
+    """Open a file, or an object of S3, and read it from its start."""
     if not is_on_s3(address):
         with _path(address).open("rb") as file:
             yield file
@@ -88,7 +90,7 @@ def read(address: str) -> str:
 
 
 def remove(address: str) -> None:
-    """Delete the file, or the folder with everything in it, if it exists."""
+    """Delete a file, or a folder with everything in it. Do nothing if it does not exist."""
     if not is_on_s3(address):
         path = _path(address)
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -115,7 +117,8 @@ def _here(path: Path) -> list[File]:
 def _on_s3(bucket: str, key: str) -> list[File]:
     client = s3_client()
     first = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
-    if first and first[0]["Key"] == key and not key.endswith("/"):  # *key* itself sorts first
+    # If the object *key* exists, it is the first of the listing.
+    if first and first[0]["Key"] == key and not key.endswith("/"):
         return [File(f"{S3}{bucket}/{key}", first[0]["Size"])]
     prefix = f"{key.rstrip('/')}/" if key else ""
     return [
@@ -136,7 +139,7 @@ def _pages(client: Any, bucket: str, prefix: str) -> Iterator[list[dict[str, Any
 
 
 def _split(address: str) -> tuple[str, str]:
-    """Return bucket and key."""
+    """Return the bucket and the key in an address on S3."""
     bucket, _, key = address.removeprefix(S3).partition("/")
     return bucket, key
 
@@ -146,8 +149,8 @@ def _path(address: str) -> Path:
 
 
 def s3_client() -> Any:
-    """Return a client with the caller's own credentials, not a function's."""
-    import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+    """Return a client of S3 with the credentials of the caller."""
+    import boto3  # noqa: TID251 uses the operator's credentials, not a function's role
     from botocore.config import Config  # noqa: TID251 see above
 
     retries: Any = {"mode": "standard", "total_max_attempts": _ATTEMPTS}
@@ -157,21 +160,23 @@ def s3_client() -> Any:
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 _SPECIAL = re.compile(r"([][{}*?\\,^])")
-_NAME_CHARS = 100  # of a copy's name: recognizable, and short enough for any file system
+# Characters of the original name in the name of a copy. It remains recognizable, and is short
+# enough for any file system.
+_NAME_CHARS = 100
 _ODD = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class NoDump(Exception):
-    """No file matches; the message says which ones are missing."""
+    """No file matches the address of the dump, which is in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpCopy:
     """
-    The input for Spark, of *size* bytes.
+    The files of a dump for Spark, of *size* bytes.
 
-    If several lines describe an object, those in the path that sorts last win. *names* maps the
-    path of a copy to its original.
+    If several lines describe an object, the line in the file with the last path applies. *names*
+    maps the path of each copied file to its original address.
     """
 
     paths: list[str]
@@ -181,12 +186,12 @@ class DumpCopy:
 
 def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
     """
-    Return *dump* for a Spark on this machine.
+    Return the files of *dump* for an engine on this machine.
 
-    Stdin and objects of S3 are copied to *folder*, because they are read again if they have errors.
+    Stdin and objects of S3 are copied to *folder*, because a dump with errors is read twice.
 
     Raises:
-        NoDump: no such file exists.
+        NoDump: *dump* names no file.
         BotoCoreError, ClientError: S3 does not respond, or rejects the request.
     """
     if dump == STDIN:
@@ -200,7 +205,7 @@ def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
 
 def in_place(dump: str) -> list[str]:
     """
-    Return the addresses in the file or folder *dump*, for a Spark that reads S3 itself.
+    Return the addresses of the files in *dump*, a file or folder, for a Spark that reads from S3.
 
     Raises:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.
@@ -210,7 +215,9 @@ def in_place(dump: str) -> list[str]:
 
 def upload_dump(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
     """
-    Copy *dump* to the folder *to* on S3, with the same order of names; return its address.
+    Copy the files of *dump* to the folder *to* on S3; return the address of the copy.
+
+    The names of the copies sort in the order of the files.
 
     Raises:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.
@@ -239,7 +246,7 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
 
 
 def _fetched(dump: str, folder: Path) -> DumpCopy:
-    """Copy the objects to files numbered in the order of their keys, which may be invalid names."""
+    """Copy objects to numbered files in the order of their keys, which may be invalid as paths."""
     listed = list_files(dump)
     names = {
         str(folder.resolve() / _numbered(number, each.address)): each.address
@@ -252,7 +259,7 @@ def _fetched(dump: str, folder: Path) -> DumpCopy:
 
 
 def _numbered(number: int, address: str) -> str:
-    """Return a numbered name that ends like the original, which keeps the suffix of gzip."""
+    """Return a name with *number*, and the end of the original name, to keep the suffix `.gz`."""
     return f"{number:09}-{_ODD.sub('_', address.rpartition('/')[2])[-_NAME_CHARS:]}"
 
 

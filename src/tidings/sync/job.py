@@ -2,11 +2,11 @@
 Compare a dump with the state, and write a plan, without changing the feed.
 
 The job stores the dump and the state as Parquet in the working folder, because every later step
-reads a part of them. A gzipped dump, which only one core can read, is therefore read once. One full
-outer join by hash, without a sort, compares dump and state. The rules are those of
-`tidings.core.sync.dumps`; tests compare the two.
+reads a part of them. So a gzipped dump, which only one core can read, is read only once. One full
+outer join by hash, without a sort, compares the dump with the state. The rules are those of
+`tidings.core.sync.dumps`, and tests compare the results of both.
 
-A plan consists of corrections as gzipped NDJSON parts, on disk or in a bucket, and a summary:
+A plan consists of a summary, and of corrections in parts of gzipped NDJSON, on disk or in a bucket:
 
     1-insert/*.txt.gz   2-update/...   3-delete/...   summary.json
 
@@ -48,7 +48,9 @@ from tidings.sync.feed import NAMES
 from tidings.sync.spark_session import SPARK_ERRORS, current
 from tidings.sync.state import StateSource
 
-PART_LINES = 50_000  # about 2 MB compressed; applied in a few seconds, so a retry repeats little
+# The most lines of a part, which then has about 2 MB. It is applied in a few seconds, so a retry
+# repeats little.
+PART_LINES = 50_000
 SUMMARY = "summary.json"
 
 
@@ -57,8 +59,9 @@ class Summary:
     """
     The summary of a plan.
 
-    *through* is the checkpoint of the follower `state` before the rows were read. *untouched*
-    counts live objects that agree, are older in the dump, or are kept.
+    *through* is the checkpoint of the follower `state` before its rows were read. *untouched*
+    counts the existing objects that need no change, because they agree, are older in the dump, or
+    must not be changed or deleted.
     """
 
     creates: int = 0
@@ -80,7 +83,7 @@ class Summary:
 
     @property
     def events(self) -> list[str]:
-        """Return the events that occur, in the order in which they are applied."""
+        """Return the events that occur in the plan, in the order in which they are applied."""
         return [event for event in EVENTS if getattr(self, NAMES[event])]
 
     def encode(self) -> str:
@@ -88,7 +91,11 @@ class Summary:
 
 
 class Stopped(Exception):
-    """A guard objects; *summary* has the counts so far, and all if the objection is allowable."""
+    """
+    A guard stopped the sync. *summary* has the counts so far.
+
+    If the objection is allowable, the summary has all counts.
+    """
 
     def __init__(self, objection: Objection, summary: Summary) -> None:
         self.objection, self.summary = objection, summary
@@ -97,9 +104,10 @@ class Stopped(Exception):
 
 def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS) -> None:
     """
-    Write the corrections of *changes* (`compared_tables`, rows with an event) below *folder*.
+    Write the corrections for *changes* to subfolders of *folder*.
 
-    *events* are the events that occur in *changes*.
+    *changes* are the rows of `compared_tables` that have an event, and *events* are the events that
+    occur in them.
     """
     encoded = F.udf(_encoded, StringType(), useArrow=False)
     for event in events:
@@ -113,33 +121,37 @@ def _encoded(event: str, text: bytearray, at: str) -> str:
 
 
 def subfolder(event: str) -> str:
-    """Return the folder of an event; its number is the order of application."""
+    """Return the folder of an event. Events are applied in the order of the number in its name."""
     return f"{EVENTS.index(event) + 1}-{event}"
 
 
 def correction_from(event: str, text: bytes, at: str) -> Correction:
-    """Return the correction for a line of the dump, or a delete for a line of the state."""
+    """
+    Return the correction of an object at the position *at*.
+
+    *text* is a line of the dump, or for a delete a line of the state.
+    """
     line = text.decode()
     if event != "delete":
         described = read_line(text)
-        assert isinstance(described, Described)  # a compared line describes an object
+        assert isinstance(described, Described)  # only lines that describe an object are compared
         line = described.line
     position = Position(int(at[:10] or "0", 16), int(at[10:] or "0", 16))
     return correction(as_event(line, event), position)
 
 
 def mark_later(rows: DataFrame, watermark: Watermark) -> DataFrame:
-    """Return *rows* (`engine.ROWS`) with *later* set for those that changed after *watermark*."""
+    """Return *rows* (`engine.ROWS`) with `later`: True if the row changed after *watermark*."""
     return rows.withColumn("later", _later(watermark)).drop("committed")
 
 
 def compared_tables(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataFrame:
     """
-    Return every object with its *event*: insert, update, delete, or null if it needs no change.
+    Return every object with its `event`: insert, update, delete, or null if it needs no change.
 
-    *dump* has one line for each object, and *rows* come from `mark_later`. In the result, *text* is
-    the line of the dump, or for a delete the line of the state. *at* is the position of the
-    object's row, or empty if the object has no row.
+    *dump* has one line for each object, and *rows* come from `mark_later`. In the result, `text` is
+    the line of the dump, or the line of the state if the dump has no line. `at` is the position of
+    the object's row, or "" if the object has no row.
     """
     described = dump.select("key", F.col("moment").alias("dump_moment"), "text")
     known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
@@ -157,7 +169,11 @@ def compared_tables(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -
 
 
 def _later(watermark: Watermark) -> Column:
-    """Return whether a row changed after *watermark*; True if the time of its change is unknown."""
+    """
+    Return a column that is true if a row changed after *watermark*.
+
+    It is also true if the time of the change is unknown.
+    """
     match watermark:
         case Reached(position):
             later = F.col("at") > position.encode()
@@ -178,8 +194,9 @@ def _event() -> Column:
     )
 
 
-ROWS_PER_PARTITION = 500_000  # one side of a partition is in memory and takes about 200 MB
-# These files are written once and read once, completely. An index would take a tenth of the time.
+ROWS_PER_PARTITION = 500_000  # a join keeps one side of a partition in memory, about 200 MB
+# Options of Parquet without indexes, which would take a tenth of the time: each file is written
+# once and read once, completely.
 _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enabled": "false"}
 
 
@@ -188,8 +205,8 @@ class SyncOptions:
     """
     The options of a sync.
 
-    *types* are encoded as in a key; empty means all. *as_of* is the start of the dump; if None, the
-    time of its newest line is used.
+    *types* are encoded as in a key; an empty set means all types. *as_of* is the start of the dump.
+    If it is None, the time of the newest line of the dump is used.
     """
 
     types: frozenset[str] = frozenset()
@@ -202,7 +219,7 @@ class SyncOptions:
 
 def types_named(text: str) -> frozenset[str]:
     """
-    Return the types in *text*, encoded as the first part of a key.
+    Return the types in *text*, encoded like the first part of a key.
 
     Raises:
         InvalidFilter: see `parse_list`.
@@ -213,7 +230,12 @@ def types_named(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The counts of some lines; *objects* describe one each, and end lines say *declared*."""
+    """
+    The counts of some lines of the dump.
+
+    *objects* is the number of lines that describe an object, and *declared* the sum of the numbers
+    in end lines.
+    """
 
     lines: int = 0
     objects: int = 0
@@ -226,7 +248,7 @@ class _Told:
 @dataclass(frozen=True, slots=True)
 class _State:
     """
-    The *rows* of the state, their *count*, and how many are *objects* that are not deleted.
+    The *rows* of the state, their *count*, and the number of *objects* that are not deleted.
     """
 
     rows: DataFrame
@@ -236,7 +258,11 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The result of a comparison, which is only valid if *once*: no object has several lines."""
+    """
+    The result of a comparison.
+
+    It is valid only if *once*: no object has several lines in the dump.
+    """
 
     changes: DataFrame
     by_type: dict[str, dict[str, int]]
@@ -266,9 +292,10 @@ class Job:
     """
     One job with the working folder *folder*, which is local or starts with `s3://`.
 
-    *phase* is called with the name of each phase. The plan goes to *plan*, or to the folder `plan`
-    in *folder*. With *for_approval* the parts are written although a guard objects, so that a
-    person may approve them. *names* maps copied files to their originals, for messages.
+    *phase* is called with the name of each phase. The plan is written to *plan*, or if it is None
+    to the folder `plan` in *folder*. If *for_approval*, the parts are also written if a guard
+    objects, so that a person can approve them. *names* maps copied files to their originals, for
+    messages.
     """
 
     spark: SparkSession
@@ -284,7 +311,8 @@ class Job:
         Write the plan.
 
         Raises:
-            BadDump: a line of the dump is invalid, or is in the future and *as_of* is not set.
+            BadDump: too many lines are invalid; or *as_of* is not set, and a line has a time in the
+                future.
             BadFile: a file of the dump cannot be read.
             Stopped: a guard objects. The parts are not written, unless *for_approval* is set.
             BadExport: the source is an export that is incomplete.
@@ -306,7 +334,7 @@ class Job:
         return summary
 
     def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary, Watermark]:
-        """Return the checked lines of the selected types, and the watermark of the dump."""
+        """Check the dump; return its lines of the selected types, a summary, and the watermark."""
         lines, known = self._all_lines(paths)
         read, counts = None, _Told()
         if known.lines > known.objects:
@@ -338,7 +366,7 @@ class Job:
         return kept, _Told(**counts)
 
     def _objects(self) -> list[Column]:
-        """Return the columns that count all objects, and the time span of the selected types."""
+        """Return columns: the count of all objects, and the time span of the selected types."""
         of_types = F.when(dump.is_of(self.options.types), F.col("moment"))
         span = [F.min(of_types).alias("oldest"), F.max(of_types).alias("newest")]
         return [F.count("key").alias("objects"), *span]
@@ -347,7 +375,7 @@ class Job:
         """
         Return the watermark of *described*, a subset of *lines*.
 
-        The newest line may have any time if nothing is deleted.
+        If nothing is deleted, the newest line may also be in the future.
         """
         if self.options.as_of is not None:
             return self.options.as_of
@@ -378,16 +406,16 @@ class Job:
     def _check(self, summary: Summary, declared: int | None) -> None:
         counted = Found(summary.lines + summary.bad_lines, declared)
         self._guard(dumps.check_dump(counted, expected=self.options.expected), summary)
-        if not summary.newest:  # no valid line of the selected types is left
+        if not summary.newest:  # the dump has no valid line of the selected types
             self._guard(dumps.check_dump(Found(0)), summary)
 
     def _compare(self, lines: DataFrame, state: _State) -> _Compared:
         """
-        Return the necessary changes, stored, with their counts.
+        Store the necessary changes, and return them with their counts.
 
-        In most dumps each object is in one line. The counts of the join show if this is true, which
-        costs less than a search for repeated objects. If it is false, the join is repeated with
-        only the last line of each object.
+        In most dumps each object has only one line. The counts of the join show if this is true.
+        They cost less than a search for repeated objects. If an object has several lines, the join
+        is repeated with only the last line of each object.
         """
         compared = self._joined(lines, state)
         return compared if compared.once else self._joined(dump.latest(lines), state)
@@ -396,7 +424,8 @@ class Job:
         compared = compared_tables(lines, state.rows, deletes=self.options.deletes)
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
-        met = F.count_if(F.col("at") != "").alias("met")  # counts a row for each of its lines
+        # If an object has several lines, its row is counted for each of them.
+        met = F.count_if(F.col("at") != "").alias("met")
         observed, counted = current().observed(compared, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)
@@ -406,13 +435,13 @@ class Job:
         )
 
     def _divide(self, size: int) -> None:
-        """Set the number of partitions so that a part of either side fits into memory."""
+        """Set the number of partitions for *size* rows, so that a partition fits into memory."""
         cores = current().cores(self.spark)
         count = max(cores, -(-size // ROWS_PER_PARTITION))
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
     def _kept(self, table: DataFrame, name: str) -> DataFrame:
-        """Return *table*, computed once and stored."""
+        """Compute and store *table*; return the stored table."""
         path = f"{self.folder}/{name}"
         table.write.mode("overwrite").options(**_KEPT).parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
@@ -420,7 +449,7 @@ class Job:
     def _observed(
         self, table: DataFrame, name: str, *counts: Column
     ) -> tuple[DataFrame, dict[str, Any]]:
-        """Return *table*, stored, and *counts* by name, which are computed in the same pass."""
+        """Store *table*, and compute *counts* in the same pass; return the table and the counts."""
         observed, counted = current().observed(table, *counts)
         kept = self._kept(observed, name)
         return kept, counted(kept)
@@ -443,7 +472,7 @@ def _summed(known: _Told, others: _Told, *, expected: int | None) -> Summary:
 
 
 def _by_type(changes: DataFrame) -> tuple[dict[str, dict[str, int]], bool]:
-    """Return the number of each event for each type, and True if each object occurs once."""
+    """Return the number of each event by type, and True if each object occurs only once."""
     kind = F.substring_index("key", "/", 1).alias("type")
     different = F.count_distinct(dump.hash_of_key())
     groups = changes.groupBy(kind, "event").agg(F.count(F.lit(1)), different).collect()

@@ -1,9 +1,9 @@
 """
 Correct a feed over HTTP, with only its address and a key.
 
-Tasks read the state by replication, with the position of each row (PROTOCOL 16.7), several buckets
-in parallel. Corrections are requests; the feed itself compares the positions and appends the
-corrections (PROTOCOL 18).
+Tasks read the rows of the state with their positions by replication (PROTOCOL 16.7), several
+buckets in parallel. Corrections are sent in requests. The feed itself compares the positions and
+appends the corrections (PROTOCOL 18).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import ReadRows
 
 Answer = TypeVar("Answer")
-ATTEMPTS_MAX = 8  # per request, for about two minutes, which is longer than a deployment
+ATTEMPTS_MAX = 8  # attempts of a request, for about two minutes: longer than a deployment
 
 
 class NotCorrected(TidingsError):
-    """The feed rejects a correction; the message is that of the feed."""
+    """The feed rejected a request. The message is that of the feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Implements `Feed`. It is sent to the tasks that read the state, so it has no connection."""
+    """Implements `Feed`. It is sent to the tasks that read the state, so it keeps no connection."""
 
     url: str
     feed: str
@@ -90,7 +90,9 @@ class Remote:
 
     def _second_of(self, place: Place) -> tuple[int | None, int]:
         """
-        Return the second of the page at *place* (None if it was trimmed), and the log's floor.
+        Return the commit time in seconds of the page at *place*, and the floor of the log.
+
+        The time is None if the page was trimmed, and -1 if *place* is of another log.
         """
         upstream, at = RemoteRows(self).upstream, feed_url(self.url, self.feed)
         behind = replace(place, slot=PAGE_END)
@@ -112,10 +114,11 @@ class RemoteRows:
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         """
-        Return rows above the key *after*, in the order of their keys; an empty list at the end.
+        Return rows with keys after *after*, in the order of the keys; an empty list at the end.
 
         Raises:
-            UpstreamRefused, BrokenPortion: the key lacks permission, or the address is not a feed.
+            UpstreamRefused: the password lacks permission.
+            BrokenPortion: the address is not that of a feed.
             Unavailable: the feed does not respond after several attempts.
         """
 
@@ -127,9 +130,9 @@ class RemoteRows:
 
 class Requests:
     """
-    Implements `Corrections`, with one request at a time that has as many lines as allowed.
+    Implements `Corrections`, with requests that have as many lines as the feed allows.
 
-    The first request opens the connection.
+    Requests are sent one after the other. The first request opens the connection.
     """
 
     def __init__(self, remote: Remote) -> None:
@@ -163,7 +166,7 @@ class Requests:
 
 
 def _body(lines: Iterator[bytes]) -> tuple[bytes, bytes | None]:
-    """Return the lines that fit into a request, and the first line after them."""
+    """Return the lines that fit into a request, and the next line, or None if all lines fit."""
     taken: list[bytes] = []
     size = 0
     for line in lines:
@@ -175,7 +178,7 @@ def _body(lines: Iterator[bytes]) -> tuple[bytes, bytes | None]:
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:
-    """Return the result of *ask*, which is idempotent; retry it if the feed is unavailable."""
+    """Return the result of *ask*, which must be idempotent; retry it if the feed is unavailable."""
     backoff = Backoff()
     for _ in range(ATTEMPTS_MAX - 1):
         try:
@@ -187,7 +190,7 @@ def _patiently(ask: Callable[[], Answer]) -> Answer:
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Convert the errors of the client to those of a sync."""
+    """Convert errors of the HTTP client to errors of a sync."""
     try:
         yield
     except Lost as error:

@@ -1,4 +1,4 @@
-"""Read a table or view of PostgreSQL in chunks of its key, while others write to it."""
+"""Read a table or view of PostgreSQL in chunks by its key, while others write to it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tidings.pipelines.documents import Row, plain, split_key
 from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.postgres import Rows, connect, table_of, without_secrets
 
-STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds; a query this slow has no index
+STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds; a slower query lacks an index
 CONNECT_S = 10  # an available server responds within 1 s
-ATTEMPTS_MAX = 8  # per query, for about two minutes, which is longer than a failover
+ATTEMPTS_MAX = 8  # attempts of a query, for about two minutes: longer than a failover
 _OPTIONS = f"-c statement_timeout={STATEMENT_MS_MAX} -c default_transaction_read_only=on"
 _KIND = """SELECT relkind::text AS kind, pg_is_in_recovery() AS standby,
     greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = to_regclass(%s)"""
@@ -40,7 +40,8 @@ _TIME = "timestamp with time zone"
 _TEXTS = ("text[]", "character varying[]")
 
 Place = list[Any]
-Kinds = dict[str, tuple[str, int | None]]  # column: its type, and its place in the primary key
+# The type of each column, and its place in the primary key, or None.
+Kinds = dict[str, tuple[str, int | None]]
 
 
 class BadTable(Exception):
@@ -49,7 +50,11 @@ class BadTable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows as operations (`dump_line`), by the id of their object; *place* is the last key."""
+    """
+    A chunk of a table. *rows* has the line (`dump_line`) of each object by its id.
+
+    *place* is the key of the last row.
+    """
 
     rows: dict[str, str]
     place: Place
@@ -58,10 +63,11 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """
-    The columns that become fields of an operation.
+    The mapping of columns to fields of an operation.
 
-    *key* names the columns that form the id (empty: the primary key), *changed* the column of the
-    time, and *parents* the column of the parents. With *data* all columns are the data.
+    *key* names the columns that form the id; if it is empty, the primary key does. *changed* is the
+    column with the time, and *parents* the column with the parents. If *data*, the data of an
+    operation has all columns.
     """
 
     type: str = ""
@@ -78,7 +84,7 @@ class PostgresTable:
     Each query sees the table as of the query's start, and locks nothing.
 
     Raises:
-        BadTable: the table is missing or may be an outdated copy, or a column is missing or has an
+        BadTable: the table is missing or may be outdated, or a column is missing or has an
             unsupported type.
         psycopg.Error: the server cannot be reached, or rejects a query.
     """
@@ -86,7 +92,7 @@ class PostgresTable:
     def __init__(self, dsn: str, table: str, mapping: Mapping) -> None:
         self._dsn, self._mapping = dsn, mapping
         self._connection: psycopg.Connection[Row] | None = None
-        self.estimate = 0  # number of rows by the server's statistics; 0 if unknown
+        self.estimate = 0  # the number of rows by the server's statistics, or 0 if it is unknown
         try:
             self._open(table)
         except WrongPipeline as error:
@@ -108,14 +114,18 @@ class PostgresTable:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"
 
     def chunk(self, after: Place | None, most: int) -> Chunk | None:
-        """Return up to *most* rows after the key *after*, in the key's order; None at the end."""
+        """
+        Return up to *most* rows with keys after *after*, in the order of the keys.
+
+        Return None if no row follows. If *after* is None, begin with the first row.
+        """
         rows = self._asked(*self._rows.page(after, most, self._columns))
         if not rows:
             return None
         return Chunk(self._lines(rows), self._rows.place(rows[-1]))
 
     def find(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return the rows with one of *ids*, in the form of `Chunk.rows`."""
+        """Return the rows of the objects *ids*, in the form of `Chunk.rows`."""
         values = [each for each in map(self._values, ids) if each is not None]
         if not values:
             return {}
@@ -139,12 +149,12 @@ class PostgresTable:
         Rows(table, "any")  # reject an invalid name before the query
         found = self._asked(_KIND, (table,))
         if not found:
-            raise BadTable(f"{table} must be a table or a view: nothing has this name")
+            raise BadTable(f"{table} must be a table or a view, but nothing has this name")
         kind, self.estimate = found[0]["kind"], found[0]["rows"]
         if kind not in _READ_LIVE:
-            raise BadTable(f"{table} must be a table or a view: its rows may be outdated")
+            raise BadTable(f"{table} is not a table or a plain view, so its rows may be outdated")
         if found[0]["standby"]:
-            rule = "must be on a primary server: a standby may lag behind the feed"
+            rule = "must be on a primary server, because a standby may be later than the feed"
             raise BadTable(f"{table} {rule}")
         columns = self._asked(_COLUMNS, (table,))
         return {each["name"]: (each["kind"], each["place"]) for each in columns}
@@ -157,17 +167,17 @@ class PostgresTable:
         if not name:
             return
         if name not in kinds:
-            raise BadTable(f"{self} has no column {name!r}; there are {', '.join(kinds)}")
+            raise BadTable(f"{self} has no column {name!r}; the columns are {', '.join(kinds)}")
         if kinds[name][0] not in allowed:
-            rule = f"must be of one of the types {', '.join(allowed)}, as {what}"
-            raise BadTable(f"{self}: {name} {rule}; it is of {kinds[name][0]}")
+            rule = f"must have one of the types {', '.join(allowed)}, because it is {what}"
+            raise BadTable(f"{self}: {name} {rule}; it has the type {kinds[name][0]}")
 
     def _lines(self, rows: Iterable[Row]) -> dict[str, str]:
         lines: dict[str, str] = {}
         for row in rows:
             id = self._rows.id(row)
             if id in lines:
-                raise BadTable(f"{self}: two rows have the key {id}; name columns that are unique")
+                raise BadTable(f"{self}: two rows have the key {id}; name unique columns by --key")
             lines[id] = self._line(id, row)
         return lines
 
@@ -191,7 +201,7 @@ class PostgresTable:
         return values if is_key else None
 
     def _asked(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
-        """Return the rows of a query, which changes nothing; retry it after errors."""
+        """Return the rows of a query that only reads. Retry it if the connection fails."""
         backoff = Backoff()
         for _ in range(ATTEMPTS_MAX - 1):
             try:
@@ -215,7 +225,7 @@ class PostgresTable:
 def _primary_key(table: str, kinds: Kinds) -> tuple[str, ...]:
     key = tuple(name for name, (_, place) in kinds.items() if place is not None)
     if not key:
-        raise BadTable(f"{table} has no primary key: name the columns of one with --key")
+        raise BadTable(f"{table} has no primary key; name unique columns with --key")
     return key
 
 
@@ -231,7 +241,8 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-# For each type of a key column, a function that returns True if a part of an id is a valid value.
+# For each type of a key column, a function that returns True if a part of an id can be a value of
+# the column.
 _KEY_KINDS: dict[str, Callable[[str], bool]] = {
     **{kind: _whole(bits) for kind, bits in _SPACES.items()},
     "text": lambda text: True,

@@ -1,8 +1,8 @@
 """
-Run plans of PySpark with Sail in this process, which needs no Java and starts within a second.
+Run plans of PySpark with Sail in this process. Sail needs no Java and starts within a second.
 
 Sail has no observations, no RDDs, no position of a line in its file, and no lookahead in patterns.
-Python functions in the same process replace these.
+Python functions in the same process replace these features.
 """
 
 from __future__ import annotations
@@ -34,30 +34,38 @@ from pyspark.sql.types import StructType
 
 from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, error_text
 
-_CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # PySpark reads it to decide how to create functions
+# The variable by which PySpark decides for which kind of session its functions create columns.
+_CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 _SETTINGS = {
-    "MIMALLOC_ALLOW_THP": "0",  # huge pages took 10 % of the CPU to clear, and 100 MB of memory
-    "RUST_LOG": "off",  # no output on stderr, because errors are raised
-    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # limit of idling, e.g. waiting for the state
+    # Without huge pages, which took 10 % of the CPU to clear, and 100 MB of memory.
+    "MIMALLOC_ALLOW_THP": "0",
+    "RUST_LOG": "off",  # errors are raised, so they need not be written to stderr
+    # The longest idle time of a session, for example while it waits for the state.
+    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",
 }
-_CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]  # the client cannot reconnect
+# An idle connection must not be closed, because the server accepts no other (`_close_to_others`).
+_CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]
 _READ_BYTES = 4_000_000
 _BATCH_ROWS = 8_192  # Sail's default
-_GARBAGE = 100_000  # new objects between two garbage collections; rows never form cycles
-# On Linux, the option that attaches a packet filter, and the filter's instruction to keep N bytes.
+# New objects between two garbage collections. Few collections are enough, because rows never form
+# cycles.
+_GARBAGE = 100_000
+# On Linux: the socket option that attaches a packet filter, and the filter's instruction `return
+# N`, which keeps N bytes of a packet.
 _SO_ATTACH_FILTER, _RETURN = 26, 6
-# A part of a pattern: an escape, a set, a parenthesis with its quantifier, or another character.
+# Matches one part of a pattern: an escape, a set, a parenthesis with its quantifier, or another
+# character.
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)(?:[*+?]|\{\d*,?\d*\})?\+?|.", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)")
-# The patterns have Java's syntax.
+# Elements of Java's pattern syntax, and the same elements in Python's syntax.
 _PYTHON = {r"\z": r"\Z", r"\x{fffd}": "\ufffd"}
 
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """Open a session on all cores; PySpark's functions create columns for it until it ends."""
+    """Open a session on all cores. Until it ends, PySpark's functions create columns for it."""
     for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)  # noqa: TID251 Sail reads it
+        os.environ.setdefault(name, value)  # noqa: TID251 Sail reads these variables
     from pysail.spark import SparkConnectServer  # type: ignore[import-untyped]
     from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Session
@@ -68,10 +76,10 @@ def session() -> Iterator[SparkSession]:
         host, port = server.listening_address
         channel = DefaultChannelBuilder(f"sc://{host}:{port}", _CHANNEL)
         started = Session.builder.channelBuilder(channel).create()
-        started.conf.set("spark.sql.session.timeZone", "UTC")  # this opens the connection
+        started.conf.set("spark.sql.session.timeZone", "UTC")  # also opens the connection
         _close_to_others(host, port)
         os.environ[_CONNECT] = "1"  # noqa: TID251 PySpark has no other option
-        gc.freeze()  # exclude imported objects from the many garbage collections
+        gc.freeze()  # garbage collections then ignore the objects that were imported
         gc.set_threshold(_GARBAGE)
         try:
             yield cast("SparkSession", started)
@@ -86,16 +94,16 @@ def session() -> Iterator[SparkSession]:
 
 def _close_to_others(host: str, port: int) -> None:
     """
-    Make the server reject all connections except the existing one, on Linux.
+    On Linux, make the server reject all connections except the existing one.
 
-    The server has no password, and runs any Python code that it receives.
+    This is necessary because the server has no password, and runs any Python code that it receives.
     """
     if sys.platform != "linux":
         return
     nothing = ctypes.create_string_buffer(struct.pack("HBBI", _RETURN, 0, 0, 0))
     filters = struct.pack("HP", 1, ctypes.addressof(nothing))
     for number in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):  # for the folder itself, which is closed by now
+        with suppress(OSError):  # one number is that of /proc/self/fd itself, which is now closed
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
             with socket.socket(fileno=os.dup(number)) as each:
@@ -107,10 +115,10 @@ def _close_to_others(host: str, port: int) -> None:
 @dataclass(slots=True)
 class _Reading:
     """
-    The progress of Python's reads for Sail, in bytes of files, or in numbers of `Engine.rows`.
+    The progress of the reads in Python, in bytes of files, or in numbers of `Engine.rows`.
 
-    The only instance is a module global, because functions are sent to Sail by value, but objects
-    of a module by name.
+    The only instance is a global of this module. Functions are sent to Sail as copies, but globals
+    of a module by name, so that all copies update the same instance.
     """
 
     done: int = 0
@@ -192,7 +200,7 @@ class Sail:
         return os.cpu_count() or 1
 
     def progress(self, spark: SparkSession) -> tuple[int, int] | None:
-        """Return the progress of reads in Python; Sail does not report its own."""
+        """Return the progress of the reads in Python, because Sail reports no progress."""
         done, total = _reading.done, _reading.total
         return (done, total) if done < total else None
 
@@ -205,11 +213,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _atomic(pattern: str) -> str:
     """
-    Return *pattern* with `(?>(...)*)` for each repeated group `(...)*+`.
+    Return *pattern* with each possessive group `(...)*+` replaced by the atomic group `(?>(...)*)`.
 
-    Both forms mean the same. In the second form, Python 3.11.2 of Debian 12 wrongly keeps a part of
-    a repetition that fails. Java needs the second form, because it recurses for each repetition of
-    the first.
+    Both forms have the same meaning. The patterns are written in the possessive form for Java,
+    which recurses for each repetition in an atomic group. Python 3.11.2 of Debian 12 has a bug in
+    the possessive form: it keeps a part of a repetition that fails.
     """
     parts, opened = list[str](), list[int]()
     for token in _TOKEN.findall(pattern):
@@ -225,7 +233,7 @@ def _atomic(pattern: str) -> str:
 
 
 def _counted(parts: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Yield the numbers in *parts*; a number counts as done when the next one is requested."""
+    """Yield the numbers in *parts*. A number counts as done when the next number is requested."""
     for part in parts:
         for number in part.column(0).to_pylist():
             yield number
@@ -252,7 +260,7 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
 
 
 def _lines(name: str) -> Iterator[list[bytes]]:
-    """Yield lists of lines, a few megabytes each; raise errors with Spark's text."""
+    """Yield lists of lines, a few megabytes each. Raise an error with the text of `error_text`."""
     rest, at = b"", 0
     try:
         with Path(name).open("rb") as raw:

@@ -1,4 +1,4 @@
-"""Start Spark on this machine, and redirect its output to a file."""
+"""Open a session of Spark: on this machine, with its output in a file, or on a cluster."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from pyspark.sql.utils import is_remote
 from tidings.sync.engine import Engine, Spark
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
-# The module of the daemon that forks Python's workers. It is named and not imported, because it
-# imports the workers' other modules.
+# The module of the daemon that forks Spark's Python workers. Spark imports it by this name, and
+# this module must not, because the daemon imports the modules of all tasks.
 DAEMON = "tidings.sync.worker_daemon"
-JAVA_MIN = 17  # for Spark 4
+JAVA_MIN = 17  # Spark 4 requires this version
 DRIVER_MEMORY = "2g"  # sufficient for comparing 10,000,000 objects
 _CONFIG = {
     "spark.driver.memory": DRIVER_MEMORY,
@@ -34,29 +34,31 @@ _CONFIG = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.daemon.module": DAEMON,
-    "spark.sql.files.maxPartitionBytes": "32m",  # small, so that all cores end together
+    # The partitions are small, so that all cores finish at about the same time.
+    "spark.sql.files.maxPartitionBytes": "32m",
 }
-SMALL_BYTES = 8_000_000  # a dump of about 60,000 lines, or of 600,000 if it is gzipped
-# Settings for little work: with three lines, compiling took half of the CPU time.
+SMALL_BYTES = 8_000_000  # the size of about 60,000 lines, or of 600,000 gzipped lines
+# Settings for inputs of up to `SMALL_BYTES`, which reduce the compilation of plans. For a dump of
+# three lines, compilation took half of the CPU time.
 _QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
-# Loggers that write a page of Java to stderr for errors that are also raised.
+# Loggers that write a page of Java's text to stderr for errors that PySpark also raises.
 _ERRORS_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class NoJava(Exception):
-    """Java is missing or too old; the message says which."""
+    """Java is missing or too old. The message says which of these is the case."""
 
 
 def sentence_of(error: Exception) -> str:
     """
     Shorten a multi-line error of Spark to one sentence.
 
-    It is the last line for a Python exception, otherwise the first.
+    Return the last line of the exception of a Python function, and the first line of other errors.
     """
     lines = str(error).strip().splitlines()
     return f"Spark failed: {lines[-1 if isinstance(error, PythonException) else 0]}"
@@ -65,9 +67,9 @@ def sentence_of(error: Exception) -> str:
 @contextmanager
 def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> Iterator[None]:
     """
-    Raise *told*(message) if a task failed with an exception *kind* with this message.
+    If a task fails with the exception *kind*, raise `told(message)` instead of Spark's exception.
 
-    Spark puts the exception of a task into the message of its own.
+    *message* is the message of the task's exception, which is part of Spark's message.
     """
     try:
         yield
@@ -79,7 +81,7 @@ def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> 
 
 
 def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[SparkSession]:
-    """Return a session of the engine *name*: `spark` (`local`) or `sail`."""
+    """Return a session of the engine *name*, `spark` or `sail`, on this machine."""
     if name == "spark":
         return local(folder, size=size)
     from tidings.sync import sail
@@ -88,7 +90,7 @@ def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[S
 
 
 def current() -> Engine:
-    """Return the engine of this process's session."""
+    """Return the engine of the session in this process."""
     if not is_remote():
         return Spark()
     from tidings.sync.sail import Sail
@@ -99,10 +101,11 @@ def current() -> Engine:
 @contextmanager
 def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession]:
     """
-    Open a session on all cores for *size* bytes, with its files in *folder*.
+    Open a session of Spark on all cores, with its files in *folder*.
 
-    The session logs to `spark.log` in *folder*. *more* are settings of the caller. An existing
-    session of this process is used instead, and left running.
+    Settings depend on *size*, the bytes of the input. *more* are settings of the caller. Spark
+    writes its log to `spark.log` in *folder*. If this process already has a session, yield that
+    session instead, and do not stop it.
 
     Raises:
         NoJava: Java is missing or too old.
@@ -121,7 +124,7 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
         builder = builder.config(name, value)
     builder = builder.config("spark.local.dir", str(folder / "spark"))
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-    with _output_in(folder / "spark.log"):  # Java inherits the redirected output
+    with _output_in(folder / "spark.log"):  # Java, which is started here, inherits this output
         started = builder.getOrCreate()
     with started:
         yield started
@@ -130,7 +133,9 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
 @contextmanager
 def cluster() -> Iterator[SparkSession]:
     """
-    Use the running session, or open the one that `spark-submit` configures (default: all cores).
+    Open the session that `spark-submit` configures; without `spark-submit`, one on all cores.
+
+    If this process already has a session, yield that session instead, and do not stop it.
     """
     running = _running()
     if running is not None:
@@ -142,7 +147,7 @@ def cluster() -> Iterator[SparkSession]:
 
 
 def _running() -> SparkSession | None:
-    """Return the session of any thread of this process; None if it is missing."""
+    """Return the active session of this process; None if it has no session."""
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
@@ -150,7 +155,7 @@ def _running() -> SparkSession | None:
 
 
 def _check_java() -> None:
-    home = os.environ.get("JAVA_HOME")  # noqa: TID251 Spark itself reads it
+    home = os.environ.get("JAVA_HOME")  # noqa: TID251 Spark itself reads this variable
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
         raise NoJava(f"Spark needs Java {JAVA_MIN} or newer, and java was not found")
@@ -163,7 +168,7 @@ def _check_java() -> None:
 
 @contextmanager
 def _output_in(path: Path) -> Iterator[None]:
-    """Redirect the output of this process, and of processes started in the context, to *path*."""
+    """Within this context, redirect the output of this process and of new processes to *path*."""
     kept = os.dup(1), os.dup(2)
     with path.open("ab") as log:
         try:

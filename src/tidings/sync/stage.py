@@ -1,33 +1,34 @@
 """
-Start a sync on a stage and follow its progress, and run the comparison of such a sync.
+Start a sync on a stage and follow its progress; run the comparison of such a sync as a job.
 
-The state machine of the stage runs the comparison as a job on EMR Serverless. The job reads a dump
+The stage's state machine runs the comparison as a job on EMR Serverless. The job reads a dump
 and the state, and writes a plan:
 
     python -m tidings.sync.stage --feed main --dump s3://bucket/dumps/main/ --state scan \\
         --log-table L --state-table S --control-table C --plan s3://bucket/plans/ID/
 
-With `--state s3://bucket/.../AWSDynamoDB/<export-id>/ --through N` the state is read from an export
-of its table. N is the checkpoint of the follower `state`, which was read with strong consistency
-before the time of the export (see the module `state`).
+With `--state s3://bucket/.../AWSDynamoDB/<export-id>/ --through N`, the job reads the state from an
+export of the state's table. N is the checkpoint of the follower `state`, which must be read with
+strong consistency before the time of the export (see the module `state`).
 
 The job writes the parts of the plan (see the module `job`) to the folder --plan, and then
 `summary.json`, with the counts of `job.Summary` and these fields:
 
-    feed, dump        as given
+    feed, dump        the values of --feed and --dump
     stopped           null, or the message of the guard that objects
-    stopped_by        null, or its code: empty_dump, truncated_dump, too_many_deletes
-    allowable         true if the plan was written nevertheless and may be applied after approval
-    parts             [{"name": "1-insert/part-...", "event": "insert", "bytes": 123}, ...]: names
-                      below --plan, in the order in which they must be applied: all of an event
-                      before those of the next
+    stopped_by        null, or the code of this guard: empty_dump, truncated_dump, too_many_deletes
+    allowable         true if a guard objects, but the plan was written and may be approved
+    parts             [{"name": "1-insert/part-...", "event": "insert", "bytes": 123}, ...]: the
+                      parts in the folder --plan, in the order in which they must be applied, so
+                      that all parts of an event precede those of the next event
 
-The exit code is 0, even if a guard objects, 1 after a failure, and 2 for wrong usage. The last line
-of a failure and `failure.json`, which replaces the summary, have its reason. A repeated run starts
-from the beginning. The feed is not changed.
+The exit code is 0, even if a guard objects. It is 1 after a failure, and 2 for wrong arguments.
+After a failure, its reason is in the last line of the output, and in `failure.json`, which is
+written in place of the summary. A repeated run starts from the beginning. The job does not change
+the feed.
 
 The job needs permission to list and read the dump and the export, to list, read, write and delete
-below --plan, and to `Query` the three tables.
+objects below --plan, and to `Query` the three tables.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 from pyspark.sql import SparkSession
 
 from tidings.aws.config import stages
@@ -60,8 +61,8 @@ from tidings.sync.feed import Applied
 from tidings.sync.job import SUMMARY, Job, Stopped, Summary, SyncOptions, subfolder, types_named
 from tidings.sync.state import BadExport, Exported
 
-WAITING = "Wait for an answer"  # the machine's state while a plan waits for approval
-# The labels of the states that take time.
+WAITING = "Wait for an answer"  # the state of the machine while a plan waits for approval
+# The machine's states that take time, with the names of their phases for users.
 PHASES = {
     "Check": "checking the request",
     "Export": "exporting the state",
@@ -70,13 +71,15 @@ PHASES = {
     "Apply": "applying",
     "Report": "reporting",
 }
-POLL_MS = 1_000  # a job takes minutes, and Step Functions allows many more requests
-_EVENTS = 50  # events of the history; a machine writes fewer between two of these states
+POLL_MS = 1_000  # short for a job of minutes; Step Functions allows many more requests
+# The newest events of the history to read. The machine writes fewer events between two states of
+# `PHASES`.
+_EVENTS = 50
 _RUNNING = "RUNNING"
 
 
 class SyncFailed(Exception):
-    """The sync on the stage failed; the message says why."""
+    """The sync on the stage failed. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,11 @@ class Machine:
     states: Any
 
     def folder(self, id: str) -> str:
-        """Return the folder for the dump of the sync *id*."""
+        """Return the folder to which the dump of the sync *id* is uploaded."""
         return f"{files.S3}{self.syncs.bucket}/{workflow.UPLOADS}{id}/"
 
     def reads(self, dump: str) -> bool:
-        """Return True if the stage's job may read *dump* at its address."""
+        """Return True if the job of the stage may read *dump*, so that no upload is needed."""
         ours = f"{files.S3}{self.syncs.bucket}/"
         return dump.startswith((ours + workflow.DUMPS, ours + workflow.UPLOADS))
 
@@ -100,9 +103,9 @@ class Machine:
         self, id: str, request: Mapping[str, Any], begin: Callable[[str], None]
     ) -> tuple[Summary, Applied | None]:
         """
-        Start the sync *id* and follow it until it ends, or waits for approval.
+        Start the sync *id*, and wait until it ends, or until its plan waits for approval.
 
-        The sync does not depend on this process. *begin* is called with the name of each phase.
+        The sync continues if this process ends. *begin* is called with the name of each phase.
 
         Raises:
             Stopped: a guard objects.
@@ -152,11 +155,11 @@ class Machine:
         summary = self._stored_summary(id)
         sentence = summary["stopped"]
         if waits:
-            sentence += f"; the plan waits: tidings sync approve {id} --stage {self.stage}"
+            sentence += f"; to apply the plan: tidings sync approve {id} --stage {self.stage}"
         return Stopped(Objection(summary["stopped_by"], sentence, waits), _summary(summary))
 
     def _stored_summary(self, id: str) -> dict[str, Any]:
-        """Return the summary that the job wrote."""
+        """Return the summary that the job of the sync *id* wrote."""
         text = files.read(f"{files.S3}{self.syncs.bucket}/{workflow.prefix(id)}{SUMMARY}")
         summary: dict[str, Any] = json.loads(text)
         return summary
@@ -174,13 +177,13 @@ def on_stage(stage: str) -> Machine:
 
 
 def client(service: Literal["cloudformation", "s3", "stepfunctions"]) -> Any:
-    import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+    import boto3  # noqa: TID251 uses the operator's credentials, not a function's role
 
     return boto3.client(service)
 
 
 def new_id() -> str:
-    """Return a unique id of a sync, which sorts by its time."""
+    """Return a new id of a sync. Ids sort by the time of their creation."""
     moment = from_ms(now_ms())[:19].replace("-", "").replace(":", "")
     return f"{moment}-{os.urandom(4).hex()}"
 
@@ -189,16 +192,18 @@ def _summary(content: Mapping[str, Any]) -> Summary:
     return Summary(**{each.name: content[each.name] for each in fields(Summary)})
 
 
-SCAN = "scan"  # read the table itself, by buckets
+SCAN = "scan"  # the value of --state to read the table itself, by buckets
 FAILURE = "failure.json"
-_WORK = "work"  # temporary files between the steps; deleted at the end
+_WORK = "work"  # the folder for temporary files, which is deleted at the end
 _FAILURES = (files.NoDump, BadFile, BadExport, feeds.NotFollowing, TidingsError)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """
-    The arguments of a run; *state* is `scan` or an export's folder, *plan* the folder to write.
+    The arguments of a run.
+
+    *state* is `scan` or the folder of an export, and *plan* the folder for the plan.
     """
 
     place: feeds.Place
@@ -215,7 +220,7 @@ class Request:
 
         Raises:
             NoDump, BadDump, BadFile, BadExport: the dump or the export is missing or invalid.
-            NotFollowing: the state does not follow the log.
+            NotFollowing: the follower `state` does not reach the end of the log.
             InvalidSync: *as_of* is not a position or time of the feed.
         """
         self._clear()
@@ -240,12 +245,13 @@ class Request:
         return job.make_plan(paths, Exported(self.place.feed, self.state), through=self.through)
 
     def _clear(self) -> None:
-        """Delete the output of an earlier run, because it may have other parts."""
+        """Delete the output of an earlier run, which may have parts with other names."""
         for name in (*map(subfolder, EVENTS), _WORK, SUMMARY, FAILURE):
             files.remove(self._below(name))
 
     def tell_failure(self, sentence: str) -> None:
-        with suppress(BotoCoreError, ClientError, OSError):  # the exit code reports it, too
+        # If writing fails, too, the exit code and the output still report the failure.
+        with suppress(BotoCoreError, ClientError, OSError):
             files.write(self._below(FAILURE), json.dumps({"failed": sentence}))
 
     def _summary_json(self, summary: Summary, objection: Objection | None) -> str:
@@ -292,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> Request:
-    """Parse the arguments; on wrong usage print a message and exit with 2."""
+    """Parse the arguments. If they are invalid, print a message and exit with 2."""
     parser = argparse.ArgumentParser(prog="tidings.sync.stage")
     for name in ("feed", "dump", "state", "plan"):
         parser.add_argument(f"--{name}", required=True)
@@ -303,7 +309,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
     parser.add_argument("--skip-bad", type=int, default=0)
     parser.add_argument("--expect", type=int)
     parser.add_argument("--max-delete-share", type=float, default=DELETE_SHARE_MAX)
-    parser.add_argument("--as-of", default="", help="when the dump began: a place or a time")
+    parser.add_argument("--as-of", default="", help="when the dump began, as a cursor or a time")
     named = parser.parse_args(arguments)
     if named.state != SCAN and named.through is None:
         parser.error("--state with an export needs --through")

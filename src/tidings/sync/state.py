@@ -1,23 +1,23 @@
 """
 Read the state as a table.
 
-The job queries several buckets of the state in parallel. For feeds that are too large to query, it
-reads an export of the table to S3.
+A job queries several buckets of the state in parallel. If a feed is too large for queries, the job
+reads an export of the state's table on S3.
 
-An export uses no read capacity. DynamoDB creates a folder `AWSDynamoDB/<export-id>/`, in which
-`manifest-files.json` lists the files in `data/`. These are gzipped and have one item of the table
-per line.
+An export uses no read capacity. DynamoDB creates a folder `AWSDynamoDB/<export-id>/`. In this
+folder, `manifest-files.json` lists the files in `data/`, which are gzipped and have one item of the
+table per line.
 
 The export shows the table at one moment, and objects change while it is created and read. This is
 harmless, because a correction is appended only if its object is still at the position in the plan
 (`tidings.core.sync.apply`). An object that has changed is left as it is, and counted as moved.
 
-An object that is missing from the state has no position. If it was created and deleted in the
-meantime, and its tombstone has expired, it looks like an object that never existed. A plan
-therefore expires half the lifetime of a tombstone after `through`, the page up to which the rows of
-the plan are complete. For an export, `through` is the checkpoint of the follower `state`, which
-must be read with strong consistency before the time of the export. The export then includes
-everything up to the checkpoint. A checkpoint that is read later would make the plan appear younger
+An object that is missing from the state has no position. If it was created and deleted after the
+comparison, and its tombstone has expired, it looks like an object that never existed. So a plan
+expires half the lifetime of a tombstone after the commit of `through`, the page up to which the
+rows of the plan are complete. For an export, `through` is the checkpoint of the follower `state`.
+It must be read with strong consistency before the time of the export. Then the export includes
+everything up to this checkpoint. A checkpoint that is read later would make the plan appear younger
 than it is.
 """
 
@@ -47,22 +47,22 @@ class StateSource(Protocol):
     """A source of rows: the table itself, or an export of it."""
 
     def table(self, spark: SparkSession) -> DataFrame:
-        """Return `ROWS`, one row for each object, including deleted ones."""
+        """Return `ROWS` with one row for each object, including deleted objects."""
         ...
 
     def check(self) -> None:
-        """Raise an error if the table was incomplete; call this after the table was read."""
+        """Raise an error if the table was incomplete. Call this after the table was read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
     """
-    A reader of the state of *feed*, which reads many buckets in parallel.
+    A reader of the state of *feed*, which reads several buckets in parallel.
 
-    Reads are strongly consistent, as the port requires. Every row includes at least everything that
-    the follower `state` had handled when the reading began. Tasks call *make* to create a client,
-    because a client cannot be sent to them.
+    Reads are strongly consistent, as the port requires. So the rows include at least all pages that
+    the follower `state` had handled when the read began. Each task calls *make* to create a client,
+    because a client cannot be sent to a task.
     """
 
     feed: str
@@ -76,7 +76,9 @@ class Buckets:
 
     def _rows(self, buckets: Iterable[int]) -> Iterator[Columns]:
         """
-        Yield the rows in a task, with one client, because creating it takes longer than a bucket.
+        Yield the rows of the *buckets* of one task.
+
+        All are read with one client, because creating a client takes longer than reading a bucket.
         """
         read = self.make()
         for bucket in buckets:
@@ -85,7 +87,7 @@ class Buckets:
 
 def columns(row: Row) -> Columns:
     if not row.whole:
-        raise ValueError(f"the row of {row.key} is broken: `tidings verify` says more")
+        raise ValueError(f"the row of {row.key} is broken; `tidings verify` reports the details")
     at = Position(row.page, row.slot).encode()
     return row.key, at, row.at_ms, row.deleted, moment_of(row.line), row.line
 
@@ -95,7 +97,7 @@ _MOMENT = r'^\{"event":"[a-z]+","timestamp":"([^"]*)Z"'
 
 
 class BadExport(Exception):
-    """The export is incomplete; the message names the missing part."""
+    """The export is empty or incomplete. The message says how."""
 
 
 class Exported:
@@ -108,13 +110,14 @@ class Exported:
 
     def table(self, spark: SparkSession) -> DataFrame:
         """
-        Return the rows in the export.
+        Return the rows of the feed in the export.
 
         Raises:
-            BadExport: the export is empty.
+            BadExport: the export has no items.
         """
         listed = spark.read.schema(EXPORT_FILES).json(f"{self._folder}/{FILES}").collect()
-        files = [each for each in listed if each["itemCount"]]  # empty partitions have empty files
+        # A partition of the table without items has an empty file.
+        files = [each for each in listed if each["itemCount"]]
         if not files:
             raise BadExport(f"{self._folder}: {FILES} names no file with items")
         self._items_wanted = sum(each["itemCount"] for each in files)
@@ -123,25 +126,26 @@ class Exported:
         reader = spark.read.schema(EXPORT).option("mode", "FAILFAST")
         items = reader.option("lineSep", "\n").json(paths).select("Item.*")
         counted = items.observe(self._items, F.count(F.lit(1)).alias("count"))
-        from tidings.aws.dynamodb.state import row_bucket  # requires boto3, which is optional
+        from tidings.aws.dynamodb.state import row_bucket  # imports boto3, which is optional
 
         buckets = [row_bucket(self._feed, number) for number in range(limits.BUCKETS)]
         return counted.where(F.col("bucket.S").isin(buckets)).select(*_columns())
 
     def check(self) -> None:
         """
-        Check the number of items; call this after the table was read.
+        Check the number of items. Call this after the table was read.
 
         Raises:
-            BadExport: the number of items differs from the manifest.
+            BadExport: the manifest has another number of items.
         """
         count = int(self._items.get["count"])
         if count != self._items_wanted:
-            raise BadExport(f"{self._folder}: {count:,} items, {FILES} says {self._items_wanted:,}")
+            rule = f"has {count:,} items, but {FILES} lists {self._items_wanted:,}"
+            raise BadExport(f"{self._folder}: {rule}")
 
 
 def _columns() -> list[Column]:
-    """Return the same columns as `columns`, computed by Spark from an item of the export."""
+    """Return the same columns as `columns`, but computed by Spark from items of the export."""
     line = F.col("line.S")
     return [
         F.col("key.S").alias("key"),

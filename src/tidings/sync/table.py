@@ -1,15 +1,18 @@
 """
-Make a feed agree with a table while others write to it, for `tidings sync table`.
+Make a feed agree with a table while others write to both, for `tidings sync table`.
 
-Each of its three steps can be resumed.
+A sync has three steps, and each can be resumed:
 
-`rows` reads the table in chunks of its key, and corrects objects that the feed lacks or has in an
-older version. `objects` reads the state and records the objects without a row. `deletes` deletes
-those, after checking that their number is acceptable. An object that differs is a suspect, and is
-corrected only when `tidings.core.sync.live` reports that the difference lasts.
+1. `rows` reads the table in chunks by its key. It corrects objects that the feed lacks, or has in
+   another version.
+2. `objects` reads the state, and records the objects without a row in the table.
+3. `deletes` deletes the recorded objects, after checking that they are not too many.
 
-The progress is stored in a SQLite file. Each save is atomic. A run after a crash repeats the work
-since the last save, which then counts as done.
+An object that differs is a suspect at first. It is corrected only when `tidings.core.sync.live`
+reports that the difference lasts.
+
+The progress is stored in a SQLite file. Each save is atomic. After a crash, the next run repeats
+the work since the last save. Corrections that are repeated count as done.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ _MAKE = """
 
 
 class WrongProgress(Exception):
-    """The progress file belongs to another sync, or cannot be used; the message says which."""
+    """The progress file belongs to another sync, or cannot be used. The message says which."""
 
 
 @dataclass(slots=True)
@@ -72,8 +75,9 @@ class TableSyncState:
     """
     The progress of a sync.
 
-    *step* is the current step, and *place* its position as JSON. *rows* counts the rows of the
-    table that were read, and *objects* the objects of the feed. The other fields count outcomes.
+    *step* is the current step, and *place* the position of this step as JSON. *rows* counts the
+    compared rows of the table, and *objects* the compared objects of the feed. *missing* counts
+    objects without a row. The other fields count outcomes.
     """
 
     step: str = ""
@@ -94,7 +98,7 @@ class TableSyncState:
 @dataclass(slots=True)
 class Progress:
     """
-    The progress file of a sync; *what* identifies the sync by its feed, table and options.
+    The progress file of a sync. *what* identifies the sync by its feed, table and options.
 
     Raises:
         WrongProgress: the file belongs to another sync, has another format, or is in use.
@@ -110,8 +114,9 @@ class Progress:
             if self.path != IN_MEMORY:
                 make_private(self.path)
             self._file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-            self._file.execute("PRAGMA locking_mode=EXCLUSIVE")  # until the file is closed
-            # A power failure may lose the last saves; an older state is equally valid.
+            # The file stays locked until it is closed.
+            self._file.execute("PRAGMA locking_mode=EXCLUSIVE")
+            # A power failure may lose the last saves. The progress before them is still valid.
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=NORMAL")
             self._file.executescript(_MAKE)
@@ -123,11 +128,12 @@ class Progress:
             return
         kept = json.loads(found[0])
         if kept["what"] != self.what:
-            raise WrongProgress(f"{self.path} is of another sync: {json.dumps(kept['what'])}")
+            other = json.dumps(kept["what"])
+            raise WrongProgress(f"{self.path} belongs to another sync: {other}")
         self.state = TableSyncState(**kept["standing"])
 
     def save(self, missing: Iterable[str] = ()) -> None:
-        """Save the progress, and *missing*, the keys of objects without a row."""
+        """Save the progress, and add *missing* to the keys of objects without a row."""
         text = json.dumps({"what": self.what, "standing": asdict(self.state)})
         with self._file, closing(self._file.cursor()) as cursor:
             cursor.execute("BEGIN")
@@ -136,12 +142,12 @@ class Progress:
             cursor.execute("COMMIT")
 
     def missing(self, after: str, most: int) -> list[str]:
-        """Return up to *most* missing keys after *after*."""
+        """Return up to *most* keys of objects without a row, beginning after the key *after*."""
         query = "SELECT key FROM missing WHERE key > ? ORDER BY key LIMIT ?"
         return [key for (key,) in self._file.execute(query, (after, most))]
 
     def counts(self) -> Counts:
-        """Return the counts of the whole sync, including work before a restart."""
+        """Return the counts of the whole sync, including those of earlier runs."""
         return Counts(self.state.rows, self.state.objects, self.state.applied)
 
     def clear(self) -> None:
@@ -153,12 +159,14 @@ class Progress:
 
 
 ROWS, OBJECTS, DELETES = "rows", "objects", "deletes"
-SUSPECTS_MAX = 100_000  # about 30 MB of memory; 1,600 per second for a grace of 1 min
-_EMPTY = Objection("empty_table", "the table holds no row: a sync with nothing is an accident")
+# Suspects that may wait at once; they take about 30 MB of memory. With a grace of 1 min, a sync
+# reaches this number at 1,600 suspects per second.
+SUSPECTS_MAX = 100_000
+_EMPTY = Objection("empty_table", "the table has no rows, which is probably a mistake")
 
 
 class LiveTable(Protocol):
-    """The interface of the source: `postgres.PostgresTable`, and an in-memory one for tests."""
+    """The interface of the source: a `postgres.PostgresTable`, or a table in memory for tests."""
 
     @property
     def type(self) -> str: ...
@@ -174,9 +182,11 @@ class LiveTable(Protocol):
 @dataclass(frozen=True, slots=True)
 class TableSyncOptions:
     """
-    The options of a sync. *chunk* is in rows, *rate* in rows per second (0: no limit).
+    The options of a sync.
 
-    A change that is not posted within *grace_ms* of its commit is expected never to be posted.
+    *chunk* is a number of rows. *rate* is a limit in rows per second, and 0 means no limit. A
+    change that is not posted within *grace_ms* of its commit counts as lost, so the sync corrects
+    it.
     """
 
     compare: Compare
@@ -190,7 +200,11 @@ class TableSyncOptions:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """The clock: *now_ms* since 1970 for timestamps, *passed_ms* is monotonic, *sleep_ms* waits."""
+    """
+    The clock of a sync.
+
+    *now_ms* is the time since 1970, for timestamps. *passed_ms* is a monotonic time for intervals.
+    """
 
     now_ms: Callable[[], int]
     passed_ms: Callable[[], int]
@@ -198,7 +212,7 @@ class Time:
 
 
 class Stopped(Exception):
-    """A guard objects."""
+    """A guard stopped the sync."""
 
     def __init__(self, objection: Objection) -> None:
         self.objection = objection
@@ -206,12 +220,12 @@ class Stopped(Exception):
 
 
 class BrokenRow(Exception):
-    """A row of the state is incomplete."""
+    """A row of the state is incomplete, so it cannot be compared."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """The chunks that were read, beginning with the first one that still has suspects."""
+    """The chunks that were read, beginning with the first chunk that still has suspects."""
 
     _chunks: deque[tuple[Place, int, set[str]]] = field(default_factory=deque)
     _of: dict[str, set[str]] = field(default_factory=dict)
@@ -224,7 +238,7 @@ class _Window:
         self._of.pop(key).discard(key)
 
     def closed(self) -> Iterator[tuple[Place, int]]:
-        """Remove the first chunks that have no suspects; yield the place and rows of each."""
+        """Remove the chunks before the first one with suspects; yield their places and rows."""
         while self._chunks and not self._chunks[0][2]:
             place, rows, _ = self._chunks.popleft()
             yield place, rows
@@ -232,9 +246,10 @@ class _Window:
 
 class TableSync:
     """
-    One run of a sync. *advance* is called with the number of rows done in a step.
+    One run of a sync.
 
-    *begin* is called with the name of each step and its total, None if that is unknown.
+    *begin* is called with the name of each step and the total number of its rows or objects, which
+    is None if it is unknown. *advance* is called with the numbers that were done.
     """
 
     def __init__(
@@ -257,11 +272,15 @@ class TableSync:
 
     def run(self) -> None:
         """
-        Run until the feed agrees with the table, or with *dry_run* until the changes are known.
+        Run until the feed agrees with the table, or if *dry_run* until the differences are known.
+
+        If it fails, `progress` has the work that was done.
 
         Raises:
-            Stopped: a guard objects; nothing was deleted.
-            BadTable, BrokenRow, TidingsError: `progress` has the work done so far.
+            Stopped: a guard objects. Nothing was deleted.
+            BadTable: see `PostgresTable`.
+            BrokenRow: a row of the state is incomplete.
+            TidingsError: the feed rejects a request, or does not respond.
         """
         steps = {ROWS: self._compare_rows}
         if self._wishes.deletes:
@@ -304,7 +323,11 @@ class TableSync:
                 bucket, after = bucket + 1, self._prefix
 
     def _note_missing(self, bucket: int, keys: list[str]) -> None:
-        """Record the objects of *keys* that have no row now; the state was read before."""
+        """
+        Record the objects of *keys* that have no row.
+
+        The keys come from the state, which was read before the table is read here.
+        """
         found = self._found(keys)
         missing = [key for key in keys if key not in found]
         state = self._state
@@ -328,7 +351,11 @@ class TableSync:
         self._settle_all()
 
     def _look(self, keys: list[str], lines: dict[str, str] | None, place: Place) -> None:
-        """Compare a chunk up to *place* for the first time; read its rows if *lines* is None."""
+        """
+        Compare the objects of a chunk for the first time.
+
+        The chunk ends at *place*. *lines* has its rows; if it is None, read the rows here.
+        """
         began_ms = self._time.passed_ms()
         _, stored = self._stored(keys)
         found = self._found(keys) if lines is None else lines
@@ -353,7 +380,7 @@ class TableSync:
             self._settle()
 
     def _settle(self) -> None:
-        """Compare the suspects that are due again; if there are too many, wait for some."""
+        """Compare the due suspects again. If there are too many suspects, wait for some."""
         while True:
             if len(self._suspects) >= SUSPECTS_MAX:
                 self._wait_for_the_next()
@@ -371,8 +398,8 @@ class TableSync:
         """
         Compare suspects again, and correct those with a lasting difference.
 
-        The state is read before the table. If an operation is appended later, its object has moved,
-        and is not corrected.
+        The state is read before the table. If an operation of an object is appended after that, the
+        object has another position, and its correction is not applied.
         """
         began_ms = self._time.passed_ms()
         through, stored = self._stored(keys)
@@ -409,7 +436,7 @@ class TableSync:
         return difference(line, row, self._wishes.compare)
 
     def _stored(self, keys: Sequence[str]) -> tuple[int, dict[str, Row]]:
-        """Return the rows of the state for *keys*, and the page up to which they are complete."""
+        """Return the page up to which the state is complete, and the rows of *keys* by key."""
         rows: dict[str, Row] = {}
         pages: list[int] = []
         while keys:
@@ -425,7 +452,7 @@ class TableSync:
         return {f"{self._prefix}{id}": line for id, line in found.items()}
 
     def _save(self) -> None:
-        """Save the progress; a chunk is done if no suspect is left in it or before it."""
+        """Save the progress. A chunk is done if it and all earlier chunks have no suspects."""
         closed = list(self._window.closed())
         if closed:
             self._state.place = closed[-1][0]
@@ -434,9 +461,10 @@ class TableSync:
 
     def _pace(self, rows: int) -> None:
         """
-        Sleep as long as *rows* may take.
+        Sleep until *rows* rows have taken as long as the option `rate` requires.
 
-        Time that was spent waiting is not made up for afterwards, so that there are no bursts.
+        If the sync was slower than `rate` for some time, it does not catch up afterwards, so that
+        there are no bursts.
         """
         if not self._wishes.rate:
             return
@@ -447,7 +475,7 @@ class TableSync:
 
 def _checked(row: Row) -> Row:
     if not row.whole:
-        raise BrokenRow(f"the row of {row.key} is broken: `tidings verify` says more")
+        raise BrokenRow(f"the row of {row.key} is broken; `tidings verify` reports the details")
     return row
 
 
@@ -457,15 +485,17 @@ def _cut(rows: list[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _nobody(count: int) -> None:
-    """Ignore the count, because the progress bar shows rows, not corrections."""
+    """Ignore the number of corrections, because the progress bar shows rows."""
 
 
 STOPPED, LAGS = 3, 4
-CHUNK, CHUNK_MAX = 1_000, 10_000  # rows; the first takes milliseconds, the last seconds and 10 MB
-GRACE_S = 60.0  # posting from an outbox takes much less; a longer grace delays the sync
+# The default and the maximum of `--chunk`: 1,000 rows take milliseconds, and 10,000 rows take
+# seconds and 10 MB.
+CHUNK, CHUNK_MAX = 1_000, 10_000
+GRACE_S = 60.0  # a post from an outbox takes much less time; a longer grace delays the sync
 _EPILOG = (
-    f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is done and in the log, but the"
-    " state does not follow."
+    f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all corrections are in the log, but"
+    " the state does not advance."
 )
 _SHOWN = ("rows", "objects", "creates", "updates", "deletes", "settled", "restless")
 _APPLIED = ("applied", "moved", "done")
@@ -487,7 +517,7 @@ _APPLIED = ("applied", "moved", "done")
     "--changed",
     default="",
     metavar="COLUMN",
-    help="Column with the time of a row; newer rows are updated.",
+    help="Column with the time of a row; objects with newer rows are updated.",
 )
 @click.option(
     "--parents", default="", metavar="COLUMN", help="Column with an array of the parents."
@@ -500,7 +530,7 @@ _APPLIED = ("applied", "moved", "done")
     default=GRACE_S,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum time between the commit of a change and its post, in either order.",
+    help="Maximum time between the commit of a change and its post, whichever is first.",
 )
 @click.option(
     "--chunk",
@@ -522,12 +552,13 @@ _APPLIED = ("applied", "moved", "done")
 @click.pass_context
 def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **options: Any) -> None:
     """
-    Correct a feed by TABLE of the PostgreSQL at DSN, while others write to both.
+    Correct a feed so that it agrees with TABLE of the PostgreSQL at DSN.
 
-    Nothing is locked or exported: rows are read in chunks of the key. A row that differs is read
-    again after the grace, and corrected if it is unchanged and the feed has not changed the object
-    in the meantime. Missing objects are inserted, and objects without a row are deleted; with
-    --changed newer rows are updated, with --with-data all rows with other data.
+    Others may write to the feed and the table at the same time. Nothing is locked or exported: rows
+    are read in chunks by the key. If a row differs from its object in the feed, both are read again
+    after the grace. The object is corrected only if neither has changed. Missing objects are
+    inserted, and objects without a row are deleted. Objects with a newer row are updated if
+    --changed is given, and objects with other data if --with-data is given.
 
     \b
     Examples:
@@ -535,7 +566,7 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **optio
       tidings sync table postgresql:///app videos --with-data --rate 2000 --progress videos.sync
     """
     if options["dry_run"] and options["progress"]:
-        raise click.UsageError("--dry-run has no progress to save: omit --progress")
+        raise click.UsageError("--dry-run saves no progress; omit --progress")
     if find_spec("psycopg") is None:
         extra = "pip install 'tidings[flow]'"
         raise click.ClickException(
@@ -561,7 +592,11 @@ def _run(feed: Feed, source: PostgresTable, progress: Progress, options: dict[st
 
 @contextmanager
 def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
-    """Print the result after success or failure; exit with a code of its own if a guard objects."""
+    """
+    Print the result of a sync, also after a failure.
+
+    Exit with `STOPPED` if a guard objects, and with `LAGS` if the state does not advance.
+    """
     try:
         yield
     except Stopped as stopped:
@@ -570,7 +605,7 @@ def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[No
         ctx.exit(STOPPED)
     except NotFollowing as error:
         _show(progress.state, as_json, failed=str(error))
-        click.echo(f"Error: all is done, but {error}", err=True)
+        click.echo(f"Error: all corrections are applied, but {error}", err=True)
         ctx.exit(LAGS)
     except BaseException as error:
         _show(progress.state, as_json, failed=str(error) or type(error).__name__)
@@ -628,7 +663,7 @@ def _mapping(options: dict[str, Any]) -> Mapping:
 
 
 def _what(named: NamedFeed, source: PostgresTable, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the identity of a sync; only a sync with the same identity may use its progress."""
+    """Return the identity of a sync. Its progress is valid only for a sync with this identity."""
     where = named.url or named.stage or named.endpoint_url
     same = ("key", "changed", "parents", "with_data", "no_deletes")
     return {"feed": named.feed, "where": where, "table": str(source), "type": source.type} | {
@@ -646,7 +681,7 @@ def _show(state: TableSyncState, as_json: bool, **ended: str) -> None:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Convert an error of the table, the feed or the progress to one sentence and exit code 1."""
+    """Print an error of the table, the feed or the progress as one sentence, and exit with 1."""
     import psycopg
 
     from tidings.sync.postgres import BadTable

@@ -1,11 +1,11 @@
 """
-The daemon that forks Spark's Python workers, prepared so that a task starts at once.
+The daemon that forks Spark's Python workers. It is prepared so that each task starts at once.
 
 Spark puts an archive of PySpark and its own Java archive before the installed PySpark in the search
-path. Each task would read the directory of both archives again for every folder in them. This takes
-0.9 s of CPU, more than the task itself. The daemon therefore uses the installed PySpark. It also
-imports everything that tasks need once, with DynamoDB's service description, which would take
-another second in each worker.
+path of modules. Each task would read the directory of both archives again for every folder in them.
+This takes 0.9 s of CPU, more than the task itself. So the daemon uses the installed PySpark. The
+daemon also imports once everything that tasks need, and loads boto3's description of DynamoDB. This
+would take another second in each worker.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ _ARCHIVES = (".zip", ".jar")
 
 
 def pass_over_archives() -> None:
-    """Import from folders only."""
+    """Remove archives from the search path of modules, so that only folders are searched."""
     sys.path[:] = [each for each in sys.path if not each.endswith(_ARCHIVES)]
     for each in [path for path in sys.path_importer_cache if any(end in path for end in _ARCHIVES)]:
         del sys.path_importer_cache[each]
 
 
 def prepare() -> None:
-    """Import the code of tasks, and create a store, so that boto3 caches its description."""
-    from tidings.sync import dump, feed, job  # noqa: F401 for the forked workers
+    """Import the code of tasks, and make boto3 cache the description of DynamoDB."""
+    from tidings.sync import dump, feed, job  # noqa: F401 imported for the forked workers
 
     nowhere = feed.on_tables("main", "log", "state", "control", endpoint_url="http://127.0.0.1")
-    nowhere.source().make()  # sends no request
+    nowhere.source().make()  # creates a client, and sends no request
 
 
 def main() -> None:
-    pass_over_archives()  # before anything of PySpark is imported
+    pass_over_archives()  # must precede the first import of PySpark
     from pyspark import daemon
 
     prepare()
-    gc.freeze()  # else the garbage collection after each task scans these objects for 0.05 s
+    # Otherwise the garbage collection after each task scans the imported objects, for 0.05 s.
+    gc.freeze()
     daemon.manager()  # type: ignore[no-untyped-call]
 
 

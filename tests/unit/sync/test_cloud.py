@@ -211,7 +211,7 @@ def test_an_export_that_is_not_whole(job: Cloud, capsys: pytest.CaptureFixture[s
     dump = written(job.folder / "dump", [line("a", 1)])
     lines = "".join(f"{json.dumps({'Item': each})}\n" for each in items).encode()
     broken = [
-        ("500 items, manifest-files.json says 501", (501, gzip.compress(lines))),
+        ("500 items, but manifest-files.json lists 501", (501, gzip.compress(lines))),
         ("Spark failed", (500, gzip.compress(lines)[:-40])),
         ("Spark failed", (500, gzip.compress(lines[:-20]))),
         ("names no file with items", (0, b"")),

@@ -152,9 +152,7 @@ def test_a_plan_that_waits_is_answered(stage: Any, word: str, approved: bool) ->
     client = stage(states({}, asks=True), planned(**STOPPED))
     asked = sync("s3://syncs/dumps/main/d/")
     assert asked.exit_code == 3
-    assert (
-        f"Stopped: {SENTENCE}; the plan waits: tidings sync approve one --stage dev" in asked.stderr
-    )
+    assert f"{SENTENCE}; to apply the plan: tidings sync approve one --stage dev" in asked.stderr
 
     answer = ["sync", word, "one", "--stage", "dev"]
     done = CliRunner().invoke(main, answer)

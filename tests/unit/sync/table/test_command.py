@@ -166,9 +166,9 @@ def test_what_is_wrong_is_said(
     post(server, feed, operation(2))
     assert sync(database, table, server, feed, *kept).exit_code == 3
     for more, said in (
-        ((*kept, "--with-data"), "is of another sync"),
+        ((*kept, "--with-data"), "belongs to another sync"),
         (("--progress", str(tmp_path / "other")), "cannot be used: file is not a database"),
-        (("--changed", "no"), "has no column 'no'; there are id, changed, title"),
+        (("--changed", "no"), "has no column 'no'; the columns are id, changed, title"),
     ):
         result = sync(database, table, server, feed, *more)
         assert (result.exit_code, said in result.output) == (1, True), result.output
@@ -342,4 +342,4 @@ def test_lineage_names_the_table_without_its_user(
     assert table["namespace"].startswith("postgres://") and "@" not in table["namespace"]
     assert table["inputFacets"]["inputStatistics"]["rowCount"] == 2
     assert whole["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 2
-    assert "holds no row" in stopped["run"]["facets"]["errorMessage"]["message"]
+    assert "has no rows" in stopped["run"]["facets"]["errorMessage"]["message"]

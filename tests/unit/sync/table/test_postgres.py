@@ -134,11 +134,11 @@ def test_a_view_has_the_key_that_is_named(database: str, table: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "mapping", "said"),
     [
-        ("id int", {}, "has no primary key: name the columns of one with --key"),
-        ("id int PRIMARY KEY", {"key": ("no",)}, "has no column 'no'; there are id"),
-        ("id numeric PRIMARY KEY", {}, "id must be of one of the types smallint, .* of numeric"),
-        ("id int PRIMARY KEY, at timestamp", {"changed": "at"}, "at must be of .* with time zone"),
-        ("id int PRIMARY KEY, up text", {"parents": "up"}, r"up must be of .* text\[\]"),
+        ("id int", {}, "has no primary key; name unique columns with --key"),
+        ("id int PRIMARY KEY", {"key": ("no",)}, "has no column 'no'; the columns are id"),
+        ("id numeric PRIMARY KEY", {}, "id must have one of the types smallint, .* type numeric"),
+        ("id int PRIMARY KEY, at timestamp", {"changed": "at"}, "at must have .* with time zone"),
+        ("id int PRIMARY KEY, up text", {"parents": "up"}, r"up must have .* text\[\]"),
     ],
 )
 def test_what_cannot_be_compared_is_named(
