@@ -1,1 +1,1 @@
-"""Chained feeds, which copy the pages of another feed, and the relays that read the upstream."""
+"""Chained feeds, which copy the pages of another feed, and the relays, which do the copying."""

@@ -1,12 +1,12 @@
 """
-Let an operator show, pause, start, reset, yield and promote chained feeds, and monitor them.
+Show, pause, start, reset, yield and promote chained feeds for an operator, and monitor them.
 
-Each action is one conditional write of the relay's document. The running relay finds the change at
+Each action is one conditional write of the relay's document. A run of the relay finds the change at
 its next write. An action that would change nothing is refused.
 
-A feed moves to another deployment in two steps. First its master yields to a copy and gives out no
-page numbers any more. Then the copy, once it has every page, is promoted and continues with the
-next number.
+A feed moves to another deployment in two steps. First the master of the feed yields to a copy, and
+from then on assigns no page numbers. Once the copy has every page, an operator promotes the copy,
+which continues with the next page number.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MASTER = "master"  # the role of a local feed
 BROKEN = "broken"  # the status of a chained feed with an unreadable document
 EVERYTHING, LATEST = "everything", "latest"
-_ATTEMPTS_MAX = 8  # an attempt fails if the relay writes, which it does at most 20 times a second
+_ATTEMPTS_MAX = 8  # an attempt fails if a run writes at the same time, at most 20 times a second
 Document = dict[str, Any]
 
 
@@ -77,8 +77,9 @@ class RelayControl:
     """
     The operator's view of chained feeds, and the operator's actions.
 
-    *feeds* are all feeds of the deployment, *sources* those of the chained ones. *intake* assigns
-    the page numbers for producers. Without a *coordinator* the members of a cluster are not listed.
+    *feeds* are all feeds of the deployment, and *sources* the sources of its chained feeds. *log*
+    assigns the page numbers for producers. Without a *coordinator* the members of a cluster are not
+    listed.
     """
 
     store: RelayStore
@@ -146,14 +147,14 @@ class RelayControl:
             if write(before, replace(after, changed_ms=self.reader.clock())):
                 self.waker.wake(feed, RELAY)
                 return self.document(feed)
-        raise Unavailable(f"{feed}: its relay kept changing")
+        raise Unavailable(f"{feed}: the relay changed during each of {_ATTEMPTS_MAX} attempts")
 
     def _promote(self, before: Relay, after: Relay) -> bool:
         """
-        Store *after*. If the upstream may have more pages, skip all their numbers.
+        Store *after*. If the upstream may have more pages, skip the numbers of these pages.
 
-        Readers may have cursors of those pages. Record the lost pages before the page after them is
-        written, so that such a reader is recognized from then on.
+        Readers may have cursors of these pages, which are lost. Record the lost pages first, and
+        then write the page that follows them. Readers with such cursors are then recognized.
         """
         feed, now = after.feed, self.reader.clock()
         self.log.yield_to(feed, "")  # the feed may have yielded when it was a master before
@@ -210,12 +211,12 @@ class RelayControl:
             _parse_why(fields)
             self.log.yield_to(feed, "")
         elif action is Action.PROMOTE:
-            raise NothingDone("takes posts already", field="feed", value=feed)
+            raise NothingDone("accepts posts already", field="feed", value=feed)
         else:
             raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
 
     def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
-        """Refuse producers. With *marks_end*, append an empty page to notify the copies."""
+        """Refuse producers. With *marks_end*, append an empty page, which notifies the copies."""
         with self.reader.log.together():
             number = self.reader.log.take(feed) if marks_end else 0
             self.log.yield_to(feed, to)
@@ -236,7 +237,7 @@ class RelayControl:
         }
 
     def _members(self, source: Source) -> list[Document] | None:
-        """Return the members of the feed's cluster, None if the coordinator does not answer."""
+        """Return the members of the feed's cluster, or None if the coordinator does not answer."""
         if self.coordinator is None or not source.cluster:
             return []
         try:
@@ -281,9 +282,7 @@ def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) ->
     elif relay.copy is not None:
         lacks = "is still copying the state of its upstream"
     elif not relay.is_whole:
-        lacks = (
-            f"may lack pages: {relay.upstream or source.url} has not yielded, or not all is here"
-        )
+        lacks = f"may lack pages: {relay.upstream or source.url} has not yielded, or has more pages"
     if relay.copy is not None or (lacks and "why" not in fields):
         raise NotWhole(lacks, field="feed", value=relay.feed)
     why = _parse_why(fields) if "why" in fields else relay.why
@@ -293,9 +292,9 @@ def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) ->
 
 def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, object]) -> Relay:
     """
-    Return *relay* reset to the upstream's state, to its next page, or to the place after an event.
+    Return *relay* reset to the upstream's state, to the upstream's next page, or to an event.
 
-    The log already has the pages up to *here*, and a page is never written twice. Therefore the
+    The local log already has page numbers up to *here*, and no number is used twice. Therefore the
     next page must have a higher number.
 
     Raises:
@@ -311,7 +310,7 @@ def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, obj
 def _parse_why(fields: Mapping[str, object]) -> str:
     why = fields.get("why")
     if not isinstance(why, str) or not why.strip() or len(why) > limits.WHY_CHARS_MAX:
-        rule = f"must say why in 1 to {limits.WHY_CHARS_MAX} characters; it is kept"
+        rule = f"must give the reason in 1 to {limits.WHY_CHARS_MAX} characters; it is stored"
         raise InvalidRelay(rule, field="why", value=why)
     return why.strip()
 
@@ -331,7 +330,7 @@ def _parse_copy(to: object, here: int, restart_offset: int) -> Copy:
     place = _parse_place(to)
     page = position.last_unneeded_page(place) or 0
     if here and page <= here:
-        rule = f"must be after page {here}, the last local page: no page is written twice"
+        rule = f"must be after page {here}, the last local page: no page number is used twice"
         raise InvalidRelay(rule, field="to", value=to)
     first = max(here + 1 if here else 0, page - restart_offset)
     return Copy(first, place.seconds if first == place.page else 0, empty=True)
@@ -350,7 +349,7 @@ def _parse_action(action: str, fields: Mapping[str, object]) -> Action:
     Return the `Action` named *action*.
 
     Raises:
-        InvalidRelay: the action is unknown, or does not have one of *fields*.
+        InvalidRelay: the action is unknown, or one of *fields* is not a field of the action.
     """
     known_action = next((each for each in Action if each.value == action), None)
     if known_action is None:
@@ -462,5 +461,5 @@ class ReplicaMonitor:
         self.runtime.count("RelayMasterAge", self._age_s(relay.master_read_ms))
 
     def _age_s(self, read_ms: int) -> int:
-        """Return the seconds since *read_ms*; 0 if nothing was read yet, when retries count."""
+        """Return the seconds since *read_ms*; 0 if nothing was read yet (see `RelayRetries`)."""
         return max(0, self.runtime.clock() - read_ms) // 1000 if read_ms else 0

@@ -3,13 +3,13 @@ Copy the state of an upstream, and compare it with the state of the chained feed
 
 A chained feed copies the upstream's state if the upstream's log does not go back to the checkpoint
 of the feed. The rows contain at least all pages up to the checkpoint of the upstream's state, so
-the log continues after that page. Rows are copied one reply at a time under the lease of the
-follower `state`. Objects that the upstream does not have become tombstones, so that returning
-readers receive the deletion. Each step can be repeated.
+the log of the chained feed continues after that page. Rows are copied one reply at a time under the
+lease of the follower `state`. Objects that the upstream does not have become tombstones, so that
+returning readers receive the deletion. Each step can be repeated.
 
-Later the sums of both states are compared at the same page (PROTOCOL 20). The follower `state`
-computes the sums from the log, so they do not reveal a change of the stored rows. Therefore each
-comparison also adds up the rows of one bucket.
+After the copy, the sums of both states are compared periodically, at the same page (PROTOCOL 20).
+The follower `state` computes the sums from the log, so they do not reveal a change of the stored
+rows. Therefore each comparison also adds up the stored rows of one bucket.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from tidings.core.state.tombstones import TombstoneStore
 
 
-_BATCH_ROWS = 1000  # rows written per renewal of the lease, in two of its twenty seconds
+_BATCH_ROWS = 1000  # written in about 2 s, after which the lease of 20 s is renewed
 
 
 @dataclass(slots=True, kw_only=True)
 class Bootstrapper:
     """
-    A copier of the upstream's state. `acquire` takes the lease of `state`, `release` releases it.
+    A copier of the upstream's state. It needs the lease of the follower `state`, see `acquire`.
 
     *tombstone_ms* is the lifetime of the tombstones that are created here. *tombstones* records
     that tombstones of the upstream may have a shorter lifetime.
@@ -67,19 +67,25 @@ class Bootstrapper:
     _leases: dict[str, Lease] = field(default_factory=dict)
 
     def acquire(self, feed: str) -> bool:
-        """Return True if no other process writes the state of *feed* from now on."""
+        """
+        Take the lease of the follower `state`; return True if this process has it.
+
+        No other process then writes the state of *feed*.
+        """
         if feed not in self._leases:
             owner, now_ms = self.runtime.new_id(), self.runtime.clock()
             lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
             if lease.owner != owner:
                 if lease.is_late(now_ms):
-                    self.waker.wake(feed, STATE)  # a follower takes the lease over and releases it
+                    # The holder crashed. The function that is woken takes the lease from it, and
+                    # releases the lease at the end of its run.
+                    self.waker.wake(feed, STATE)
                 return False
             self._leases[feed] = replace(lease, note=b"")  # the note describes the old rows
         return True
 
     def release(self, feed: str) -> None:
-        """Let the follower `state` continue, from its checkpoint or after the copy."""
+        """Release the lease, so that the follower `state` continues from its checkpoint."""
         lease = self._leases.pop(feed, None)
         if lease is not None:
             self.followers.release(lease, force=True)
@@ -91,7 +97,8 @@ class Bootstrapper:
         """
         Copy the next rows of *copy*. Call `acquire` first.
 
-        Return the progress of the copy, and the status of the upstream if it was requested.
+        Return the progress of the copy, and the status of the upstream, or None if nothing was
+        requested.
 
         Raises:
             Unavailable: the upstream did not answer, or has fewer pages than this feed.
@@ -110,11 +117,11 @@ class Bootstrapper:
 
     def repair(self, relay: Relay, bucket: int, url: str) -> None:
         """
-        Replace the local rows of *bucket* with the upstream's. Call `acquire` first.
+        Replace the local rows of *bucket* with those of the upstream. Call `acquire` first.
 
-        The upstream's state must contain all local pages. A row of a later page is stored before
-        its page arrives, which then changes nothing. Objects that the upstream has deleted are
-        deleted here as of now.
+        The upstream's state must contain all local pages. If a row is of a later page, the row is
+        stored before the page arrives; the page then does not change the row. An object that the
+        upstream has deleted is deleted here, with the current time.
 
         Raises:
             Unavailable, LeaseLost: see `step`.
@@ -129,9 +136,10 @@ class Bootstrapper:
 
     def finish(self, relay: Relay, copy: Copy) -> Relay:
         """
-        Move the log to the page after the copy; return the new *relay* to store.
+        Let the log continue after the page of *copy*; return the new *relay*, to be stored.
 
-        Raise the floor first, so that concurrent readers see a trimmed log and not its end.
+        Raise the floor first, so that concurrent readers find a trimmed log, and not the end of
+        the log.
         """
         page = copy.page
         self.log.raise_floor(relay.feed, page + 1)
@@ -148,7 +156,11 @@ class Bootstrapper:
         )
 
     def _rows(self, copy: Copy, url: str, selection: Selection) -> Rows | None:
-        """Request rows, or only the upstream's status, once, if *copy* copies no rows."""
+        """
+        Request the next rows of *copy*.
+
+        If *copy* copies no rows, only the upstream's status is needed, and only once.
+        """
         if copy.empty and copy.page >= 0:
             return None
         return self.upstream.rows(url, copy.bucket, copy.after or None, selection)
@@ -156,7 +168,7 @@ class Bootstrapper:
     def _changes(
         self, feed: str, copy: Copy, rows: Iterable[Row], end: str | None
     ) -> Iterator[Difference]:
-        """Yield the changes that make the local rows up to *end* equal to *rows*."""
+        """Yield the changes that make the next local rows, up to the key *end*, equal to *rows*."""
         theirs = {row.key: row for row in rows}
         for mine in self._ours(feed, copy, end):
             other = theirs.pop(mine.key, None)
@@ -174,7 +186,7 @@ class Bootstrapper:
             yield row
 
     def _tombstone(self, row: Row, page: int) -> Row:
-        """Return a tombstone for *row*, as of now and of the page after which the log continues."""
+        """Return a tombstone for *row* with the current time. The log continues after *page*."""
         now, line = self.runtime.clock(), as_event(row.line, "delete")
         return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
@@ -191,7 +203,7 @@ class Bootstrapper:
                 lease, lease.checkpoint, now_ms=self.runtime.clock()
             )
             if not all(self.repairs.repair(feed, batch)):
-                raise Unavailable(f"a late write changed the state of {feed} while it was copied")
+                raise Unavailable(f"another process changed the state of {feed} during the copy")
 
 
 def _change(status: Row | None, wanted: Row) -> Difference:
@@ -202,7 +214,9 @@ def _change(status: Row | None, wanted: Row) -> Difference:
 
 def _behind(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
     """
-    Return *copy* with the page after which the log continues. All rows read so far include it.
+    Return *copy* with the page after which the log continues.
+
+    All rows that were read so far contain the operations up to this page.
 
     The page must be above all local pages. Otherwise a reader at the last local page would continue
     with the next page and never receive the changes of the copy.
@@ -216,8 +230,8 @@ def _behind(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
     page = min(copy.page, reached) if copy.begun else reached
     if relay.checkpoint and page <= relay.checkpoint:
         raise Unavailable(
-            f"the upstream has come to page {page}; it must pass page {relay.checkpoint}, up to"
-            " which pages are here, because none is written twice"
+            f"the upstream is at page {page}; the copy waits until it is after page"
+            f" {relay.checkpoint}, the last local page, because no page number is used twice"
         )
     return replace(copy, page=page)
 
@@ -227,8 +241,9 @@ class Comparison:
     """
     A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
 
-    Pages after the upstream's sums are not appended for some seconds, until the local state is at
-    the page of the sums. *waits* is how often the comparison may still wait, 0 between comparisons.
+    The upstream's sums are of a certain page. Later pages are not appended for some seconds, until
+    the local state has reached that page, too. *waits* is how often the comparison may still wait,
+    or 0 between comparisons.
     """
 
     bootstrapper: Bootstrapper
@@ -254,9 +269,9 @@ class Comparison:
 
     def step(self, relay: Relay, url: str) -> Relay | None:
         """
-        Return *relay* after a finished comparison, None if it is not finished.
+        Continue the comparison; return the changed *relay* if it is finished, otherwise None.
 
-        If a store or the upstream does not answer, wait for the next comparison.
+        If a store or the upstream does not answer, give up this comparison.
 
         Raises:
             LeaseLost: another process writes the state.
@@ -264,7 +279,7 @@ class Comparison:
         self.waits -= 1
         try:
             found = self._compare(relay, url)
-        except (Unavailable, BrokenPortion, UpstreamRefused):  # an older release has no sums
+        except (Unavailable, BrokenPortion, UpstreamRefused):  # older releases refuse to send sums
             self.waits = 0
             found = None
         if not self.waits:
@@ -301,7 +316,8 @@ class Comparison:
         """
         Return the sum of the rows of *bucket*, as of *page*.
 
-        Return None if there are too many rows to read while pages wait, or a later row was copied.
+        Return None if there are too many rows to read while pages wait, or if a row is of a later
+        page, because the row was copied.
         """
         total = 0
         for read, row in enumerate(bucket_rows(self.bootstrapper.states.read, feed, bucket)):

@@ -1,7 +1,7 @@
 """
-Determine which feeds are copies of another feed now, and refuse writes to these.
+Determine which feeds are copies of another feed at present, and refuse writes to these feeds.
 
-Every writer imports this module, so it imports the relay and the sources only when it needs them.
+Every writer imports this module. It therefore imports the module `relay` only when it needs it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ COPIES_TTL_MS = 1_000  # a promoted copy may still refuse producers for this tim
 
 class Copies(Mapping[str, "Source"]):
     """
-    The *sources* of feeds that were not promoted. The relays are read every `COPIES_TTL_MS`.
+    The sources of all feeds in *sources* that are still copies, because they were not promoted.
 
-    A feed with an unreadable relay counts as a copy, so that no producer writes to it by mistake.
+    The relay of a feed is read again after `COPIES_TTL_MS`. A feed counts as a copy if its relay
+    cannot be read, so that no producer writes to a copy by mistake.
     """
 
     def __init__(self, sources: Sources, store: Callable[[], RelayStore], clock: Clock) -> None:
@@ -70,7 +71,9 @@ class Copies(Mapping[str, "Source"]):
 @dataclass(frozen=True, slots=True)
 class WriteGuard:
     """
-    A guard that refuses writes to chained feeds. *master* returns the address of a feed's master.
+    A guard that refuses writes to chained feeds.
+
+    *master* returns the address of the feed's master, to which producers post, or "".
     """
 
     sources: Sources
@@ -78,7 +81,7 @@ class WriteGuard:
 
     def check(self, feed: str) -> None:
         """
-        Return if producers may post to *feed*.
+        Check that producers may post to *feed*.
 
         Raises:
             Chained: *feed* is a copy; the error contains the address to post to.
@@ -93,17 +96,17 @@ ALL_LOCAL = WriteGuard({})
 
 @dataclass(frozen=True, slots=True)
 class CopiedUntil:
-    """A lookup of the commit times of copied pages that are not in the log of a *chained* feed."""
+    """A lookup of the commit time of the last copied page of a *chained* feed."""
 
     chained: Container[str]
     relays: RelayStore
 
     def __call__(self, feed: str, page: int) -> int | None:
         """
-        Return the second in which *page* was committed upstream, 0 if it is unknown.
+        Return the second in which *page* was committed upstream, or 0 if the time is unknown.
 
-        Return None for a local feed, as the page after its last page has not been written yet. The
-        page after the last page of a copy may have been committed upstream long ago.
+        Return None for a local feed. The next page of a local feed is committed at some later time,
+        whereas the next page of a copy may have been committed upstream long ago.
         """
         if feed not in self.chained:
             return None

@@ -1,10 +1,10 @@
 """
-Elect which deployments of a cluster read the master, and which leader each of the others reads.
+Elect the leaders of a cluster, which read the master. Every other deployment reads a leader.
 
-A cluster has one leader lease per leader. A member with a lease renews it and reads the master. A
-member without one takes a lease that is free or has expired, with the next term, and reads a leader
-until then. The log stays correct even if members disagree, because each deployment writes only its
-own log, and only the pages that follow its own checkpoint.
+A cluster has as many leader leases as leaders. A member that holds a lease renews the lease and
+reads the master. A member without a lease reads a leader. When a lease is free or has expired, such
+a member takes the lease with the next term. The log stays correct even if members disagree, because
+each deployment writes only its own log, and only the pages that follow its own checkpoint.
 """
 
 from __future__ import annotations
@@ -72,10 +72,16 @@ class Coordinator(Protocol):
     """
 
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
-        """Return the leases that were ever taken, by number. Strongly consistent."""
+        """
+        Return the leases that a member has ever taken, by number, with a strongly consistent read.
+        """
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
-        """Replace *before* by *after* if the stored term and time are those of *before*."""
+        """
+        Replace *before* by *after* if the stored term and time are those of *before*.
+
+        Return True if it was replaced.
+        """
 
     def announce(self, member: Member) -> None:
         """Store *member*."""
@@ -87,9 +93,9 @@ class Coordinator(Protocol):
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """
-    The role of a deployment and the *url* that it reads, "" if the cluster has no leader.
+    The role of a deployment, and the *url* that it reads.
 
-    *term* is the term of a leader's lease.
+    *url* is "" if a follower has no leader to read. *term* is the term of a leader's lease.
     """
 
     role: Role
@@ -114,10 +120,10 @@ class Elector:
 
     def assignment(self, relay: Relay) -> Assignment:
         """
-        Return the current role and source.
+        Return the current assignment.
 
-        Ask the coordinator at most every `limits.LEADER_LEASE_RENEW_MS`. If it does not answer, the
-        last assignment stays.
+        Query the coordinator at most once in `limits.LEADER_LEASE_RENEW_MS`. If it does not answer,
+        the last assignment stays.
         """
         if self.source.role is not Role.ELECTED:
             return static_assignment(self.source)
@@ -180,7 +186,7 @@ class Elector:
     def _must_yield(
         self, coordinator: Coordinator, relay: Relay, leases: Sequence[LeaderLease], now: int
     ) -> bool:
-        """Return True if this leader cannot read the master and another member could try."""
+        """Return True if this leader cannot read the master, and another member could take over."""
         if relay.role is not Role.LEADER or relay.failures < limits.LEADER_LEASE_FAILURES:
             return False
         leaders = {lease.address for lease in leases if lease.held(now)}
@@ -216,7 +222,11 @@ def free_lease(leases: Iterable[LeaderLease], now_ms: int) -> LeaderLease | None
 
 
 def leader_of(leases: Iterable[LeaderLease], address: str, now_ms: int) -> str:
-    """Return the leader that the follower at *address* reads. The hash spreads the followers."""
+    """
+    Return the address of the leader that the follower at *address* reads, or "" without a leader.
+
+    The hash of *address* selects the leader, so that the followers are spread over the leaders.
+    """
     leaders = [each.address for each in leases if each.held(now_ms) and each.address != address]
     return leaders[hash_of(address) % len(leaders)] if leaders else ""
 

@@ -1,9 +1,10 @@
 """
 The relay of a chained feed: its progress, its upstream, and the state requested by the operator.
 
-Each chained feed has one document, which is stored in one write with the pages that it counts. If
-an operator or another run has changed the document, its *version* differs. A run then writes
-nothing and reads the document again. One run at a time holds a relay.
+Each chained feed has one relay document. A run of the relay stores the pages that it copied and the
+changed document in one write. If an operator or another run has changed the document in the
+meantime, its *version* differs. The run then writes nothing and reads the document again. One run
+at a time holds a relay.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class RelayStore(Protocol):
-    """A store of the relays. Only this port appends to the log of a chained feed."""
+    """A store of relay documents. Only this port appends to the log of a chained feed."""
 
     def relay(self, feed: str) -> Relay:
         """Return the relay of *feed*, with version 0 if it is not stored. Strongly consistent."""
 
     def relays(self) -> Sequence[Relay]:
-        """Return all relays, by feed. Strongly consistent."""
+        """Return all relays in the order of their feeds, with strongly consistent reads."""
 
     def write(self, before: Relay, after: Relay) -> bool:
         """
@@ -48,8 +49,9 @@ class RelayStore(Protocol):
         """
         Do as `write`, append *pages* and set the head to `after.checkpoint`, in one transaction.
 
-        The head counts the operations that *after* counts in addition to *before*. If the number
-        of a page is taken, write nothing and return False.
+        Also add to the feed's counter of operations the difference between the counts of *after*
+        and *before*. If a page with the number of one of *pages* exists, write nothing and return
+        False.
         """
 
 
@@ -60,8 +62,8 @@ class Wanted(Enum):
     """The state requested by the operator."""
 
     RUN = "running"
-    PAUSE = "paused"  # the relay keeps its lease and its position, and reads nothing
-    SHUTDOWN = "shutdown"  # the relay also releases its lease, until it is started
+    PAUSE = "paused"  # the relay reads nothing, but keeps its leader lease and its position
+    SHUTDOWN = "shutdown"  # the relay also releases its leader lease, until an operator starts it
     PROMOTED = "promoted"  # the relay copies nothing any more, and producers post to this feed
 
 
@@ -69,12 +71,12 @@ class Condition(Enum):
     """The state that the last run found."""
 
     NEW = "new"  # no page was read yet
-    COPYING = "copying"  # it copies the upstream's state, as the log does not go back far enough
+    COPYING = "copying"  # the state is copied, because the log does not go back far enough
     RUNNING = "running"
     RETRYING = "retrying"  # the upstream does not answer
     FELL_OFF = "fell-off"  # the upstream's log does not go back far enough; an operator must act
-    OTHER_LOG = "other-log"  # the upstream is not the log that was copied so far
-    CYCLE = "cycle"  # the upstream is fed by this feed
+    OTHER_LOG = "other-log"  # the upstream's log is not the one that was copied so far
+    CYCLE = "cycle"  # the upstream is itself a copy of this feed, directly or over other feeds
     REFUSED = "refused"  # the upstream does not allow this feed to read
 
 
@@ -85,7 +87,7 @@ class Copy:
 
     The rows of the buckets below *bucket* are copied, and those of *bucket* up to the key *after*.
     The log continues after page *page* (-1: not known yet), committed at *seconds* (0: unknown).
-    If *empty*, no row is copied and all local rows are deleted.
+    If *empty* is True, no row is copied and all local rows are deleted.
     """
 
     page: int = -1
@@ -106,7 +108,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counters since the feed was chained. *repeated* pages were received more than once."""
+    """Counters since the feed was chained. *repeated* counts pages that were received again."""
 
     pages: int = 0
     operations: int = 0
@@ -119,17 +121,17 @@ class Relay:
     """
     The document of a chained feed.
 
-    *checkpoint* is the last local page, 0 before the first, committed at *seconds* (0: unknown).
-    *id* identifies the relay in the `via` of its readers. *low_watermark* is the first page that
-    was ever stored here.
+    *checkpoint* is the last local page, or 0 before the first page. It was committed at *seconds*
+    (0: unknown). *id* identifies the relay in the `via` of the feeds that copy this feed.
+    *low_watermark* is the first page that was ever stored here.
 
     *owner* holds the relay until *lease_until_ms*. After *failures* in a row the next attempt is
-    due at *attempt_ms*. *upstream* is the address that was read last; if *upstream_ended*, its log
-    continues elsewhere after page *upstream_head*. *term* is the term of a leader's lease. *why* is
-    the operator's reason for the last reset or promotion. The state was last compared with the
-    upstream's at *compared_ms*, at page *compared_page*. *mended* is the number of buckets that
-    differed so far, and *counted* the bucket with the rows that the next comparison adds up. *lost*
-    are the pages that its upstreams lost (`settings.profiles`).
+    due at *attempt_ms*. *upstream* is the address that was read last. If *upstream_ended* is True,
+    the log of the upstream ends with page *upstream_head*, and another feed continues it. *term* is
+    the term of a leader's lease. *why* is the operator's reason for the last reset or promotion.
+    The state was last compared with that of the upstream at *compared_ms*, at page *compared_page*.
+    *mended* is the number of buckets that differed so far. The next comparison adds up the stored
+    rows of bucket *counted*. *lost* are the pages that the upstreams lost (`settings.profiles`).
     """
 
     feed: str
@@ -183,7 +185,7 @@ class Relay:
 
     @property
     def status(self) -> str:
-        """Return the operator's requested state if it is not to run, else the condition."""
+        """Return the state that the operator requests, or the condition if it is `Wanted.RUN`."""
         return self.condition.value if self.wanted is Wanted.RUN else self.wanted.value
 
     def held(self, now_ms: int) -> bool:
@@ -191,7 +193,7 @@ class Relay:
 
 
 def record_failure(relay: Relay, condition: Condition, error: str, *, now_ms: int) -> Relay:
-    """Return *relay* after a failed attempt. The delay doubles up to a maximum."""
+    """Return *relay* after a failed attempt. The delay before the next attempt grows."""
     failures = relay.failures + 1
     return replace(
         relay,
@@ -203,7 +205,7 @@ def record_failure(relay: Relay, condition: Condition, error: str, *, now_ms: in
 
 
 def backoff_ms(failures: int) -> int:
-    """Return the delay after *failures* in a row."""
+    """Return the delay in ms after *failures* in a row, which doubles up to a maximum."""
     doubled = limits.RELAY_BACKOFF_MS << min(failures - 1, 20)
     return min(doubled, limits.RELAY_BACKOFF_MS_MAX)
 
@@ -238,8 +240,8 @@ class RelayLock:
     A lock on a relay. It is stored in the relay's document, which is written only if unchanged.
 
     *relay* is the document as *owner* last read or wrote it; call `refresh` if it may have changed.
-    *repeated* is the number of pages that arrived again since the last write. It is stored with the
-    next write, as is the upstream's status.
+    *repeated* is the number of pages that arrived again since the last write. The next write stores
+    this number and the upstream's status.
     """
 
     store: RelayStore
@@ -252,22 +254,22 @@ class RelayLock:
     _seen: _ObservedStatus | None = None
 
     def refresh(self) -> bool:
-        """Read the document again if it may have changed; return True if it names *owner*."""
+        """Read the document if it may have changed; return True if *owner* still has the lock."""
         if self._stale:
             self.relay, self._stale = self.store.relay(self.relay.feed), False
         return self.relay.owner == self.owner
 
     def mark_stale(self) -> None:
-        """Make the next `refresh` read the document, as an operator may have changed it."""
+        """Let the next `refresh` read the document, because an operator may have changed it."""
         self._stale = True
 
     def save(self, after: Relay) -> bool:
         """
         Store *after* as `relay` and renew the lease.
 
-        Return False, with nothing written, if another process was faster.
+        If another process has changed the document, write nothing and return False.
         """
-        held, self._stale = self._held(after), True  # stays True if the write fails
+        held, self._stale = self._held(after), True  # `_stale` stays True if the write fails
         return self._known(held) if self.store.write(self.relay, held) else False
 
     def append(self, after: Relay, pages: Sequence[Page]) -> bool:
@@ -276,7 +278,7 @@ class RelayLock:
         return self._known(held) if self.store.append(self.relay, held, pages) else False
 
     def renew(self) -> None:
-        """Renew the lease and store the upstream's status, every `limits.RELAY_TELL_MS`."""
+        """Renew the lease and store the upstream's status, once in `limits.RELAY_TELL_MS`."""
         if has_passed(self._saved_ms, self.clock(), limits.RELAY_TELL_MS):
             self.save(self.relay)
 
@@ -285,7 +287,7 @@ class RelayLock:
         self.store.write(self.relay, free)
 
     def observe(self, status: UpstreamStatus, url: str) -> None:
-        """Record the status of the feed at *url*, which is the master unless it names another."""
+        """Record the *status* of the feed at *url*. Unless it names a master, it is the master."""
         now, known = self.clock(), self._seen or self.relay
         read_ms = min(now, status.master_read_ms) if status.master else now
         self._seen = _ObservedStatus(
@@ -300,7 +302,7 @@ class RelayLock:
 
     @property
     def has_unsaved_news(self) -> bool:
-        """Return True if the readers of this feed should learn the upstream's status at once."""
+        """Return True if the upstream's status has changes that must be stored at once."""
         seen, known = self._seen, self.relay
         return seen is not None and (seen.via, seen.upstream_ended, seen.lost) != (
             known.via,

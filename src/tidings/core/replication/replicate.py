@@ -4,7 +4,7 @@ Copy whole pages of an upstream to a chained feed, in order, with the same numbe
 One run at a time holds the relay, by a lock in the relay's document. Each write stores the pages,
 the checkpoint and the head in one step, on the condition that the document has not changed.
 Therefore the local log is always a prefix of the upstream's log, even if runs, operators and
-elections interfere. A run that lost the relay has written nothing and reads the document again.
+elections interfere. If the document has changed, a run writes nothing and reads it again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tidings.core.state.sums import SumReader
 
 
-_PAGE_OVERHEAD_BYTES = 2_000  # size of a page in addition to its body, for slots of 1,000 entries
+_PAGE_OVERHEAD_BYTES = 2_000  # maximum size of a page's other fields, such as slots, in the store
 
 
 def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
@@ -62,12 +62,12 @@ def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
     Return the pages after *checkpoint*. The other pages are already in the log.
 
     Raises:
-        BrokenPortion: the pages do not follow each other and the checkpoint.
+        BrokenPortion: a page is missing after the checkpoint or between two pages.
     """
     new_pages = [page for page in pages if page.number > checkpoint]
     for page in new_pages:
         if not page.first <= checkpoint + 1 <= page.number:
-            raise BrokenPortion(f"page {page.first} came, and page {checkpoint + 1} is next")
+            raise BrokenPortion(f"received page {page.first} instead of page {checkpoint + 1}")
         checkpoint = page.number
     return new_pages
 
@@ -77,14 +77,14 @@ def pack_page(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
     Return *page* as the log stores it.
 
     The page may be older than the retention of the log. It expires no earlier than a day after it
-    was copied, so that the floor passes it first.
+    was copied, so that it is trimmed before it expires.
 
     Raises:
         TooLarge, BrokenPortion: the page is too large.
     """
     lines = page.lines
     if len(lines) > limits.REQUEST_OPERATIONS_MAX:
-        raise BrokenPortion(f"page {page.number} holds {len(lines)} entries")
+        raise BrokenPortion(f"page {page.number} holds {len(lines)} entries, which are too many")
     return replace(
         page,
         body=encode(lines) if lines else "",
@@ -94,7 +94,7 @@ def pack_page(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
 
 
 def group_pages(pages: Iterable[Page]) -> Iterator[list[Page]]:
-    """Yield *pages* in groups that fit one write."""
+    """Yield *pages* in groups, each of which fits into one write."""
     group: list[Page] = []
     size = 0
     for page in pages:
@@ -141,7 +141,7 @@ class Relayer:
 
     def run(self, feed: str) -> int:
         """
-        Copy the pages of *feed* for `limits.RELAY_RUN_MS` and return how many were copied.
+        Copy the pages of *feed* for up to `limits.RELAY_RUN_MS`; return how many were copied.
 
         Raises:
             BrokenRelay: the stored document of the relay cannot be read.
@@ -169,7 +169,7 @@ class Relayer:
 
 @dataclass(slots=True)
 class _Run:
-    """One run of one relay. *size* is the size of reply that a large next page needs."""
+    """One run of one relay. *size* is the size of reply that the next page needs if it is large."""
 
     parts: Relayer
     source: Source
@@ -201,7 +201,7 @@ class _Run:
 
     def _abandon(self) -> None:
         """Release the state and the relay after an error, if their stores answer."""
-        with suppress(Exception):  # report the error that ended the run, not this one
+        with suppress(Exception):  # the error that ended the run is reported, and not this one
             self.parts.bootstrapper.release(self.relay.feed)
         with suppress(Exception):
             self.lock.mark_stale()
@@ -218,14 +218,14 @@ class _Run:
         return self.lock.save(replace(relay, id=relay.id or self.parts.runtime.new_id()))
 
     def _is_wanted(self) -> bool:
-        """Return True if the relay should run. A paused relay runs to keep its leader lease."""
+        """Return True if the relay should run. A paused leader runs, to keep its leader lease."""
         relay = self.relay
         if relay.stands or relay.wanted in (Wanted.SHUTDOWN, Wanted.PROMOTED):
             return False
         return relay.wanted is Wanted.RUN or self.source.role is Role.ELECTED
 
     def _try_step(self) -> bool:
-        """Do one step. Tolerate a few failures of the local store in a row."""
+        """Do one step; return True to continue. Tolerate a few failures of the local store."""
         try:
             continues = self._step()
             self.failures = 0
@@ -242,7 +242,11 @@ class _Run:
         return continues
 
     def _step(self) -> bool:
-        """Return False at the end of the run, or if the relay is lost or must not run any more."""
+        """
+        Do one step, and return True if the run continues.
+
+        It ends after its maximum time, if it has lost the lock, or if the relay must not run.
+        """
         if not self.lock.refresh():
             return False
         if not self._is_wanted():
@@ -283,7 +287,8 @@ class _Run:
         """
         Store the new role and upstream. The log stays as it is.
 
-        Forget the feeds between the master and the old upstream, which may copy this feed now.
+        Forget the relays between the master and the old upstream. The old upstream may now be a
+        copy of this feed, which would then seem to be a cycle.
         """
         relay = self.relay
         moved = replace(relay, role=to.role, term=to.term, changed_ms=self.parts.runtime.clock())
@@ -295,7 +300,7 @@ class _Run:
         self.lock.save(moved)
 
     def _wait(self) -> None:
-        """Sleep for a moment, and renew the leases of the leader and of the relay."""
+        """Renew the lease of the relay, and sleep until the leader lease must be renewed."""
         self.lock.renew()
         ahead = self.relay.attempt_ms - self.parts.runtime.clock()
         self.parts.runtime.sleep(
@@ -304,7 +309,7 @@ class _Run:
         self.lock.mark_stale()
 
     def _read(self, url: str) -> None:
-        """Copy the pages after the checkpoint. The upstream waits until it has one."""
+        """Copy the pages after the checkpoint. The upstream answers when it has such a page."""
         relay, selection = self.relay, self.source.selection
         size = max(self.size, limits.PORTION_BYTES_MIN)
         try:
@@ -324,7 +329,7 @@ class _Run:
             self._received(batch, groups, url)
 
     def _block_s(self) -> int:
-        """Return how long the upstream may wait for a page before the lease or the run ends."""
+        """Return for how many seconds the upstream may wait for a page before it answers."""
         elected = self.source.role is Role.ELECTED
         longest = limits.RELAY_POLL_S if elected else limits.PORTION_BLOCK_S_MAX
         return max(1, min(longest, (self.until_ms - self.parts.runtime.steady()) // 1000))
@@ -334,7 +339,7 @@ class _Run:
         Return the new pages in groups that fit one write.
 
         Raises:
-            BrokenPortion: the pages do not follow the checkpoint, or the next one is too long.
+            BrokenPortion: a page is missing, see `fresh`, or the next page is too large.
         """
         relay = self.relay
         if batch.pending > limits.PORTION_BYTES_MAX:
@@ -364,7 +369,7 @@ class _Run:
             self._append_all(groups, batch.filtered)
         else:
             self._idle()
-            if status.ended:  # the upstream does not wait then
+            if status.ended:  # such an upstream answers at once, without waiting for a page
                 self._wait()
         if self.source.selection == ALL and not batch.is_full:
             self.comparison.begin(self.relay)
@@ -379,9 +384,9 @@ class _Run:
 
     def _is_ours(self) -> bool:
         """
-        Return True if all pages of the log are copies.
+        Return True if all pages of the log are copies; otherwise stop the relay.
 
-        Do not overwrite a log that producers posted to, or a log with a lost checkpoint.
+        This protects a log that producers have posted to, and a log after the loss of its relay.
         """
         if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
             return True
@@ -408,13 +413,15 @@ class _Run:
         if self.lock.append(after, pages):
             self.copied += len(pages)
             return True
-        if self.lock.refresh() and self.relay == relay:  # no other write, so a page number is taken
+        if self.lock.refresh() and self.relay == relay:
+            # The document is unchanged, so the log has a page with one of these numbers.
             first = pages[0].number
-            self._stand(Condition.OTHER_LOG, f"page {first} or a later one is here, but no copy")
+            error = f"page {first} or a later one exists already, but was not copied"
+            self._stand(Condition.OTHER_LOG, error)
         return False
 
     def _idle(self) -> None:
-        """Record that the relay is up to date, or that the upstream has fewer pages."""
+        """Record that the upstream has no page after the checkpoint; it may have even fewer."""
         if self.relay != _well(self.relay) or self.lock.has_unsaved_news:
             self.lock.save(_well(self.relay))
         else:
@@ -423,15 +430,16 @@ class _Run:
 
     def _is_cycle(self, status: UpstreamStatus, url: str) -> bool:
         """
-        Return True, and store an error, if the upstream is fed by this feed.
+        Return True, and store an error, if the upstream is a copy of this feed.
 
-        Members of a cluster may read each other, but only until the next election.
+        Do the same if the upstream is a copy through too many feeds. Members of a cluster may read
+        each other, but only until the next election, so they retry.
         """
         feeds = len(status.via)
         if self.relay.id in status.via:
-            error = f"{url} comes through {feeds} feeds, this one among them"
+            error = f"{url} is the end of a chain of {feeds} copies, and this feed is one of them"
         elif feeds >= limits.VIA_MAX:
-            error = f"{url} comes through {feeds} feeds, which is too many"
+            error = f"{url} is the end of a chain of {feeds} copies, which is too long"
         else:
             return False
         if self.source.role is Role.ELECTED and url != self.source.url:
@@ -447,7 +455,7 @@ class _Run:
         )
 
     def _stand(self, condition: Condition, error: str) -> None:
-        """Stop until an operator acts."""
+        """Store *condition* and *error*. The relay then stops until an operator acts."""
         self.lock.save(replace(self.relay, condition=condition, error=_cut(error)))
 
     def _fell_off(self, error: str) -> None:

@@ -42,7 +42,11 @@ _BLOCK_MAX = 2**32 - 1  # seconds that a caller may request; the wait is shorter
 
 @dataclass(frozen=True, slots=True)
 class PagesRequest:
-    """A request for pages after *after*, in at most *size* bytes, that waits up to *block_s*."""
+    """
+    A request for pages after *after*. The reply has at most *size* bytes.
+
+    If the log has no pages after *after*, the reply is delayed up to *block_s* seconds.
+    """
 
     after: Place = START
     selection: Selection = ALL
@@ -75,7 +79,7 @@ def parse_pages_request(query: Query) -> PagesRequest:
 
 
 def parse_rows_request(query: Query) -> RowsRequest:
-    """Parse the query string of a request for rows; raise as `parse_pages_request`."""
+    """Parse the query string of a request for rows. Errors: see `parse_pages_request`."""
     after = _text(query, "after")
     if len(after.encode(errors="replace")) > limits.STATE_KEY_BYTES_MAX:
         rule = f"must be a key of at most {limits.STATE_KEY_BYTES_MAX} bytes"
@@ -85,7 +89,11 @@ def parse_rows_request(query: Query) -> RowsRequest:
 
 
 def _selection(query: Query) -> Selection:
-    """Parse a selection. With parents, it includes leaves, so that a copy removes the objects."""
+    """
+    Parse a selection.
+
+    With parents, it includes leaves, so that a copy removes an object that loses these parents.
+    """
     named = {name: _text(query, name) for name in filters.FIELDS}
     chosen = filters.from_query(named | {"leave": "true" if named["parents"] else None})
     return Selection(chosen, parse_share(_text(query, "share")))
@@ -122,7 +130,8 @@ class ReplicationReader:
     A reader of pages and rows of any feed, including a feed that is a copy itself.
 
     The last valid position of each feed is cached, so that readers at the end of the log are not
-    checked at each request. *intake* knows which logs have ended, and *lost* which pages were lost.
+    checked at each request. *log* shows which logs have ended. *lost* returns the pages that a feed
+    has lost.
     """
 
     catch_up: CatchUp
@@ -157,14 +166,14 @@ class ReplicationReader:
         pages = _settled(status, selection, run.pages) if run is not None else []
         if pages and not valid:
             self._check(feed, after, pages.pop(0))
-            if run is not None and run.more and not pages:  # the checked page filled the read
+            if run is not None and run.more and not pages:  # only the checked page was read
                 return self.pages(feed, after, selection, size)
         if not pages:
             status = replace(status, ended=self._has_ended(feed, status, after))
         return self._fill(feed, _reached(status, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        """Return as many rows of *bucket* after the key *after* as a reply holds."""
+        """Return the rows of *bucket* after the key *after*, as many as a reply holds."""
         status = self.status(feed)  # read first, so that the rows include all pages up to `state`
         wanted: list[Row] = []
         size = 0
@@ -178,7 +187,12 @@ class ReplicationReader:
         return Rows(status, tuple(wanted), after)
 
     def status(self, feed: str) -> UpstreamStatus:
-        """Return the status of *feed*. Its head is the page that the followers have reached."""
+        """
+        Return the status of *feed*.
+
+        Its head is the last page that a follower has handled, or the last copied page of a chained
+        feed.
+        """
         floor = self.catch_up.reader.log.floor(feed)
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
         head = max([floor - 1, *checkpoints.values()])
@@ -206,7 +220,7 @@ class ReplicationReader:
         Return True if *feed* has yielded and no page follows *after*, not even one in flight.
 
         Raises:
-            OtherLog: the log of a master has never reached *after*.
+            OtherLog: *feed* is a master, and its log has never reached *after*.
         """
         if self.log is None or status.master:
             return False
@@ -250,7 +264,8 @@ def wants(selection: Selection, row: Row) -> bool:
     """
     Return True if a copy of *selection* needs *row*.
 
-    A deleted object may have had any parent, so every copy that might have it needs the row.
+    A deleted object may have had any parent, so every copy that might have the object needs the
+    row.
     """
     if selection.share is not None and not selection.share.holds(row.key):
         return False
@@ -259,14 +274,14 @@ def wants(selection: Selection, row: Row) -> bool:
 
 
 def _settled(status: UpstreamStatus, selection: Selection, pages: list[Page]) -> list[Page]:
-    """Return the pages with known removed parents if *selection* includes leaves, else all."""
+    """Return *pages*, or with leaves in *selection* only pages with known removed parents."""
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= status.state]
 
 
 def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
-    """Return how many pages from *first* may be sent; leaves need known removed parents."""
+    """Return how many pages after *first* may be sent. Leaves need known removed parents."""
     return min(most, status.state - first) if selection.filter.leave else most
 
 
@@ -284,7 +299,7 @@ def _chosen(page: Page, selection: Selection, left: Left | None) -> tuple[Page, 
 
 
 def _head_bytes(status: UpstreamStatus) -> int:
-    """Return the maximum size of the first line."""
+    """Return the maximum size of the first line of a reply."""
     largest = limits.PORTION_PAGES_MAX * limits.REQUEST_OPERATIONS_MAX
     line = encode_batch(
         ReplicationBatch(status, pending=2 * limits.PORTION_BYTES_MAX, filtered=largest)

@@ -1,13 +1,13 @@
 """
-The sources of chained feeds (TIDINGS_SOURCES), and the part of the upstream that each copies.
+The sources of chained feeds (TIDINGS_SOURCES), and the part of the upstream that each feed copies.
 
-Producers post to a local feed. A chained feed copies another feed page by page, with the ids that
-its operations have there. A deployment may have both kinds. For example,
-`{"main": {"url": "https://HOST/feeds/main"}}` chains the feed main. The keys of `_FIELDS` are the
-other fields of a source; an unknown field is refused instead of ignored.
+Producers post to a local feed. A chained feed copies another feed page by page, with the same event
+ids. A deployment may have both kinds. For example, `{"main": {"url": "https://HOST/feeds/main"}}`
+chains the feed main. The keys of `_FIELDS` are all fields that a source may have; an unknown field
+is refused instead of ignored.
 
-A selection names types and parents, like any consumer's filter, and a share of the objects. The
-hash of an object's key decides whether the object is in the share. A share is either some of
+A selection names types, parents and ids, like the filter of a consumer, and a share of the objects.
+The hash of an object's key decides whether the object is in the share. A share is either some of
 several parts (`mod`) or a range of hashes (`range`). The hash is CRC-32 in every process and every
 release, so that several feeds with different shares can together hold all objects.
 """
@@ -53,7 +53,7 @@ def hash_of(key: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Mod:
-    """The objects with a hash that is one of *chosen*, modulo *parts*."""
+    """The objects with a hash that, modulo *parts*, is one of *chosen*."""
 
     parts: int
     chosen: frozenset[int]
@@ -85,9 +85,10 @@ Share = Mod | Range
 @dataclass(frozen=True, slots=True)
 class Selection:
     """
-    The part of a feed to copy. An entry without an object is in every share, but has no type.
+    The part of a feed to copy.
 
-    If *filter* names parents it also selects leaves, so that objects without them are removed.
+    An entry without an object is in every share, but no filter by a field matches it. If *filter*
+    names parents, it also selects leaves, so that the copy removes objects that lose these parents.
     """
 
     filter: Filter = EVERYTHING
@@ -101,7 +102,7 @@ class Selection:
         """
         Return the line to copy: *line*, a deletion if the object left the selection, or None.
 
-        *left* are the parents that the entry removed, None if they are unknown.
+        *left* are the parents that the entry removed, or None if they are unknown.
         """
         if is_change(line):
             return line if self.filter.is_everything else None
@@ -122,7 +123,7 @@ def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
     """
     Return *page* with only the entries that *selection* keeps, each in its slot.
 
-    *left* are the removed parents of *page*, None if they are unknown.
+    *left* are the removed parents of *page*, or None if they are unknown.
     """
     if selection.is_everything:
         return page
@@ -159,11 +160,11 @@ class FallOff(Enum):
 
     BOOTSTRAP = "bootstrap"  # copy the upstream's state, then continue in its log
     WAIT = "wait"  # stop until an operator acts
-    LATEST = "latest"  # delete all rows and continue with the upstream's next page
+    LATEST = "latest"  # delete all rows of the state, and continue with the upstream's next page
 
 
 class Role(Enum):
-    """A leader reads the master; a follower reads a leader."""
+    """The role in a cluster: a leader reads the master, and a follower reads a leader."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -175,9 +176,10 @@ class Source:
     """
     The origin of a chained feed.
 
-    *url* is the feed's address at the master, *leader* the address that a follower reads instead,
-    and *address* the address at which other members read this feed. The members of *cluster* elect
-    *leaders* leaders. A reset of an empty log to an event starts *restart_offset* pages earlier.
+    *url* is the feed's address at the master. *leader* is the address that a follower reads
+    instead, and *address* is the address at which other members read this feed. The members of
+    *cluster* elect *leaders* leaders. If an empty log is reset to an event, it starts
+    *restart_offset* pages before the event.
     """
 
     url: str
@@ -221,9 +223,9 @@ def parse_sources(text: str, feeds: frozenset[str], *, coordinated: bool) -> dic
 
 def addresses(sources: Mapping[str, Source]) -> str:
     """
-    Return TIDINGS_SOURCES with only the addresses, "" for no source.
+    Return TIDINGS_SOURCES with only the addresses, or "" without sources.
 
-    Commands need it to know which feeds they must not write to.
+    Commands use this value to know the feeds to which they must not write.
     """
     urls = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
     return json.dumps(urls, separators=(",", ":")) if urls else ""
@@ -247,7 +249,8 @@ def _source(feed: str, values: object, feeds: frozenset[str], coordinated: bool)
 def _check_fields(values: Mapping[str, Any]) -> None:
     for name in values:
         if name not in _FIELDS:
-            raise WrongSource(f"{name}: is not known here; there are {', '.join(_FIELDS)}")
+            known = ", ".join(_FIELDS)
+            raise WrongSource(f"{name}: is not known here; the known fields are {known}")
     if "url" not in values:
         raise WrongSource("url: is missing")
 
@@ -269,21 +272,21 @@ def _check_role(source: Source, coordinated: bool) -> None:
     if source.role is Role.FOLLOWER and not source.leader:
         raise WrongSource("leader: a follower needs the address of the leader that it reads")
     if source.leader and source.role is not Role.FOLLOWER:
-        raise WrongSource("leader: only a follower reads one that is named")
+        raise WrongSource("leader: is valid only with the role follower")
     if elected and not source.address:
-        raise WrongSource("address: an elected feed needs the address that others read it at")
+        raise WrongSource("address: an elected feed needs its address, at which others read it")
     if elected and not coordinated:
         raise WrongSource("role: elections need TIDINGS_COORDINATOR")
     if not elected and (source.cluster or source.leaders != 1):
-        raise WrongSource("role: a cluster and its leaders are for the role elected")
+        raise WrongSource("role: a cluster and its leaders are valid only with the role elected")
 
 
 def parse_feed_url(value: object, field: str) -> str:
     """
-    Return the address of a feed.
+    Return *value* if it is the address of a feed.
 
     Raises:
-        WrongSource: *value* is not such an address.
+        WrongSource: *value* is not the address of a feed.
     """
     try:
         parts = urlsplit(_text(value, field))
@@ -292,20 +295,20 @@ def parse_feed_url(value: object, field: str) -> str:
         reached = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         if reached and plain and "/feeds/" in parts.path and NAME.fullmatch(unquote(named)):
             return parts.geturl()
-    except ValueError:  # an invalid port, a bracket that is not closed
+    except ValueError:  # the port is invalid, or a bracket is not closed
         pass
     raise WrongSource(f"{field}: {URL_RULE}")
 
 
 def _text(value: object, field: str) -> str:
     if not isinstance(value, str):
-        raise WrongSource(f"{field}: must be a text")
+        raise WrongSource(f"{field}: must be a string")
     return value
 
 
 def _names(value: object, field: str) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise WrongSource(f"{field}: must be a list of texts")
+        raise WrongSource(f"{field}: must be an array of strings")
     return filters.validate_values(value, field)
 
 

@@ -2,8 +2,8 @@
 The wire format of replication, for batches of whole pages and for rows of the state.
 
 The format is NDJSON. The first line has the status of the feed and the number of items. Pages
-follow in the format of archive parts (`archive.segments`). Each row takes two lines. The first has
-its key and position, the second its operation. Operations are not parsed.
+follow in the format of archive parts (`archive.segments`). Rows follow as two lines each: the first
+line has the row's key and position, and the second its operation. Operations are not parsed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Upstream(Protocol):
 
     Each method raises:
         BrokenPortion: the answer cannot be read.
-        Unavailable: the upstream did not answer, or answered with another status.
+        Unavailable: the upstream did not answer, or answered that it cannot answer at present.
         UpstreamRefused: the upstream does not allow this feed to read, or has no such feed.
     """
 
@@ -59,12 +59,13 @@ class UpstreamStatus:
     """
     The status of a feed, for the feeds that copy it.
 
-    *floor* is the first page in its log, and *head* the last readable one. Its state contains pages
-    up to *state*. *master* is the address that producers post to, or "" if this feed is the master.
-    *via* are the ids of the relays between the master and this feed, the last one at the end.
-    *master_read_ms* is the time when the master was last read, or now for the master. If *ended*,
-    no page follows *head*, because another feed continues the log. *lost* are the pages that
-    readers saw but the log no longer has (`settings.profiles`).
+    *floor* is the first page in the feed's log, and *head* the last page that can be read. The
+    feed's state contains all pages up to *state*. *master* is the address that producers post to,
+    or "" if this feed is the master. *via* are the ids of the relays from the master to this feed,
+    in this order. *master_read_ms* is the time when the master was last read, or the current time
+    if this feed is the master. If *ended* is True, no page follows *head*, because another feed
+    continues the log. *lost* are the pages that were sent to readers, but that the log no longer
+    has (`settings.profiles`).
     """
 
     floor: int
@@ -82,8 +83,9 @@ class ReplicationBatch:
     """
     Consecutive pages after the requested position; no pages if there is nothing new.
 
-    If the next page did not fit the requested size, *pages* is empty and *pending* is the size in
-    bytes of the reply that the page needs. *filtered* entries of the pages were left out.
+    If the next page did not fit the requested size, *pages* is empty, and *pending* is the size in
+    bytes of the reply that this page needs. *filtered* is the number of entries that were left out
+    of the pages.
     """
 
     status: UpstreamStatus
@@ -93,13 +95,17 @@ class ReplicationBatch:
 
     @property
     def is_full(self) -> bool:
-        """Return True if more pages follow."""
+        """Return True if the feed has more pages after these."""
         return bool(self.pages) and self.pages[-1].number < self.status.head
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one bucket of the state, in key order. *after* is None at the end of the bucket."""
+    """
+    Rows of one bucket of the state, in key order.
+
+    The next rows follow the key *after*, which is None at the end of the bucket.
+    """
 
     status: UpstreamStatus
     rows: tuple[Row, ...] = ()
@@ -125,7 +131,7 @@ def decode_batch(text: str) -> ReplicationBatch:
         _check_whole(head["pages"], pages)
         return ReplicationBatch(_standing(head), pages, int(head["pending"]), int(head["filtered"]))
     except (KeyError, TypeError, ValueError, BrokenPart) as error:
-        raise BrokenPortion(f"no batch of pages: {error}") from None
+        raise BrokenPortion(f"the answer is not a batch of pages: {error}") from None
 
 
 def encode_rows(rows: Rows) -> str:
@@ -146,7 +152,7 @@ def decode_rows(text: str) -> Rows:
         _check_whole(head["rows"], rows)
         return Rows(_standing(head), rows, head["after"])
     except (KeyError, TypeError, ValueError) as error:
-        raise BrokenPortion(f"no batch of rows: {error}") from None
+        raise BrokenPortion(f"the answer is not a batch of rows: {error}") from None
 
 
 def _row_told(row: Row) -> str:
@@ -155,10 +161,10 @@ def _row_told(row: Row) -> str:
 
 
 def _rows(lines: Sequence[str]) -> Iterator[Row]:
-    """Parse two lines per row; the last line feed must end the text."""
+    """Parse two lines per row. The last of *lines* is "", because a line feed ends the text."""
     if lines[-1] or len(lines) % 2 == 0:
-        raise ValueError("it ends within a row")
-    heads = json.loads(f"[{','.join(lines[:-1:2])}]")  # twice as fast as line by line
+        raise ValueError("the text ends within a row")
+    heads = json.loads(f"[{','.join(lines[:-1:2])}]")  # twice as fast as parsing line by line
     for (key, page, slot, at_ms, expires_ms), line in zip(heads, lines[1::2], strict=True):
         yield Row(key=key, page=page, slot=slot, at_ms=at_ms, line=line, expires_ms=expires_ms)
 
@@ -166,7 +172,7 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
 def _check_whole(announced: int, items: Sequence[object]) -> None:
     """Refuse a reply that was truncated between two lines."""
     if announced != len(items):
-        raise ValueError(f"it holds {len(items)} items, but {announced} were announced")
+        raise ValueError(f"{announced} items were announced, but {len(items)} received")
 
 
 def _line(head: object) -> str:
@@ -180,7 +186,7 @@ def _parted(text: str) -> tuple[dict[str, Any], str]:
     except ValueError:
         head = None
     if not end or not isinstance(head, dict):
-        raise BrokenPortion("it does not begin with the position of the feed")
+        raise BrokenPortion("the answer does not begin with the status of the feed")
     return head, rest
 
 

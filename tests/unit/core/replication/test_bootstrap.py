@@ -124,7 +124,7 @@ def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.Mon
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(state, "repair", after_the_late_one)
-        with pytest.raises(Unavailable, match="late write"):
+        with pytest.raises(Unavailable, match="another process changed the state"):
             copied(chain)
     chain.node.scene.followers = MemoryFollowers()  # the run that failed holds the lease
     copied(chain)
@@ -181,7 +181,7 @@ def test_who_stands_at_our_last_page_must_notice() -> None:
     chain = posted(*"abc")
     here = replace(RELAY, checkpoint=3)
     made = holding(chain.node)
-    with pytest.raises(Unavailable, match="come to page 3; it must pass page 3"):
+    with pytest.raises(Unavailable, match="is at page 3; the copy waits until it is after page 3"):
         made.step(here, Copy(), MASTER, ALL)
     chain.master.post("d")
     assert made.step(here, Copy(), MASTER, ALL)[0].page == 4

@@ -332,7 +332,7 @@ def test_each_step_is_done_once_and_where_it_belongs() -> None:
         with pytest.raises(InvalidRelay):
             chain.master.act("yield", to=to)
     chain.node.act("promote")
-    with pytest.raises(NothingDone, match="takes posts"):
+    with pytest.raises(NothingDone, match="accepts posts"):
         chain.node.act("promote")
     with pytest.raises(NotChained):
         chain.node.act("pause")

@@ -93,7 +93,7 @@ def test_a_feed_that_is_chained_to_itself_is_a_cycle() -> None:
 
     assert Condition.CYCLE in {one.relay.condition, two.relay.condition}
     assert one.pages() == two.pages() == []
-    assert "this one among them" in one.relay.error + two.relay.error
+    assert "this feed is one of them" in one.relay.error + two.relay.error
 
 
 def test_a_chain_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_a_chain_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(limits, "VIA_MAX", 2)
     chain = chained(length=3)
     assert chain.nodes[2].relay.condition is Condition.CYCLE
-    assert "too many" in chain.nodes[2].relay.error
+    assert "too long" in chain.nodes[2].relay.error
     assert chain.nodes[1].pages() == chain.master.pages()
 
 
@@ -262,7 +262,7 @@ def test_D8_what_is_here_already_is_left_out() -> None:
 @pytest.mark.parametrize("numbers", [(4,), (3, 5), (4, 3), (3, 3)])
 def test_a_gap_is_no_portion(numbers: tuple[int, ...]) -> None:
     """The pages after a gap are not stored either."""
-    with pytest.raises(BrokenPortion, match="is next"):
+    with pytest.raises(BrokenPortion, match="instead of page"):
         fresh([page(number, line()) for number in numbers], 2)
 
 

@@ -147,7 +147,7 @@ def test_D8_a_gap_is_never_written() -> None:
 
     chain.node.run(upstream=Skipping())
     assert len(chain.node.pages()) == 3
-    assert "page 4 is next" in chain.node.relay.error
+    assert "instead of page 4" in chain.node.relay.error
 
 
 def test_D28_what_readers_did_not_manage_is_theirs() -> None:
@@ -194,7 +194,7 @@ def test_a_page_that_nobody_copied_stops_the_relay() -> None:
     chain.node.relays._relays[FEED] = replace(early, version=chain.node.relay.version + 1)
     chain.run()
     assert chain.node.relay.condition is Condition.OTHER_LOG
-    assert "page 3 or a later one is here" in chain.node.relay.error
+    assert "page 3 or a later one exists already" in chain.node.relay.error
 
 
 def test_an_upstream_with_another_log_is_refused() -> None:
