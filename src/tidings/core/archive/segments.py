@@ -127,7 +127,7 @@ def pages_of(text: str) -> Iterator[Page]:
         )
         at = behind
     if at < len(lines) - 1 or lines[at]:
-        raise BrokenPart("the content ends within a page")
+        raise BrokenPart("a part of the archive ends within a page")
 
 
 def _page_text(page: Page) -> str:

@@ -260,7 +260,7 @@ class Guard:
             way = "opens to a key or token only" if profile.is_protected else "is closed"
             raise NoPasswordSet(f"{way} until its operator runs `{command}`", field="feed")
         if given is None or given.bearer:
-            rule = f"must be the {name} password of the feed, by HTTP Basic with any user, or a key"
+            rule = f"must be the {name} password of the feed (HTTP Basic, any user name) or a key"
             raise WrongPassword(rule, field="password")
         if self.verifier.remembers(given.secret, stored):
             return
@@ -290,7 +290,7 @@ class Guard:
         """
         if wanted.leave and not self.profiles.profile(feed).leave:
             command = f"tidings feed set --feed {feed} --leave on"
-            rule = f"is not kept until the feed's operator runs `{command}`"
+            rule = f"is not available until the feed's operator runs `{command}`"
             raise LeaveNotKept(rule, field="leave", value=True)
 
 

@@ -379,7 +379,7 @@ class KeyIssuer:
             wanted = change(self.find(feed, name))
             if self.keys.save(feed, wanted):
                 return wanted
-        raise Unavailable(f"the key {name} kept changing")
+        raise Unavailable(f"the key {name} kept changing; try again")
 
     def _note(self, feed: str, ended: Ended) -> None:
         change(

@@ -146,8 +146,9 @@ def _values(grant: Mapping[str, Any], name: str) -> frozenset[str] | None:
         return None
     given = grant[name]
     if not isinstance(given, list) or not given or not all(isinstance(v, str) for v in given):
-        raise OutsideKey(f"has a grant with invalid {name}", field="token")
+        raise OutsideKey(f"has a grant with an invalid list of {name}", field="token")
     try:
         return validate_values(given, name)
     except InvalidFilter as error:
-        raise OutsideKey(f"has a grant with invalid {name}: {error.rule}") from None
+        rule = f"has a grant with an invalid list of {name}: {error.rule}"
+        raise OutsideKey(rule) from None

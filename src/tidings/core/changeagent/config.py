@@ -180,7 +180,7 @@ def _records(given: dict[str, object]) -> int:
         or isinstance(records, bool)
         or not 0 <= records <= _RECORDS_MAX
     ):
-        raise InvalidSetting("minPurgeRecords must be a whole number of at least 0")
+        raise InvalidSetting(f"minPurgeRecords must be a whole number from 0 to {_RECORDS_MAX}")
     return records
 
 
@@ -282,4 +282,4 @@ class Administrator:
             text = change(current.text)
             if self.operator_documents.write(feed, name, OperatorDocument(text, current.version)):
                 return text
-        raise Unavailable(f"{feed}/{name} kept changing")
+        raise Unavailable(f"the document {feed}/{name} kept changing; try again")

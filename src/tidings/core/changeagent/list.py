@@ -242,7 +242,7 @@ class Lister:
         if query.strict and query.since < gone:
             raise BelowFloor(query.since, gone)
         if query.strict and lost:
-            raise BelowFloor(query.since, gone, "names a page that was lost: start again")
+            raise BelowFloor(query.since, gone, "names a page that was lost; start again")
         first = max(place_of(query.since)[0], floor) - 1
         scan = Scan(query, max(query.since, gone), max(0, first))
         reached, waiting = self._read(feed, scan)

@@ -51,7 +51,7 @@ def users_from(text: str) -> dict[str, str]:
                 raise InvalidSetting(rule, field=f"line {number}", value=name)
             users[name] = stored
     if not users:
-        raise InvalidSetting("holds no user", field="file")
+        raise InvalidSetting("must have at least one user", field="file")
     if len(users) > limits.USERS_MAX:
         raise InvalidSetting(f"holds at most {limits.USERS_MAX} users", field="file")
     return users

@@ -145,7 +145,7 @@ class ConsumerRepository:
                 return stored
             if self.store.write(feed, name, stored.version, made):
                 return made.consumer or stored
-        raise Unavailable(f"{feed}/{name} kept changing")
+        raise Unavailable(f"the consumer {feed}/{name} kept changing; try again")
 
 
 @dataclass(frozen=True, slots=True)

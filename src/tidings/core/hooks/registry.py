@@ -63,7 +63,7 @@ class Registry:
             made = change(_parsed(current.text))
             if self.documents.write(feed, _DOCUMENT, replace(current, text=_encoded(made))):
                 return made
-        raise Unavailable(f"the webhooks of {feed} kept changing")
+        raise Unavailable(f"the webhooks of {feed} kept changing; try again")
 
 
 @dataclass(frozen=True, slots=True)

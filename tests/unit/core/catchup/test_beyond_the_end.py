@@ -79,7 +79,7 @@ def test_a_list_says_so(scene: Scene) -> None:
     gone = Query(since=end_of(page + 1))
     assert lister.list(FEED, gone).lost
     assert "lost" in lister.list(FEED, gone).to_json()
-    with pytest.raises(BelowFloor, match="was lost: start again"):
+    with pytest.raises(BelowFloor, match="was lost; start again"):
         lister.list(FEED, replace(gone, strict=True))
     chained = Lister(scene.reader, MemoryTags(), chained=(FEED,))
     assert not chained.list(FEED, replace(gone, strict=True)).lost
