@@ -48,8 +48,8 @@ class Request:
 
     *key* is the Idempotency-Key, and *credential* the producer's credential. Each is None if the
     request does not have it. *trace* is the result of `tracing.parse_trace_headers`. *late* is a
-    function that reads the body, or None if *body* has it: a producer is authorized before its body
-    is read. If *ids* is False, the event ids of the operations are not computed.
+    function that reads the body, which is called only after the producer was authorized. It is None
+    if *body* is the body. If *ids* is False, the event ids of the operations are not computed.
     """
 
     feed: str
@@ -90,7 +90,9 @@ class Ingester:
 
     def accept(self, request: Request) -> list[str]:
         """
-        Append the operations of *request*; return their event ids in order, or [] without `ids`.
+        Append the operations of *request* and return their event ids, in order.
+
+        Return no ids if `request.ids` is False.
 
         Raises:
             Rejected: no operation was written; the subclass and the message say why.
@@ -145,7 +147,7 @@ def append_lines(
     Append *lines* as a page and return it, or the page that an earlier request with *own* wrote.
 
     *own* is the Idempotency-Key in the namespace of the producer (`Allowed.namespaced_key`), or
-    None. *body* is the text of *lines* in the request; a repeated request must have the same body.
+    None. *body* is the body of the request; a repeated request with *own* must have the same body.
 
     Raises:
         Rejected, Unavailable: see `Appender.append_once`.

@@ -6,9 +6,9 @@ Therefore the object's latest operation is checked in addition to the new one. I
 or in the log after the state's checkpoint; both are read strongly consistently. A deleted object
 belongs to no producer, so every producer may create it again.
 
-Other producers may append to the log during the check. Therefore, as for a correction
-(`sync.apply`), the page number is taken first. The check then waits until every page with a lower
-number can be read, and reads these pages.
+Other producers may append to the log during the check. Therefore the check is repeated after the
+page number was taken, as for a correction (`sync.apply`). It then waits until every page with a
+lower number can be read, and reads these pages.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ClaimStore(Protocol):
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
         """
-        Set the page of the stored claim to *page* if it is still the page of *claim*.
+        If the stored claim still has the page of *claim*, set that page to *page*.
 
         Return the claim that is stored afterwards.
         """

@@ -42,7 +42,7 @@ class Gap(Enum):
 
 
 class PagesLost(TidingsError):
-    """The pages from *first* up to the next existing page, *beyond*, are lost, not trimmed."""
+    """The pages *first* to *beyond* - 1 are lost: they are missing, but were not trimmed."""
 
     def __init__(self, *, feed: str, first: int, beyond: int) -> None:
         self.first, self.beyond = first, beyond
@@ -117,15 +117,15 @@ class Reader:
         if pages and batch.more and len(pages) == len(batch):
             return Run(pages, more=True)
         if batch and not pages and after + 1 < (floor := self.log.floor(feed)):
-            return Run([], trimmed=True, floor=floor)  # save the read of pages after the hole
+            return Run([], trimmed=True, floor=floor)  # the pages after the hole are not needed
         return self._read(feed, after, limit, pages)
 
     def _is_near(self, feed: str, after: int, limit: int | None) -> bool:
         """
         Return True if the read is to be strongly consistent.
 
-        It is if it begins close to the end of the log, or if it is so small that eventual
-        consistency saves nothing.
+        Such a read begins close to the end of the log, or is so small that eventual consistency
+        saves nothing.
         """
         if limit is not None and limit <= limits.NEAR_PAGES:
             return True

@@ -122,10 +122,10 @@ class Restorer:
         """
         Return the plan, given that no reader was sent a page above *last_sent*.
 
-        If *last_sent* is None, assume that pages with all numbers were sent that the feed can have
-        assigned since a certain time. This is the time of the last page that is kept, or
-        *copied_ms* if that is later: all pages committed before *copied_ms* are in the restored
-        log. *hint* is a page at or below the frontier, or 0.
+        If *last_sent* is None, assume that the feed has assigned as many numbers as it can, and has
+        sent pages with all of them. The time for this began with the last page that is kept, or
+        with *copied_ms* if that is later: the restored log has all pages committed before
+        *copied_ms*. *hint* is a page at or below the frontier, or 0.
         """
         frontier = self.reader.frontier(feed, hint)
         begun = self._begun(feed, frontier.page)
@@ -216,7 +216,7 @@ class Restorer:
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
         """
-        Move each named consumer that is after the place *kept* back to it; yield its name.
+        Move each named consumer that is after *kept* back to this place; yield its name.
 
         Revoke the leases of all workers. Every consumer gets a note of the restore, because its
         store may still have operations that are lost now.

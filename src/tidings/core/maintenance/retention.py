@@ -3,10 +3,10 @@ Raise the floor of the log by the rules of retention, and renew pages that are n
 
 Pages are trimmed by age, except the last *records_min* pages and pages that a built-in follower has
 not handled. Pages that a named consumer needs are kept up to a maximum age, the cap. The page at
-the position of a consumer stays as long as the next page, because it proves that the position
-belongs to this log. Trimmed pages are not deleted explicitly, which would have a price. DynamoDB
-deletes a page for free at the expiry time with which the page was written. This time is a day after
-the end of the retention (`page_ms` of the settings).
+the position of a consumer stays as long as the next page, to prove that the position belongs to
+this log. Trimmed pages are not deleted explicitly, which would have a price. DynamoDB deletes a
+page for free at the expiry time with which the page was written. This time is a day after the
+longest time for which readers may need the page (`page_ms` of the settings).
 
 Only a few pages are needed after their expiry time. These are the last pages of a feed with little
 traffic, pages that a stopped built-in follower has not handled, and pages that were written with a
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of renewals. *page* is the last page that was checked, or 0 after its end."""
+    """A round of renewals. *page* is the last page that was checked; it is 0 after the round."""
 
     page: int = 0
     began_ms: int = 0
@@ -190,7 +190,7 @@ class RetentionService:
         return floor if beyond else max(floor, handled + 1)
 
     def _before_newest(self, feed: str, head: int, count: int) -> int:
-        """Return the last page that is not among the newest *count*, without skipped numbers."""
+        """Return the last page before the newest *count* pages. Do not count skipped numbers."""
         bound = head - count
         beyond = self.reader.next(feed, bound + 1) if count and bound > 0 else None
         return min(bound, bound - beyond.skipped) if beyond and beyond.first <= bound else bound

@@ -134,7 +134,7 @@ class Reporter:
         return recent
 
     def unavailable(self, feed: str) -> Report:
-        """Return the report on *feed* for the time that a store of the feed does not answer."""
+        """Return the report that is sent for *feed* if one of its stores does not answer."""
         counters = dict.fromkeys(COUNTERS)
         time = from_ms(self.reader.clock())
         return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}

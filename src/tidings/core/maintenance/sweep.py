@@ -200,7 +200,7 @@ class Sweeper:
         return look
 
     def _drain(self, feed: str, leases: Iterable[str], lanes: int) -> None:
-        """Wake the removed lanes that still have subscriptions, which these lanes hand over."""
+        """Wake each removed lane that still has subscriptions, so that the lane hands them over."""
         for follower in leases:
             lane = lane_of(follower) or 0
             if (

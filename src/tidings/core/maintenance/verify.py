@@ -163,9 +163,9 @@ class Verifier:
         self, bucket: int, fold: _Fold, doubtful: Mapping[str, Row]
     ) -> Sequence[Difference]:
         """
-        Return the differences of *doubtful* rows, except of rows that are correct.
+        Return a difference for each of the *doubtful* rows that is not correct.
 
-        Such a row is correct if it is an operation after the checkpoint.
+        A doubtful row is correct if it is an operation after the checkpoint.
         """
         self._read_on()  # a row may be from a page that was appended in the meantime
         right = {

@@ -1,5 +1,5 @@
 """
-Encode one event as a line of JSON in an envelope, a format of third-party tools.
+Encode one event as a line of JSON in an envelope, a format that third-party tools understand.
 
 `tidings` is the project's own format, as in WebSocket messages. `cloudevents` is structured JSON of
 CloudEvents 1.0. `debezium` is the value of a Debezium change event, without a schema. The JSON

@@ -30,7 +30,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = "#"  # `spell_numbers` marks strings that spell a number with repetitions of it
+_MARK = "#"  # in `spell_numbers`, repetitions of it precede a number that is written as a string
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line at these
 

@@ -170,7 +170,7 @@ def encode(lines: Sequence[str]) -> str | bytes:
         return text
     packed = zlib.compress(raw, _DEFLATE_LEVEL)
     if len(packed) > limits.PAGE_BYTES_MAX:
-        rule = f"a compressed page has at most {limits.PAGE_BYTES_MAX} bytes, this {len(packed)}"
+        rule = f"a page has up to {limits.PAGE_BYTES_MAX} compressed bytes, this one {len(packed)}"
         raise TooLarge(f"{rule}; send fewer operations in one request", field="body")
     return packed
 

@@ -33,8 +33,8 @@ def is_canonical(text: bytes) -> bool:
     Return True if the JSON *text* is certainly spelled as the log stores it.
 
     A text that is the same after decoding and encoding has no spaces, no repeated names and no
-    unusual spelling of an integer. Texts with escapes are excluded, and texts with floats that
-    Python spells in another way, because there the spelling of the log differs from `msgspec`'s.
+    unusual spelling of an integer. Texts with escapes, and texts with floats that Python spells in
+    another way, are excluded, because the log spells these in another way than `msgspec`.
     """
     try:
         return b"\\" not in text and text != b"null" and _encode(_decode(text)) == text

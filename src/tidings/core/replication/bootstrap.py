@@ -97,8 +97,8 @@ class Bootstrapper:
         """
         Copy the next rows of *copy*. Call `acquire` first.
 
-        Return the progress of the copy, and the status of the upstream, or None if nothing was
-        requested.
+        Return the progress of the copy, and the status of the upstream. The status is None if
+        nothing was requested from the upstream.
 
         Raises:
             Unavailable: the upstream did not answer, or has fewer pages than this feed.

@@ -1,7 +1,7 @@
 """
 Determine which feeds are copies of another feed at present, and refuse writes to these feeds.
 
-Every writer imports this module. It therefore imports the module `relay` only when it needs it.
+Every writer imports this module. The module `relay` is therefore imported only when it is needed.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Coordinator(Protocol):
         """
         Replace *before* by *after* if the stored term and time are those of *before*.
 
-        Return True if it was replaced.
+        Return True if *before* was replaced.
         """
 
     def announce(self, member: Member) -> None:

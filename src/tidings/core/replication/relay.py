@@ -76,7 +76,7 @@ class Condition(Enum):
     RETRYING = "retrying"  # the upstream does not answer
     FELL_OFF = "fell-off"  # the upstream's log does not go back far enough; an operator must act
     OTHER_LOG = "other-log"  # the upstream's log is not the one that was copied so far
-    CYCLE = "cycle"  # the upstream is itself a copy of this feed, directly or over other feeds
+    CYCLE = "cycle"  # the upstream is itself a copy of this feed, directly or indirectly
     REFUSED = "refused"  # the upstream does not allow this feed to read
 
 
@@ -278,7 +278,7 @@ class RelayLock:
         return self._known(held) if self.store.append(self.relay, held, pages) else False
 
     def renew(self) -> None:
-        """Renew the lease and store the upstream's status, once in `limits.RELAY_TELL_MS`."""
+        """Renew the lease and store the upstream's status, at most every `limits.RELAY_TELL_MS`."""
         if has_passed(self._saved_ms, self.clock(), limits.RELAY_TELL_MS):
             self.save(self.relay)
 
@@ -287,7 +287,7 @@ class RelayLock:
         self.store.write(self.relay, free)
 
     def observe(self, status: UpstreamStatus, url: str) -> None:
-        """Record the *status* of the feed at *url*. Unless it names a master, it is the master."""
+        """Record the *status* of the feed at *url*, which is the master if *status* names none."""
         now, known = self.clock(), self._seen or self.relay
         read_ms = min(now, status.master_read_ms) if status.master else now
         self._seen = _ObservedStatus(

@@ -4,7 +4,7 @@ Copy whole pages of an upstream to a chained feed, in order, with the same numbe
 One run at a time holds the relay, by a lock in the relay's document. Each write stores the pages,
 the checkpoint and the head in one step, on the condition that the document has not changed.
 Therefore the local log is always a prefix of the upstream's log, even if runs, operators and
-elections interfere. If the document has changed, a run writes nothing and reads it again.
+elections interfere. A run that finds a changed document writes nothing, and reads the new one.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ class _Run:
         """
         Return True if all pages of the log are copies; otherwise stop the relay.
 
-        This protects a log that producers have posted to, and a log after the loss of its relay.
+        This protects a log that producers have posted to, and a log without its relay document.
         """
         if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
             return True

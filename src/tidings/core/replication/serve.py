@@ -274,14 +274,14 @@ def wants(selection: Selection, row: Row) -> bool:
 
 
 def _settled(status: UpstreamStatus, selection: Selection, pages: list[Page]) -> list[Page]:
-    """Return *pages*, or with leaves in *selection* only pages with known removed parents."""
+    """Return *pages*, or only those with known removed parents if *selection* includes leaves."""
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= status.state]
 
 
 def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
-    """Return how many pages after *first* may be sent. Leaves need known removed parents."""
+    """Return how many pages after *first* may be sent: with leaves, up to the state's page."""
     return min(most, status.state - first) if selection.filter.leave else most
 
 

@@ -137,7 +137,7 @@ def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
 
 def parse_share(text: str) -> Share | None:
     """
-    Parse the output of `encoded`. Return None for an empty text.
+    Parse the output of `Mod.encoded` or `Range.encoded`. Return None for an empty text.
 
     Raises:
         InvalidFilter: *text* is not a share.

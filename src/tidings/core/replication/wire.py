@@ -32,7 +32,7 @@ class Upstream(Protocol):
 
     Each method raises:
         BrokenPortion: the answer cannot be read.
-        Unavailable: the upstream did not answer, or answered that it cannot answer at present.
+        Unavailable: the upstream did not answer, or sent a temporary error (408, 425, 429, 5xx).
         UpstreamRefused: the upstream does not allow this feed to read, or has no such feed.
     """
 

@@ -54,7 +54,7 @@ def test_what_packs_into_no_item_is_refused() -> None:
     noise = random.Random(1)
     lines = ["".join(noise.choices(string.printable[:90], k=1000)) for _ in range(600)]
 
-    with pytest.raises(TooLarge, match=r"a compressed page has at most 380000 bytes.*send fewer"):
+    with pytest.raises(TooLarge, match=r"a page has up to 380000 compressed bytes.*send fewer"):
         pages.encode(lines)
 
 
