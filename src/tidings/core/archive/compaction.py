@@ -57,7 +57,7 @@ def closed_parts(spans: Sequence[Span]) -> list[Span]:
     """
     Return the parts that end before the last part begins.
 
-    The last part is not closed and is never changed, because the next pages of the feed follow it.
+    The last part is not closed. It is not changed until a later part is written.
     """
     return [span for span in spans if span.last < spans[-1].first] if spans else []
 

@@ -181,7 +181,7 @@ def _asked_from(progress: Progress) -> int:
 
 def _reset(progress: Progress) -> Step:
     """
-    Send `reset` before a copy of everything, and before any cursor of that copy.
+    Return the step that sends `reset` before a copy of everything, and before its first cursor.
 
     If the client received a cursor first and the connection broke, the client would resume from the
     cursor without the `reset`, and would keep objects that were deleted in the meantime.
@@ -217,7 +217,10 @@ class CatchUp:
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
         """
-        Return the progress for *cursor*; if the changes since it are gone, `reset` and everything.
+        Return the progress for *cursor*.
+
+        If the changes since the cursor are gone, the progress begins with `reset` and a copy of all
+        objects.
         """
         if self.lost(feed, cursor):
             return self._everything(feed)
@@ -385,7 +388,7 @@ class CatchUp:
         return self.reader.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
-        """Read rows of buckets until there are enough for a step."""
+        """Read rows, bucket by bucket, until they are enough for one step."""
         if progress.skips:
             return self._skip(feed, progress)
         parts: list[Part] = []
@@ -523,10 +526,10 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
     ) -> Step:
         """
-        Send the archive or the state in place of lost pages.
+        Return a step from the archive or the state, in place of lost pages.
 
         Raises:
-            PagesLost: neither has their operations.
+            PagesLost: neither has the operations of these pages.
         """
         step = self._archive_step(feed, progress, wanted, after, lost.beyond)
         if self._leads_back(feed, step, lost.beyond):
@@ -537,7 +540,7 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
     ) -> Step:
         """
-        Send the archive or the state in place of trimmed pages.
+        Return a step from the archive or the state, in place of trimmed pages.
 
         Raises:
             Unavailable: the state is incomplete, for instance while a chained feed skips to its

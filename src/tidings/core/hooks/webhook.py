@@ -193,8 +193,8 @@ class WebhookDelivery:
         """
         Send due messages to *hook* for at most `limits.WEBHOOK_TURN_MS`.
 
-        Return the time of the next run in ms since 1970, or None if the next run is due only when
-        the next page arrives. With *look*, also move the consumer's position past entries that its
+        Return the time of the next run in ms since 1970, or None if the next page or an action of
+        an operator starts it. With *look*, also move the consumer's position past entries that its
         filter excludes.
 
         Raises:
@@ -308,7 +308,7 @@ class WebhookDelivery:
         return held, told[first] if first < len(told) else None
 
     def _failed(self, hook: Webhook, held: Consumer, entry: Entry, said: Verdict) -> int | None:
-        """Release *held* after the failure of *entry*; return the time of the next run, or None."""
+        """Release *held* after a failure; return the time of the next run, or None if paused."""
         feed, name = held.feed, held.name
         told = self.consumers.fail(feed, name, held.fence, entry.place.encode(), str(said)).consumer
         if said.status == _GONE:
