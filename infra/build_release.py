@@ -61,7 +61,7 @@ def check_changelog(changelog: Path, version: str) -> None:
     Check that the newest entry of *changelog* describes *version*.
 
     Raises:
-        NotReleased: the entry is of another version, or empty.
+        NotReleased: the newest entry is for another version, or empty.
     """
     text = changelog.read_text(encoding="utf-8")
     entry = _ENTRY.search(text)

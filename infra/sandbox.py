@@ -124,7 +124,7 @@ class Sandbox:
         return 0 if set(codes) <= {0, NO_TESTS} else FAILED
 
     def _of_suite(self) -> Iterator[str]:
-        """Yield the options of the conformance suite: its excluded cases, and its workers."""
+        """Yield the options of the conformance suite: excluded cases, and parallel workers."""
         if self.emulator:
             law = "tests/conformance/test_conformance.py::test_law"
             yield from (f"--deselect={law}[server-{case}]" for case in emulator.NOT_HERE)

@@ -29,7 +29,7 @@ class SyncSchedule:
     A scheduled sync.
 
     *expression* is in the format of EventBridge Scheduler (`cron(0 3 * * ? *)`, UTC), *request* in
-    that of `tidings.core.sync.workflow`.
+    the format of `tidings.core.sync.workflow`.
     """
 
     expression: str
@@ -103,7 +103,7 @@ class Copies:
     schedule of the backups, in UTC, at most once an hour. Each backup is kept for *days*, in both
     accounts. With *lock_days*, no credentials, not even those of the account's owner, allow
     deleting a backup in this account for that many days, or removing the lock once it is
-    `LOCK_GRACE_DAYS` old. If it is None, backups are not locked.
+    `LOCK_GRACE_DAYS` old. If *lock_days* is None, backups are not locked.
     """
 
     vault_arn: str
@@ -265,7 +265,7 @@ class Stage:
         Check the settings that no deployment could use.
 
         Raises:
-            InvalidSetting: the name is not usable, CloudWatch does not know *log_days*, or
+            InvalidSetting: the name is not usable, CloudWatch does not accept *log_days*, or
                 *tables_before* equals *tables*.
         """
         if problem := name_problem(self.name):
@@ -329,7 +329,7 @@ SANDBOX_FEEDS = ("main", "synced")  # a sync of `synced` deletes the objects tha
 # hour.
 SANDBOX_WRITES, SANDBOX_READS = 4000, 8000
 SANDBOX_DOLLARS = 20  # the budget of a sandbox, several times the cost of a run
-SANDBOX_STREAM_S = 150  # because Lambda takes some 90 seconds to stream 180 MB
+SANDBOX_STREAM_S = 150  # the tests stream 180 MB, for which Lambda takes some 90 seconds
 
 
 def sandbox(name: str, expires: str, release: int = 1) -> Stage:

@@ -91,7 +91,7 @@ class TidingsStack(cdk.Stack):
             scope,
             stack_name(stage.name),
             description=f"Tidings, {stage.name}",
-            termination_protection=stage.keep_data,  # clients have stored its addresses
+            termination_protection=stage.keep_data,  # clients have stored the stage's addresses
         )
         check(stage)
         self.stage = stage

@@ -101,8 +101,8 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-IAM5",
         "CloudWatch Logs has no resource type for the delivery of logs, which Step Functions needs "
-        "to write its log. X-Ray has none for segments, which functions of a stage with `xray` "
-        "send.",
+        "to write its log. X-Ray has no resource type for segments, which functions of a stage "
+        "with `xray` send.",
         r"Resource::\*$",
     ),
     Suppression(

@@ -3,8 +3,8 @@ import cf from 'cloudfront';
 
 const SOCKETS = '/ws'; // the path of the WebSocket at the single address
 const SOCKET_STAGE = '/__SOCKET_STAGE__'; // the only path of a WebSocket API
-const OPERATIONS = /^\/(?:ops)?$|^\/feeds\/[^/]+\/ops$/; // GET: a stream; else: the API
-const WINDOW_S_MAX = 20; // at most the shortest wait limit: 20 s for pages, 25 s for lists
+const OPERATIONS = /^\/(?:ops)?$|^\/feeds\/[^/]+\/ops$/; // for GET a stream, else the HTTP API
+const WINDOW_S_MAX = 20; // the shorter of the limits of a wait: 20 s for pages, 25 s for lists
 
 // Return the number of the time window of a request, as a part of the cache key. A window is not
 // longer than the request's wait: a client that received an empty answer repeats its request in a
@@ -18,7 +18,7 @@ function windowOf(query, nowMs) {
 function handler(event) {
   const request = event.request;
   request.headers['x-tidings-window'] = { value: windowOf(request.querystring, Date.now()) };
-  // The origins only know their own host names; links need the host name of the request.
+  // CloudFront sends the origin's host name as Host; links need the host name of the request.
   request.headers['x-forwarded-host'] = { value: request.headers.host.value };
   if (request.uri === SOCKETS) {
     request.uri = SOCKET_STAGE;

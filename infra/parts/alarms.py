@@ -99,8 +99,8 @@ class Alarms(Construct):
         """
         Add the alarms of a producer.
 
-        The records of a producer are the only copy of its writes. Other streams have no such
-        alarms, because their records are only wake-ups.
+        The records of a producer's stream are the only copy of the writes. Other streams have no
+        such alarms, because their records are only wake-ups.
         """
         for metric in _MAPPING_METRICS:
             self._above(f"{source.node.id}{metric}", measures.of_mapping(metric, source))

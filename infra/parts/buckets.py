@@ -105,8 +105,8 @@ class ArchiveBucket:
         """
         Allow *role* to `read` or `write` parts; readers may also list them.
 
-        Listing is allowed without a condition on the prefix. With one, S3 would answer "access
-        denied" for a missing part, which a reader could not distinguish from a real denial.
+        Listing is allowed without a condition on the prefix. With a condition, S3 would answer
+        "access denied" for a missing part, which a reader could not distinguish from a real denial.
         """
         allow(role, [_OBJECT_ACTIONS[what]], [self.bucket.arn_for_objects(f"{BELOW}*")])
         if what == "read":

@@ -306,7 +306,7 @@ class SyncMachine(Construct):
             called=self.called,
             role=self.role,
             definition=sync_states.definition(self._wiring),
-            logs_data=False,  # the data contain the token with which any reader could approve
+            logs_data=False,  # the data contain the token with which a reader could approve
         ).attr_arn
 
     def _statements(self, syncs: SyncBucket, job: SyncJob) -> list[Statement]:

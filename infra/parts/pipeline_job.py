@@ -31,7 +31,7 @@ from infra.parts.machines import (
 from infra.parts.policies import allow, allow_all
 from infra.settings import PipelineRun, Stage
 
-LOOK = "rate(5 minutes)"  # interval of the check, so a pipeline is down for at most this time
+LOOK = "rate(5 minutes)"  # interval of the check; a pipeline that ended is started within this time
 DRAIN_S = 30  # the time for a store to finish its current batch when a run ends
 FAILURES_PER_HOUR = 5  # a run with more failed attempts ends; the next check starts a new run
 RUNS_MAX = 50  # the maximum number of runs in one listing; usually one or two exist

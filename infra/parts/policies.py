@@ -85,8 +85,8 @@ def table_removal_policy(stage: Stage) -> cdk.RemovalPolicy:
 
 
 # CloudFormation resolves a parameter of this type before it compares templates. So it recognizes an
-# unchanged property, which matters if the property cannot be changed in place, as a mapping's
-# stream.
+# unchanged property. This matters for a property that cannot be changed in place, such as the
+# stream of a mapping.
 _READ = "AWS::SSM::Parameter::Value<String>"
 
 

@@ -35,7 +35,7 @@ class Tables:
 
     def allow(self, role: iam.Role, grant: deployment.Grant) -> None:
         """
-        Allow exactly the actions of *grant* on exactly its table.
+        Allow the actions of *grant* on its table, and nothing else.
 
         During a restore, also allow them on the replaced table, because roles are updated minutes
         before aliases.

@@ -31,11 +31,11 @@ from tidings.aws.config.stages import (
 from tidings.client.cli.main import EXIT_CODES
 
 LEFT_MIN = 100  # concurrent executions that Lambda keeps for functions without a reservation
-# Concurrent executions: each reader of a stream, follower, replay and request uses one. A new
-# account has 10.
+# The concurrent executions that suffice in production. Each reader of a stream, follower, replay
+# and request uses one. A new account has 10.
 QUOTA_ENOUGH = 1000
 BOOTSTRAP_MIN = 6  # the version of the CDK's bootstrap that the CDK's templates require
-SHOWN_MAX = 5  # names that a sentence lists; it counts the others
+SHOWN_MAX = 5  # a sentence lists this many names, and counts the others
 STEADY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
 # States of a stack that was never completed; the CDK deletes such a stack and creates it again.
 AGAIN = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")

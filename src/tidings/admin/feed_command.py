@@ -32,7 +32,7 @@ NONE = "none"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
-    """Add the password *stored*; the newest old one stays valid only with *keep_old*."""
+    """Set the password *stored*; the newest old password stays valid only with *keep_old*."""
     old = passwords_of(profile, role) if keep_old else ()
     return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
 
@@ -195,7 +195,7 @@ def set_(
 )
 @click.option("--generate", is_flag=True, help="Generate a strong password and print it once.")
 @click.option("--keep-old", is_flag=True, help="Keep the current password valid as well.")
-@click.option("--remove-old", is_flag=True, help="Remove all but the newest password; set none.")
+@click.option("--remove-old", is_flag=True, help="Remove all passwords but the newest.")
 @click.option("--remove", is_flag=True, help="Remove all passwords; the role is closed.")
 def password(
     role: str,

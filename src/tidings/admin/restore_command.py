@@ -26,12 +26,12 @@ from tidings.core.maintenance.restore import Plan, Restored, Restorer
     "last_page",
     metavar="ID|PAGE",
     callback=lambda ctx, param, text: None if text is None else page_of(text),
-    help="Last event or page that a client received.  [default: the last one possibly sent]",
+    help="Last event or page that a client received.  [default: the last page possibly sent]",
 )
 @click.option(
     "--archive",
     metavar="URL|FOLDER",
-    help="Archive, from which lost pages are removed.  [default: the archive of the stage]",
+    help="Archive of the feed; lost pages are removed.  [default: the archive of the stage]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")

@@ -99,8 +99,8 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
     List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
 
     For a password, its role and age are shown, for a key its id, age and label. Costs are found by
-    the tag tidings:stage, which must be activated for cost allocation in Billing. They are those of
-    yesterday, because AWS computes costs a day late.
+    the tag tidings:stage, which must be activated for cost allocation in Billing. AWS computes
+    costs a day late, so yesterday's costs are shown.
 
     \b
     Examples:

@@ -61,7 +61,7 @@ class StateTarget:
         return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
 
     def unwritten(self) -> Sequence[Numbers]:
-        """Return no numbers: a writer may still write them, and a follower fills the others."""
+        """Return no numbers: a writer may still write them, and otherwise a follower fills them."""
         return ()
 
     def fill(self) -> Sequence[Numbers]:

@@ -175,7 +175,7 @@ def _prepared(options: Options) -> Store:
 
 
 def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, int]:
-    """Parse `HOST:PORT`, `HOST`, `:PORT` (every address, as in oplog) or `[IPV6]:PORT`."""
+    """Parse `HOST:PORT`, `HOST`, `:PORT` (all addresses, as in oplog) or `[IPV6]:PORT`."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(PORT)

@@ -92,7 +92,7 @@ class Application:
     The ASGI application. *status* returns the body of `/status`; *hosts* are accepted host names.
 
     Requests of web pages are rejected, because the agent has the password of the feed and does not
-    ask producers for one. *errors* counts requests with invalid content, as oplog does.
+    ask producers for a password. *errors* counts requests with invalid content, as oplog does.
     """
 
     def __init__(

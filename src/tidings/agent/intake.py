@@ -20,8 +20,8 @@ from tidings.core.errors import Rejected
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
 
-NOTICE_EVERY_S = 60.0  # then an outage of a night logs a few hundred lines, not a full disk
-WAKE_WAIT_S = 1.0  # the longest wait for a wake-up, because one is lost if the pipe is full
+NOTICE_EVERY_S = 60.0  # so an outage of one night logs only a few hundred lines
+WAKE_WAIT_S = 1.0  # the longest wait for a wake-up, which is lost if the pipe is full
 CHECK_CHUNKS = 4  # chunks per transaction; few, because a shutdown waits for the transaction
 _COUNT = struct.Struct("<I")
 _INSERT = "INSERT INTO chunks (received_ms, checked, events, body) VALUES (?, ?, ?, ?)"
@@ -175,7 +175,7 @@ class Checker:
         self._grown = grown
 
     def run(self) -> None:
-        """Check until the receiver has ended and all its datagrams are checked."""
+        """Check until the receiver has ended and all datagrams are checked."""
         running = True
         while running:
             running = self._wait_for_wake()

@@ -39,7 +39,7 @@ _FREE_PORT_ATTEMPTS = 10  # a port that is free for TCP is nearly always free fo
 DATAGRAM_BYTES_MAX = 65_535  # the longest UDP datagram, so that no datagram is truncated
 BURST = 256  # datagrams received between two reads of the clock
 CHUNK_MAX = 1_000  # datagrams per transaction, the same as operations per request
-# Limits chunks of large datagrams, because the checker holds several chunks in memory.
+# The maximum size of a chunk of large datagrams; the checker holds several chunks in memory.
 CHUNK_BYTES_MAX = 1024 * 1024
 FLUSH_S = 0.01  # the time between two writes under load; a single datagram is written at once
 # The maximum of pending datagrams while the disk is unavailable, in bytes and in number, because

@@ -1,4 +1,4 @@
-"""The sending thread: one batch at a time, in order, until the feed has accepted it."""
+"""The sending thread. It posts one batch at a time, in order, until the feed has accepted it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Retrying:
     """
     Growing delays before the next attempt, as in oplog.
 
-    Each delay is randomly changed by up to a half, so that agents do not retry at the same time.
+    Each delay is changed at random by up to half of it, so that agents do not retry together.
     """
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
@@ -114,7 +114,9 @@ class Condition:
 
 class Sender:
     """
-    The sender. Run `run` in a thread; call `more` when the queue has grown, and `end` at the end.
+    The sender. Run `run` in a thread. Call `more` when the queue has grown.
+
+    Call `end` when the queue will not grow any more.
     """
 
     def __init__(self, store: Store, folder: Path, target: Target, notices: Notices) -> None:

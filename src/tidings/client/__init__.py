@@ -2,9 +2,9 @@
 Follow a feed and post to it.
 
 A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` is the
-loop on which it is based. `Poster` posts. `Fold` is a copy that verifies itself. `Worker` serves a
-named consumer, which has its position in the feed. Each is imported when it is first used, so that
-the command line starts fast.
+loop on which `Consumer` is based. `Poster` posts operations. `Fold` is a copy that verifies itself.
+`Worker` is a worker of a named consumer; the feed stores the position of that consumer. Each class
+is imported when it is first used, so that the command line starts fast.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The address of a feed, and the part of it that a consumer subscribes to.
+The address of a feed, and the part of the feed that a consumer subscribes to.
 
 The functions `..._url` raise `WrongUrl` if the address has a wrong scheme or no host.
 """
@@ -17,7 +17,7 @@ DEFAULT_URL = "http://127.0.0.1:8042"
 DEFAULT_FEED = "main"
 _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 FIELDS = ("types", "parents", "ids")  # fields of a request; each is a list of values
-_ARRAY = '["'  # a list that begins so is JSON, not comma-separated
+_ARRAY = '["'  # a list that begins with this is JSON, not comma-separated
 
 
 def operations_url(url: str, feed: str) -> str:
@@ -26,7 +26,7 @@ def operations_url(url: str, feed: str) -> str:
 
 
 def status_url(url: str, feed: str) -> str:
-    """Return the URL of the status of *feed*; for the default feed, the one at the root."""
+    """Return the URL of the status of *feed*; the status of the default feed is at the root."""
     return f"{base_url(url) if feed == DEFAULT_FEED else feed_url(url, feed)}/status"
 
 
@@ -52,10 +52,10 @@ def socket_url(url: str, ws_url: str | None = None) -> str:
 
 def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
     """
-    Return scheme, host and path, without a trailing `/ops`, which clients of oplog append.
+    Return the scheme, host and path of *url*, without `/ops`, which clients of oplog append.
     """
     if "@" in url.partition("://")[2].partition("/")[0]:
-        raise WrongUrl("an address holds no user or password: both would end up in logs")
+        raise WrongUrl("an address must not contain a user or password, which would be logged")
     try:
         parts = urlsplit(url)
         port_is_number = parts.port is None or parts.port >= 0
@@ -69,9 +69,10 @@ def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
 
 def as_text(values: Iterable[str]) -> str:
     """
-    Return *values* as a list in a URL: comma-separated, or JSON if one contains a comma.
+    Return *values* as a list in a URL: comma-separated, or JSON if a value contains a comma.
 
-    An empty value matches nothing. If all *values* are empty, the returned list matches nothing.
+    Empty values match nothing and are left out. If all *values* are empty, the returned list
+    matches nothing.
     """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
@@ -81,9 +82,9 @@ def as_text(values: Iterable[str]) -> str:
 
 def from_text(text: str) -> list[str]:
     """
-    Return the values of a list as a user writes it.
+    Return the values of a list that a user has written.
 
-    Strip spaces around the values, unless the list is JSON.
+    Spaces around the values are removed, unless the list is JSON.
 
     Raises:
         ValueError: the list begins like a JSON array but is not an array of strings.
@@ -99,11 +100,11 @@ def from_text(text: str) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """
-    The objects of *feed* with *types*, below *parents*, with *ids*; an empty list selects all.
+    The objects of *feed* with one of *types*, one of *parents* and one of *ids*.
 
-    An id that ends with `*` selects every id with that prefix. With *leave*, an object that stops
-    matching the filter is announced once more, as `leave`. The *password* never appears in the
-    `repr`.
+    An empty list selects all objects. An id that ends with `*` selects every id with that prefix.
+    With *leave*, an object that stops matching the filter is announced once more, as `leave`. The
+    *password* never appears in the `repr`.
     """
 
     feed: str = "main"
@@ -114,5 +115,5 @@ class Subscription:
     ids: Sequence[str] = ()
 
     def lists(self) -> dict[str, list[str]]:
-        """Return the lists of the filter by request field, without the empty ones."""
+        """Return the lists of the filter by request field, without empty lists."""
         return {name: list(values) for name in FIELDS if (values := getattr(self, name))}

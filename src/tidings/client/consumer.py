@@ -1,7 +1,7 @@
 """
 A consumer with acknowledgements, which reads ahead and saves the cursor after handled events.
 
-With `for`, a separate thread reads; with `async for`, a task in the running event loop does.
+With `for`, a separate thread reads; with `async for`, a task in the running event loop reads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Group:
 
 class InFlight:
     """
-    Groups in the order of delivery; the first one holds the cursor back.
+    Groups in the order of delivery. The cursor moves past a group once it is acknowledged.
 
     An acknowledged group is kept, without its events, until all earlier groups are acknowledged.
     *limit* bounds the numbers of groups and of events, and so the memory.
@@ -64,7 +64,7 @@ class InFlight:
 
     def add(self, event_id: str) -> Group:
         """
-        Add an event and return its group, to be acknowledged; without an id it joins the last.
+        Add an event; return its group, for `ack`. An event without an id joins the last group.
         """
         last = self._groups[-1] if self._groups else None
         if last is None or event_id not in ("", last.id):
@@ -84,7 +84,7 @@ class InFlight:
         """
         Let the cursor move to *cursor* once the earlier groups are acknowledged.
 
-        The feed sends no more events up to *cursor*.
+        The feed has sent all events up to *cursor*.
         """
         if self._groups and self._groups[-1].unacked == 0:
             self._groups[-1].id = cursor
@@ -132,13 +132,15 @@ class Delivery:
 
     def ack(self) -> None:
         """
-        Acknowledge the event; any thread may do so, in any order, and repeatedly without effect.
+        Acknowledge the event.
+
+        Any thread may acknowledge events, in any order. A repeated call has no effect.
         """
         self._buffer.ack(self)
 
 
 class _Waiting(NamedTuple):
-    """A paused reader, which waits for the acknowledgement of *reset*, if any, and for room."""
+    """A paused reader, which waits for room, and for the acknowledgement of *reset* if not None."""
 
     reset: Delivery | None
     wake: Callable[[], object]
@@ -146,11 +148,11 @@ class _Waiting(NamedTuple):
 
 class PrefetchBuffer:
     """
-    Reads a feed into *put* until it is cancelled or the feed refuses.
+    A reader that passes the events of a feed to *put*.
 
-    Reading pauses while too many events are in flight. It also pauses after a `reset` until that is
-    acknowledged, so that events of the new copy do not mix with objects that are about to be
-    dropped.
+    Reading pauses while too many events are in flight. It also pauses after a `reset` until the
+    `reset` is acknowledged, so that events of the new copy do not mix with objects that are about
+    to be dropped.
     """
 
     def __init__(
@@ -176,7 +178,7 @@ class PrefetchBuffer:
 
     async def run(self, put: Callable[[Delivery], None]) -> None:
         """
-        Read events, and save the cursor regularly, until either fails.
+        Read events, and save the cursor regularly, until one of the two fails.
 
         Raises:
             ClientError: the feed refuses, or the state cannot be saved.
@@ -204,13 +206,15 @@ class PrefetchBuffer:
 
     def save(self) -> None:
         """
-        Write the cursor, unless it is saved already or not known yet.
+        Write the cursor, unless it is already saved or not yet known.
 
         Raises:
             WrongState: the cursor cannot be written.
         """
         cursor = self.cursor
-        if cursor == AFTER_RESET:  # start a new copy: rows handled since may be deleted later
+        # A restart has to begin a new copy, because rows that were handled since the `reset` may be
+        # deleted before the restart.
+        if cursor == AFTER_RESET:
             cursor = EVERYTHING
         if self._state is not None and cursor not in ("", NOW):
             self._state.save(cursor)
@@ -258,14 +262,16 @@ class Consumer(Closing):
     The events of *feed*, each one a `Delivery` to be acknowledged.
 
     Unacknowledged events are delivered again after a restart, in order, without gaps. Within one
-    run an operation is delivered once; only rows of an interrupted copy may be repeated. Reading
-    pauses while *in_flight_max* events wait for the oldest unacknowledged one, and after a `reset`
-    until it is acknowledged. After a lost connection the consumer reconnects with delays of 1 to 32
-    seconds. *on_lost* is called for each loss, in the reading thread if there is one.
+    run, an operation is delivered once; only rows of an interrupted copy may be repeated. Reading
+    pauses while *in_flight_max* events wait for the oldest unacknowledged event, and after a
+    `reset` until the `reset` is acknowledged. After a lost connection, the consumer reconnects with
+    delays of 1 to 32 seconds. *on_lost* is called for each loss, in the reading thread if there is
+    one.
 
     The consumer starts at the cursor in *state_file*, else at *cursor*, else at the end of the log.
-    With *allow_replication* and a *state_file* that is missing or empty, it starts with a copy of
-    everything. Close it, or use `with`. It saves the cursor once a second and when it is closed.
+    With *allow_replication*, without *cursor* and with a *state_file* that is missing or empty, it
+    starts with a copy of everything. Close the consumer, or use `with`. The cursor is saved once a
+    second and at the end.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
@@ -306,13 +312,13 @@ class Consumer(Closing):
             on_lost=on_lost,
         )
         self._ended = False
-        self._lock = threading.Lock()  # because several threads may share the iteration, or end it
+        self._lock = threading.Lock()  # several threads may share the iteration, or end it
         self._thread: _Thread | None = None
         self._task: _Task | None = None
 
     @property
     def cursor(self) -> str:
-        """Return the cursor after the acknowledged events; `now` until one is known."""
+        """Return the cursor after the acknowledged events; `now` until a cursor is known."""
         return self._buffer.cursor
 
     @property
@@ -403,7 +409,7 @@ class _Ended:
 
 
 class _Thread:
-    """The buffer in a thread with its own event loop; deliveries go through a queue."""
+    """A thread that runs the buffer in its own event loop, and queues the deliveries."""
 
     def __init__(self, buffer: PrefetchBuffer) -> None:
         self._buffer = buffer
@@ -422,7 +428,7 @@ class _Thread:
     def stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may have ended by itself
             self._loop.call_soon_threadsafe(self._task.cancel)
-        if threading.current_thread() is not self._thread:  # *on_lost* may call this in the thread
+        if threading.current_thread() is not self._thread:  # *on_lost*, in this thread, may call it
             self._thread.join()
 
     def _run(self) -> None:
@@ -437,7 +443,7 @@ class _Thread:
 
 
 class _Task:
-    """The buffer in the running event loop."""
+    """A task that runs the buffer in the running event loop, and queues the deliveries."""
 
     def __init__(self, buffer: PrefetchBuffer) -> None:
         self._deliveries: asyncio.Queue[Delivery | _Ended] = asyncio.Queue()

@@ -3,10 +3,10 @@ Post a git repository to a feed, as a demo.
 
     python -m tidings.client.demo --url http://127.0.0.1:8042 --repo . --rate 50
 
-It posts the history commit by commit, oldest first, then changes on disk. Each path is an object of
-type `file`. The operations of `history` result in exactly the files of the head commit, and
-together with those of `WorkingTree` in the files on disk. Submodules are skipped, as are names that
-are not UTF-8 or longer than an id may be.
+The demo posts the history commit by commit, oldest first, then changes on disk. Each path is an
+object of type `file`. The operations of `history` result in exactly the files of the head commit.
+Followed by the operations of `WorkingTree`, they result in the files on disk. Submodules are
+skipped, and so are files with a name that is not UTF-8 or longer than an id may be.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from tidings.core.model import timestamps
 Operation = dict[str, Any]
 Warn = Callable[[str], None]
 
-CHUNK_OPERATIONS = 100  # splits a large commit, to show progress
-# It is independent of the rate, because a restart with another rate must post the same chunks.
+# A larger commit is split, to show progress. The size does not depend on the rate, because a
+# restart with another rate must post the same chunks.
+CHUNK_OPERATIONS = 100
 LOOK_EVERY_S = 1.0
 MADE_UP_EVERY_S = 0.5  # slow enough that a person can read the events
 _READ_BYTES = 64 * 1024
 _SUBJECT_CHARS_MAX = 200  # a message is shown on one line
-_NO_FILE = ("000000", "160000")  # a missing file, and a submodule
+_NO_FILE = ("000000", "160000")  # the modes of a missing file and of a submodule
 # Options that make the comparison independent of the user's settings.
 _COMPARED = (
     *("--raw", "-r", "-z", "--no-renames", "--no-abbrev", "--no-relative", "--no-ext-diff"),
@@ -56,11 +57,11 @@ _LOG = (
 )
 _PEOPLE = ("ann", "ben", "cleo", "dev", "eva", "finn")
 _SUBJECTS = ("harbour", "kitchen", "mountain", "night", "orchestra", "river", "street", "workshop")
-_LIVING_MAX = 40  # objects, few enough for a list on the screen
+_LIVING_MAX = 40  # objects that exist at the same time; few enough for a list on the screen
 
 
 class NoRepository(Exception):
-    """The history cannot be read; the text is one sentence."""
+    """The history cannot be read; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Repository:
 
 def open_repository(path: Path) -> Repository:
     """
-    Return the repository that contains *path*; its head stays fixed when commits are added.
+    Return the repository that contains *path*, with its present head.
 
     Raises:
         NoRepository: the folder, the repository or git on this machine is missing.
@@ -108,12 +109,12 @@ def history(
     """
     Yield each commit of the first-parent line, oldest first, with its operations on files.
 
-    A merge has the operations of its difference to its first parent. A renamed file is deleted and
+    The operations of a merge are its differences to its first parent. A renamed file is deleted and
     inserted. A repository without a commit yields nothing. *warn* is called for the first file that
     is skipped because of its name.
 
     Raises:
-        NoRepository: as by `open_repository`, or git failed.
+        NoRepository: see `open_repository`; or git failed.
     """
     opened = open_repository(repo) if isinstance(repo, Path) else repo
     if opened.head is None:
@@ -136,9 +137,9 @@ def history(
 
 class WorkingTree:
     """
-    The files on disk, tracked or untracked but not ignored, compared repeatedly.
+    The files on disk that git tracks or does not ignore, compared repeatedly.
 
-    For each comparison git writes the files as a tree, with an index and an object store in a
+    For each comparison, git writes the files as a tree, with an index and an object store in a
     temporary folder. The index and the object store of the repository are only read.
     """
 
@@ -150,8 +151,9 @@ class WorkingTree:
         self._settings = ("env", f"GIT_INDEX_FILE={own / 'index'}", f"GIT_OBJECT_DIRECTORY={own}")
         (own / "info").mkdir()
         (own / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
-        if os.path.exists(index):  # with it, git need not read files that equal the head
-            # Also copy its time, because git reads files that changed in the same second or later.
+        # With a copy of the index, git need not read files that equal the head. The copy also has
+        # the time of the index, because git reads files that changed in the same second or later.
+        if os.path.exists(index):
             shutil.copy2(index, own / "index")
         self._tree = f"{repo.head}^{{tree}}" if repo.head else self._git("mktree").decode().strip()
 
@@ -207,7 +209,7 @@ class _RawReader:
         yield what | when
 
     def _name(self, path: bytes) -> str | None:
-        """Return *path* as text; None, with a warning for the first one, if it cannot be an id."""
+        """Return *path* as text; if it cannot be an id, warn once and return None."""
         try:
             text = path.decode()
             why = f"longer than {limits.ID_BYTES_MAX} bytes"
@@ -217,7 +219,7 @@ class _RawReader:
             return text
         if not self._warned:
             self._warned = True
-            self._warn(f"left out: {path!r} ({why}), and any other name like it")
+            self._warn(f"left out: {path!r} ({why}), and all other files with such a name")
         return None
 
 
@@ -277,7 +279,7 @@ def invented_operations(seed: int = 1) -> Iterator[Operation]:
     """
     Yield operations without end: videos that people upload, edit and delete.
 
-    Each one inserts an object or is about an existing one.
+    Each operation inserts an object, or updates or deletes an existing object.
     """
     chance = random.Random(seed)
     owners: dict[str, str] = {}
@@ -299,7 +301,7 @@ def invented_operations(seed: int = 1) -> Iterator[Operation]:
 
 
 class Pace:
-    """A limiter to *rate* operations a second; 0 is unlimited."""
+    """A limiter to *rate* operations a second; with 0, the rate is unlimited."""
 
     def __init__(
         self,
@@ -313,7 +315,7 @@ class Pace:
         self._due_s = monotonic()
 
     def passed(self, count: int) -> None:
-        """Count *count* operations and wait as long as they take at the rate."""
+        """Count *count* operations, and wait as long as they take at the given rate."""
         if not self._rate:
             return
         now_s = self._monotonic()
@@ -329,7 +331,8 @@ def post_history(
     posted = 0
     for commit, operations in commits:
         for number, chunk in enumerate(_chunks(operations)):
-            # The key includes the content, which differs for the same commit in another folder.
+            # The key depends on the content, because the operations of a commit contain the name of
+            # the repository's folder.
             content = hashlib.sha256(b"\n".join(map(encode, chunk))).hexdigest()
             poster.post(chunk, key=f"git-{commit.hash}-{number}-{content[:16]}")
             posted += len(chunk)
@@ -387,13 +390,13 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
     Post the history of a git repository, oldest commit first, then the changes of files on disk.
 
     Each file is an object of type `file`; its parents are the repository, its folder and
-    the author. Started again within a day, it posts nothing twice. Ctrl-C ends it.
+    the author. If the demo is started again within a day, it posts nothing twice. Ctrl-C ends it.
 
     \b
     Example:
       python -m tidings.client.demo --repo ~/src/project --rate 200
     """
-    # If a shell starts the demo in the background, it ignores Ctrl-C, so accept the signal here.
+    # A process that a shell starts in the background ignores Ctrl-C, so accept the signal here.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -404,12 +407,12 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
             count = post_history(poster, history(repository, warn=_warn), Pace(rate))
             click.echo(f"the history of {repository.name}: {count:,} operations")
             if not once and not repository.is_bare:
-                click.echo("now the changes on disk; Ctrl-C ends it")
+                click.echo("posting the changes on disk until Ctrl-C")
                 _follow(poster, repository)
     except (NoRepository, ClientError) as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        pass  # Ctrl-C ends it
+        pass  # Ctrl-C ends the demo
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ class Refused(ClientError):
     """
     A final answer, which the server would give again.
 
-    *status* is the HTTP status (0 on a WebSocket), *code* that of PROTOCOL 4.6.
+    *status* is the HTTP status (0 on a WebSocket), *code* the error code of PROTOCOL 4.6.
     """
 
     verdict = "refused"
@@ -36,7 +36,7 @@ class AccessDenied(Refused):
 
 class FellOff(Refused):
     """
-    The log was trimmed past the position of the consumer; an operator has to set a new one.
+    The log was trimmed past the consumer's position; an operator has to set a new position.
     """
 
     verdict = "fell off"
@@ -62,14 +62,14 @@ class Ended(Lost):
 
 
 class WrongAnswer(Lost):
-    """The answer is not one of a feed; it may come from a proxy."""
+    """The answer is not from a feed; it may come from a proxy."""
 
     def __init__(self) -> None:
-        super().__init__("the answer is not one of a feed; is the address right?")
+        super().__init__("the answer is not from a feed; check the address")
 
 
 class BackoffFailed(ClientError):
-    """A listener has used up its allowed consecutive attempts."""
+    """A listener has used up the allowed number of consecutive attempts."""
 
 
 class WrongState(ClientError):
@@ -77,15 +77,16 @@ class WrongState(ClientError):
 
 
 class NoPassword(ClientError):
-    """The password file is missing, or it is another kind of file."""
+    """The password file is missing, or does not contain a password."""
 
 
 class Unwritten(ClientError):
     """
-    Raised by `write` of a `Worker` that knows which message failed.
+    A message could not be written, for *reason*.
 
-    The messages before *index* are written and are acknowledged. The one at *index* could not be
-    written, for *reason*; it and the following ones are not acknowledged.
+    The *write* function of a `Worker` raises this error if it knows which message failed. The
+    messages before *index* are written and are acknowledged. The message at *index* could not be
+    written. This message and the following messages are not acknowledged.
     """
 
     def __init__(self, index: int, reason: str) -> None:

@@ -18,8 +18,8 @@ class Event:
     """
     An event with *name* insert, update, delete, leave, reset or live.
 
-    *data* is the operation, {} without one. *id* is the cursor to resume from once the event is
-    handled.
+    *data* is the operation, or {} for `reset` and `live`. *id* is the cursor to resume from once
+    the event is handled.
     """
 
     id: str
@@ -55,5 +55,5 @@ def from_text(event_id: str, name: str, text: str) -> Event:
 
 
 def is_copied(event_id: str) -> bool:
-    """Return True if it is the id of a row of a copy (PROTOCOL 5.2)."""
+    """Return True if *event_id* is the id of a row of a copy (PROTOCOL 5.2)."""
     return isinstance(cursors.parse_cursor(event_id), cursors.Replication)

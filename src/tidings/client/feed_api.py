@@ -26,13 +26,15 @@ Object = dict[str, Any]
 
 @cache
 def ssl_context() -> ssl.SSLContext:
-    """Return httpx's default, created once because reading the root certificates takes 30 ms."""
+    """Return httpx's default context. It is created once, as reading certificates takes 30 ms."""
     return httpx.create_ssl_context()
 
 
 def basic(password: str) -> dict[str, str]:
     """
-    Return the HTTP Basic header with an empty user, which the server ignores; {} for no password.
+    Return the HTTP Basic header. The user is empty, because the server ignores it.
+
+    Without a password, return {}.
     """
     if not password:
         return {}
@@ -40,7 +42,7 @@ def basic(password: str) -> dict[str, str]:
 
 
 def open_client(password: str) -> httpx.Client:
-    """Return a client that keeps its connection open between requests. Close it."""
+    """Return a client that keeps its connection open between requests. The caller must close it."""
     return httpx.Client(
         headers=basic(password),
         timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
@@ -87,16 +89,16 @@ class FeedApi(Closing):
         """
         Send a request and return its answer.
 
-        *path* is below the feed, or below the deployment if it begins with a slash.
+        *path* is relative to the feed, or to the deployment if it begins with a slash.
 
         Raises:
-            AccessDenied, FellOff, Refused: the answer is final, with its status and code.
-            Lost: no answer arrived, or it is not from a feed; the request may have been handled.
+            AccessDenied, FellOff, Refused: the server gave a final answer.
+            Lost: no answer of a feed arrived; the request may have been handled.
         """
         return _object(self.request(method, path, json=body, params=query or {}))
 
     def send(self, path: str, lines: bytes, *, query: Mapping[str, str]) -> Answer:
-        """POST *lines* of JSON. See `ask`."""
+        """POST *lines* of JSON and return the answer. See `ask`."""
         headers = {"content-type": NDJSON}
         answer = self.request("POST", path, content=lines, params=query, headers=headers)
         return _object(answer)
@@ -141,7 +143,7 @@ class NamedConsumers(FeedApi):
         return self.ask("DELETE", _path(name), query=why)
 
     def act(self, name: str, action: str, body: Mapping[str, Any]) -> Answer:
-        """Send one of the actions of PROTOCOL 14."""
+        """Send *action*, one of the actions of PROTOCOL 14, and return the answer."""
         return self.ask("POST", _path(name, action), body=body)
 
     def parked(self, name: str) -> list[Answer]:
@@ -178,7 +180,7 @@ class Objects(FeedApi):
         return self.below("objects", {"type": kind} if kind else {})
 
     def below(self, path: str, query: dict[str, str]) -> Iterator[Object]:
-        """Yield the objects of all pages from *path* on. Raise the same errors as `one`."""
+        """Yield the objects of the page at *path* and of all later pages; raise like `one`."""
         while True:
             objects, after = self._page(path, query)
             yield from objects
@@ -187,7 +189,7 @@ class Objects(FeedApi):
             query["after"] = after
 
     def _page(self, path: str, query: Mapping[str, str]) -> tuple[list[Object], str | None]:
-        """Return the objects of one page, and the query *after* for the next one."""
+        """Return the objects of one page, and the value of `after` for the next page, if any."""
         answer = self.ask("GET", path, query=query)
         if "objects" not in answer or "next" not in answer:
             raise WrongAnswer

@@ -1,5 +1,5 @@
 """
-Files of a client, which only their owner can read: passwords, and the cursors of consumers.
+The files of a client, passwords and cursors of consumers; only their owner can read them.
 
 Give a password in a file or in the environment. On the command line, other users of the machine
 could see it.
@@ -17,7 +17,9 @@ from tidings.core.model.cursors import NOW
 
 MODE = 0o600
 _PASSWORD_BYTES_MAX = 1024  # a longer file is another kind of file, given by mistake
-SAVE_EVERY_S = 1.0  # rarely, as fsync takes milliseconds; a kill repeats the events of this time
+# The interval of saving a cursor. After a kill, the events of this time are delivered again. It is
+# not shorter, because fsync takes milliseconds.
+SAVE_EVERY_S = 1.0
 EVERYTHING = "0"
 _CURSOR = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
 _TEXT_BYTES_MAX = 1024  # a cursor is far shorter, so a longer file is another kind of file
@@ -27,8 +29,8 @@ def make_private(path: Path) -> None:
     """
     Create *path* empty if it is missing, and remove the permissions of other users.
 
-    Call it before SQLite opens the file, because SQLite gives its `-wal` and `-shm` files the mode
-    of the database. Errors are ignored, because SQLite reports them itself.
+    Call this function before SQLite opens the file, because SQLite gives its `-wal` and `-shm`
+    files the mode of the database. Errors are ignored, because SQLite reports them itself.
     """
     with suppress(OSError):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
@@ -39,7 +41,7 @@ def make_private(path: Path) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open *path*, as `opener` of `open`; a file that this creates is private to its user."""
+    """Open *path*, as `opener` of `open`; only this user can read a file that is created so."""
     return os.open(path, flags, MODE)
 
 
@@ -48,7 +50,7 @@ def read_password(path: Path) -> str:
     Return the password in the file *path*, without its trailing line ending.
 
     Raises:
-        NoPassword: the file cannot be read, or holds something else.
+        NoPassword: the file cannot be read, or does not contain a password.
     """
     try:
         with path.open("rb") as file:
@@ -74,8 +76,8 @@ class StateFile:
         """
         Return the cursor in the file; None if the file is missing or empty.
 
-        Spaces around it and upper-case digits are accepted, because people may write the file by
-        hand.
+        Spaces around the cursor and upper-case digits are accepted, because people may write the
+        file by hand.
 
         Raises:
             WrongState: the file cannot be read or does not contain a cursor.
@@ -113,9 +115,9 @@ class StateFile:
         """
         Write the content, rename the file, and sync the folder.
 
-        A crash leaves the old or the new file.
+        After a crash, the file has the complete old or new content.
         """
-        path = self._path.resolve()  # keep a symbolic link
+        path = self._path.resolve()  # a symbolic link is kept, and its target replaced
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             with open(temporary, "wb", opener=private_opener) as file:
@@ -137,8 +139,9 @@ def start(state: StateFile | None, cursor: str | None, *, allow_replication: boo
     """
     Return where to start: the cursor in *state*, else *cursor*, else the end of the log.
 
-    With *allow_replication* and a *state* that was never written, start with a copy of everything.
-    Without a *state*, do not copy, because a first start cannot be distinguished from a later one.
+    With *allow_replication*, without *cursor* and with a *state* that was never written, start with
+    a copy of everything. Without *state*, do not copy, because a first start cannot be
+    distinguished from a later start.
 
     Raises:
         WrongState: the file cannot be read or written, or does not contain a cursor.
@@ -147,6 +150,6 @@ def start(state: StateFile | None, cursor: str | None, *, allow_replication: boo
         return cursor or NOW
     begun = state.load() or cursor
     if begun is None and allow_replication:
-        state.save(EVERYTHING)  # so that an interrupted copy continues after a restart
+        state.save(EVERYTHING)  # so that a restart resumes an interrupted copy, or begins it again
         return EVERYTHING
     return begun or NOW

@@ -25,7 +25,7 @@ from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, ToldSums, digest
 
-CHECK_EVERY_S = 18.0  # with the time for answers, shorter than the heartbeat interval of 20 s
+CHECK_EVERY_S = 18.0  # plus the time for answers, this is less than the heartbeat interval, 20 s
 _DELETE = "delete"
 
 
@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 
 class _BucketRows(NamedTuple):
-    """The rows of a bucket at page *state* or later; *seconds* maps each row's page to its time."""
+    """The rows of a bucket at page *state* or later; *seconds* has the time of each row's page."""
 
     rows: dict[str, Held]
     state: int
@@ -51,19 +51,19 @@ class _BucketRows(NamedTuple):
 
 class Fold(Closing):
     """
-    The latest operation of each object of *feed*, in *held* by key. Iterating keeps it up to date.
+    A copy of *feed*: *held* has the latest operation of each object, by key.
 
-    It starts with the rows of the feed's state and yields each event that changed it. Every
-    *check_every_s* it requests the checksums of the feed (PROTOCOL 20). If they differ because the
-    copy may lag, it reads the missing operations from the log, without `ref`. If a bucket still
-    differs, it calls *on_wrong* with the bucket's number, 0 to 63, and reads the rows of that
-    bucket again. So it finds lost operations and wrong entries of *held* within one heartbeat. The
-    checksums cover places only, so *data* that was changed without its place is not found. A
-    comparison takes about 2 us per object.
+    Iterating keeps the copy up to date and yields each event that changed the copy. The copy starts
+    with the rows of the feed's state. Every *check_every_s*, it is compared with the checksums of
+    the feed (PROTOCOL 20). If they differ and the copy may lag, the missing operations are read
+    from the log, without `ref`. If a bucket still differs, *on_wrong* is called with the bucket's
+    number, 0 to 63, and the rows of that bucket are read again. So lost operations and wrong
+    entries of *held* are found within one heartbeat. The checksums cover places only, so *data*
+    that was changed without its place is not found. A comparison takes about 2 us per object.
 
-    With *types*, it keeps only those; a feed keeps separate checksums for its first eight types.
-    After a lost connection it reconnects and calls *on_lost*. *compared* counts the comparisons.
-    Close it, or use `with`.
+    With *types*, only objects of these types are kept; a feed keeps separate checksums for its
+    first eight types. After a lost connection, the copy reconnects and *on_lost* is called.
+    *compared* counts the comparisons. Close the copy, or use `with`.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
@@ -88,14 +88,15 @@ class Fold(Closing):
         self.compared = 0
         self._query = {"types": as_text(types)} if types else {}
         self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
-        self._undo: list[tuple[int, int, int]] = []  # page, bucket, added to the checksum
+        # The page, the bucket and the change of the bucket's checksum, for each recent operation.
+        self._undo: list[tuple[int, int, int]] = []
         self._floors = [0] * limits.BUCKETS  # the latest page that the rows of a bucket may contain
         self._position = (0, 0)  # page and slot of the last operation
         self._wrong: set[int] = set()  # buckets to read again
         self._copied = False  # True if rows without a place arrived since the last `live`
         self._api = FeedApi(url, feed, password=password)
         self._lock = threading.Lock()  # held by requests and by `close`
-        self._api.ask("GET", "sums", query=self._query)  # makes the server start counting
+        self._api.ask("GET", "sums", query=self._query)  # the server begins to keep checksums
         buckets = [self._reload(bucket) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
             url,
@@ -130,9 +131,9 @@ class Fold(Closing):
 
     def _check_if_due(self, due_s: float, late: list[Event]) -> float:
         """
-        Compare and repair if it is due, and return the next due time.
+        Compare and repair if this is due; return the time when the next comparison is due.
 
-        Applied events are appended to *late*.
+        Events that were read from the log and applied are appended to *late*.
         """
         now_s = time.monotonic()
         is_due = now_s >= due_s
@@ -182,7 +183,7 @@ class Fold(Closing):
     def _compare(self, late: list[Event]) -> None:
         place = parse_cursor(self._consumer.cursor)
         if not isinstance(place, Place):
-            return  # during a copy, because its rows have no places
+            return  # during a copy no comparison is possible, because its rows have no places
         sums = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
         differing = self._differing(sums)
         if differing and self._position[0] <= sums.page:
@@ -216,7 +217,7 @@ class Fold(Closing):
 
     def _differing(self, sums: ToldSums) -> list[int]:
         """
-        Return the buckets with a wrong checksum, without operations after the page of *sums*.
+        Return the buckets that differ from *sums*; ignore operations after the page of *sums*.
         """
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
@@ -266,7 +267,7 @@ class Fold(Closing):
 
 
 def _start_cursor(buckets: Sequence[_BucketRows]) -> str:
-    """Return the cursor of the last page that all buckets contain and that has a row."""
+    """Return the cursor after the last page that has a row and that all buckets contain."""
     state = min(each.state for each in buckets)
     seconds = {page: at for each in buckets for page, at in each.seconds.items() if page <= state}
     page = max(seconds, default=0)
@@ -279,7 +280,7 @@ def _digest(key: str, held: Held) -> int:
 
 def _held(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
     """
-    Return the same value for a row and for an event; drop the event's name, which rows lack.
+    Return an entry of `held`, without the event's name, which an event has and a row lacks.
     """
     kept = None if data is None else {name: data[name] for name in data if name != "event"}
     return Held(page, slot, kept)

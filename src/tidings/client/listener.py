@@ -1,8 +1,9 @@
 """
 Listen to a change feed: register, read all objects, then receive changes.
 
-While the bootstrap is read, items wait in a bounded buffer. If it overflows or the connection ends,
-everything starts again, so that no change is missed permanently.
+While the bootstrap is read, items wait in a bounded buffer. If the buffer overflows or the
+connection ends, the listener registers and reads all objects again, so that no change is missed
+permanently.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from tidings.core.model.operations import decode
 INVALID_STATE = "Invalid socket state"
 OVERFLOW = "the buffer is full"
 ITEMS_MAX = 10_000  # usually a few MB; an item has a few hundred bytes, never above 64 KB
-ANSWER_S = 30.0  # for the answer to a registration, as the function may start cold
+ANSWER_S = 30.0  # the time limit for the answer to a registration; the function may start cold
 HEARTBEAT_S = 27.817  # far below the ten minutes after which idle connections are closed
-MIN_TIMEOUT_S = 1.0  # the first delay, as a restarted server is available again soon
-# The error codes of final refusals, which another server would also give. A key over its rate is
-# retried.
+MIN_TIMEOUT_S = 1.0  # the first delay; short, because a restarted server is available again soon
+# The beginnings of final refusals, which another server would also give, and their error codes. The
+# registration is repeated after other refusals, such as that of a key over its rate.
 _CODES = {"password": "wrong_password", "key": "wrong_key"}
 _FINAL = ("password:", "feed:", "key: is", "key: was", "key: has")
 _log = logging.getLogger("tidings.listener")
@@ -65,12 +66,12 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The end of the bootstrap. Buffered items follow, then new ones."""
+    """The end of the bootstrap. Buffered items follow, then new items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A change of the resource *id*; *published_ms* is since 1970; *fields* is the whole item."""
+    """A change of the resource *id*, published at *published_ms*; *fields* is the whole item."""
 
     resource: str
     sub_resources: tuple[str, ...]
@@ -82,7 +83,9 @@ class Item:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    The end of the connection, or an overflow of the buffer. Registration follows after *delay_s*.
+    The end of the connection, or an overflow of the buffer.
+
+    The listener registers again after *delay_s*.
 
     *refused* is True if *reason* is the server's answer to the registration.
     """
@@ -351,7 +354,7 @@ def _as_lost(error: Exception) -> Lost:
 
 def read_objects(url: str, password: str, bootstrap: Bootstrap) -> Iterator[Mapping[str, Any]]:
     """
-    Yield the objects of the route, or nothing if the route is not of the service at *url*.
+    Yield the objects of the route; yield nothing if it is the route of another service.
 
     Raises:
         Lost: a page could not be read; register again.
@@ -366,18 +369,18 @@ def read_objects(url: str, password: str, bootstrap: Bootstrap) -> Iterator[Mapp
 
 class Listener(Closing):
     """
-    A registration of *service* for *resources* (sub-resources by resource) that is renewed.
+    A listener that registers *service* for *resources*, and registers again after each end.
 
-    Iterating yields a `Bootstrap` for each resource, an `Object` for each object that *fetch* reads
-    from its route, `Live`, then each `Item`, and `Ended` before each new registration. *fetch*
-    receives a `Bootstrap`; by default it reads routes of the feed and ignores those of other
-    services.
-    *retries* limits the consecutive failed attempts; None is unlimited. Close it, or use `with`.
+    *resources* maps each resource to its sub-resources. Iterating yields a `Bootstrap` for each
+    resource, an `Object` for each object that *fetch* reads from its route, `Live`, then each
+    `Item`, and `Ended` before each new registration. *fetch* receives a `Bootstrap`; by default, it
+    reads the routes of the feed and ignores routes of other services. *retries* limits the
+    consecutive failed attempts; None is unlimited. Close the listener, or use `with`.
 
     Raises:
         ValueError: *resources* is empty, or the delays are invalid.
         WrongUrl: *url* or *ws_url* is not a valid address.
-        BackoffFailed, AccessDenied, Refused: while iterating, if it does not retry any more.
+        BackoffFailed, AccessDenied, Refused: while iterating, if no attempt follows any more.
     """
 
     def __init__(
@@ -398,7 +401,7 @@ class Listener(Closing):
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         if not resources:
-            raise ValueError("resources must name at least one")
+            raise ValueError("resources must name at least one resource")
         query = urlencode({"changefeed": feed, "version": 1 if len(resources) == 1 else 2})
         address = socket_url(url, ws_url)
         self._address = f"{address}{'&' if '?' in address else '?'}{query}"

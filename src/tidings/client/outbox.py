@@ -1,8 +1,8 @@
 """
 Write to your own DynamoDB table and to a feed in one transaction.
 
-The operations are put into the feed's outbox if, and only if, the writes succeed. They are
-forwarded from there, so a crash in between cannot lose them.
+The operations are put into the feed's outbox if, and only if, the writes succeed. Tidings forwards
+them from the outbox to the feed, so a crash cannot lose them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ def publish_with(
     items: Iterable[Mapping[str, Any]] = (),
 ) -> str:
     """
-    Do *writes* and add *operations*, or *items*, for *feed* in one transaction; return the id.
+    Do *writes* and put *operations*, or *items*, into the outbox in one transaction.
 
-    *client* is a DynamoDB client of boto3. *writes* are up to 99 `TransactItems` of DynamoDB, in
-    the region and account of the table *outbox*, which is the stage's output `OutboxTable`. The
-    added entries are appended as one request, within seconds, in the order of the writers' clocks.
-    Entries that the feed refuses are set aside in the outbox.
+    Return the id of the message in the outbox. *client* is a DynamoDB client of boto3. *writes* are
+    up to 99 `TransactItems` of DynamoDB, in the region and account of the table *outbox*, which is
+    the stage's output `OutboxTable`. The message is appended to *feed* as one request, within
+    seconds. Messages are appended in the order of the writers' clocks. A message that the feed
+    refuses is set aside in the outbox.
 
     Raises:
-        ValueError: neither operations nor items, both, or more than an item of DynamoDB holds.
+        ValueError: neither or both of *operations* and *items* are given, or they are too large for
+            an item of DynamoDB.
         botocore.exceptions.ClientError: the transaction was refused; nothing was written.
     """
     by_kind = {"operations": list(operations), "items": list(items)}
@@ -44,7 +46,7 @@ def publish_with(
         raise ValueError("give either operations or items")
     body = "\n".join(json.dumps(entry, separators=(",", ":")) for entry in by_kind[kinds[0]])
     if len(body) > BODY_BYTES_MAX:
-        raise ValueError(f"holds at most {BODY_BYTES_MAX} bytes, got {len(body)}")
+        raise ValueError(f"{kinds[0]}: must have at most {BODY_BYTES_MAX} bytes, has {len(body)}")
     message_id = f"{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(ID_BYTES)}"
     message = {
         "feed": {"S": feed},

@@ -18,7 +18,7 @@ from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.client.retries import Closing, error_of_answer, repeat
 from tidings.core.model.operations import to_ascii_json
 
-LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # by which an error names an operation of a request
+LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names an operation of the request
 _TOO_LARGE = 413
 ATTEMPTS_MAX = 8  # about two minutes, longer than a deployment and not too long for a user
 BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
@@ -32,7 +32,7 @@ class Poster(Closing):
     """
     A connection to post to one feed, kept open between batches. Close it, or use `with`.
 
-    *on_retry* receives each failure and the seconds until the next attempt.
+    *on_retry* is called with each failure and the seconds until the next attempt.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class Poster(Closing):
         """
         Append *lines*, one operation in JSON each, and return their event ids.
 
-        They become one page, or consecutive pages if they do not fit into a request or a page. A
-        request is repeated until it is answered, with the same Idempotency-Key (*key*, or a random
-        one), so that it is appended once. A *key* that was used within the last day appends
-        nothing.
+        The operations become one page, or consecutive pages if they do not fit into a request or a
+        page. A request is repeated until it is answered, always with the same Idempotency-Key
+        (*key*, or a random key), so that its operations are appended once. If *key* was already
+        used within the last day, nothing is appended.
 
         Raises:
             AccessDenied: the password is wrong; nothing was appended.
-            Refused: the operations or the feed are wrong; nothing was appended. If the lines
-                were split because of their size, those before the refused ones may be appended.
+            Refused: the operations or the feed are wrong; nothing was appended. If the lines were
+                split because of their size, the lines before the refused lines may be appended.
             Lost: no attempt was answered; the lines may or may not be appended.
         """
         key = key or secrets.token_hex(16)
@@ -131,7 +131,7 @@ def _shifted(error: Refused, lines: int) -> Refused:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    Lines of the input; *numbers* are their line numbers from 1, *read_bytes* is their size there.
+    Lines of the input, with their line *numbers*, from 1, and their size in the input.
     """
 
     lines: list[bytes]
@@ -151,7 +151,7 @@ _Lines: TypeAlias = "queue.Queue[_Line | OSError | Refused | None]"
 
 def read_batches(file: BinaryIO) -> Iterator[Batch]:
     """
-    Yield the lines of *file* in order, without blank ones.
+    Yield the lines of *file* in batches, in order and without blank lines.
 
     A batch ends if it is full, or if the input pauses.
 

@@ -1,7 +1,8 @@
 """
-Follow a feed without end: connect, yield events, and reconnect from the last handled one.
+Follow a feed without end: connect, yield events, and reconnect from the last handled event.
 
-`ResumeState` decides; `resume` and `resume_async` run it over a transport, blocking or not.
+`ResumeState` decides where and when to reconnect. `resume` and `resume_async` apply these decisions
+to a transport, blocking and with asyncio.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def follow(
     """
     Yield the events of *feed* after *cursor*, without end.
 
-    An event counts as handled when the next one is requested. After a failure, `follow` resumes
-    from the last handled one and skips repetitions. To resume later, store `event.id`, and the
+    An event counts as handled when the next event is requested. After a failure, `follow` resumes
+    from the last handled event and skips repetitions. To resume later, store `event.id`, and the
     cursors that *on_moved* receives while no event matches the filter. *on_lost* receives each
     failure and the seconds until the next attempt. A stream that the server ended as planned is not
     a failure and is resumed at once.
@@ -70,9 +71,10 @@ class ResumeState:
     """
     The state that outlives a connection: the cursor, the last handled operation, and the backoff.
 
-    Operations at or before the last one are repetitions (PROTOCOL 6.4). Rows of a copy have no
-    place in the log, and their pages may arrive in any order. The log that follows the rows may be
-    another log (PROTOCOL 5.6). So rows, `reset` and `live` clear the place of the last operation.
+    Operations at or before the last handled operation are repetitions (PROTOCOL 6.4). Rows of a
+    copy have no place in the log, and their pages may arrive in any order. The log that follows the
+    rows may be another log (PROTOCOL 5.6). So rows, `reset` and `live` clear the place of the last
+    operation.
     """
 
     def __init__(self, cursor: str) -> None:
@@ -82,12 +84,12 @@ class ResumeState:
         self._opened_s = 0.0
 
     def opens(self) -> str:
-        """Record that a connection is opened, and return its cursor."""
+        """Record that a connection is opened, and return the cursor at which it has to start."""
         self._opened_s = time.monotonic()
         return self.cursor
 
     def accepts(self, item: Event | Moved) -> bool:
-        """Return False for a repeated event. An event counts as handled once the next is read."""
+        """Return False for a repeated event. An event counts as handled when the next is read."""
         if isinstance(item, Moved):
             self.cursor = item.cursor
             self._last = _place(item.cursor)
@@ -101,7 +103,7 @@ class ResumeState:
         return True
 
     def delay_s(self, lost: Lost) -> float:
-        """Return the seconds until the next attempt; 0 if the server ended the stream on time."""
+        """Return the seconds until the next attempt; 0 after an end that the server planned."""
         if time.monotonic() - self._opened_s >= STEADY_S:
             self._backoff.reset()
             if isinstance(lost, Ended):
@@ -110,7 +112,7 @@ class ResumeState:
 
 
 def _place(text: str) -> tuple[int, int] | None:
-    """Return page and slot of a cursor, None if it is not a place in the log."""
+    """Return page and slot of a cursor; None if the cursor is not a place in the log."""
     cursor = parse_cursor(text)
     return (cursor.page, cursor.slot) if isinstance(cursor, Place) else None
 
@@ -148,7 +150,7 @@ async def resume_async(
     Raises:
         Refused: the server gave a final answer.
     """
-    from asyncio import sleep  # importing it takes longer than all of this module
+    from asyncio import sleep  # importing asyncio takes longer than the rest of this module
 
     state = ResumeState(cursor)
     while True:
@@ -167,9 +169,9 @@ def listeners(
     transport: Transport, url: str, ws_url: str | None, wanted: Subscription
 ) -> tuple[Listen, ListenAsync]:
     """
-    Return the blocking and the asyncio function of one transport to the feed at *url*.
+    Return the functions that listen to the feed at *url* by one transport: blocking, and asyncio.
 
-    The other transport is not imported, because that takes a tenth of a second.
+    The other transport is not imported, because the import takes a tenth of a second.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.

@@ -19,21 +19,22 @@ from tidings.client.errors import AccessDenied, BackoffFailed, FellOff, Lost, Re
 if TYPE_CHECKING:
     import httpx
 
-DELAY_S_MIN = 2.0  # upper bound of the first delay, as a restarted server is available again soon
-DELAY_S_MAX = 32.0  # after an outage, users notice longer delays; shorter ones would prolong it
+DELAY_S_MIN = 2.0  # bound of the first delay; short, as a restarted server is available again soon
+DELAY_S_MAX = 32.0  # longer delays are noticed after an outage; shorter delays would prolong it
 T = TypeVar("T")
 _TRY_AGAIN = frozenset({408, 425, 429})  # the 4xx codes that are not final
 _DENIED = frozenset({401, 403})
 # A WebSocket has no status, so these codes replace 401 and 403.
 _DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"})
-_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # not final on a WebSocket
+# The codes in errors on a WebSocket that are not final.
+_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})
 _FELL_OFF = "fell_off"
 _MESSAGE_CHARS_MAX = 300  # an answer may be the HTML page of a proxy, which does not help the user
 _AFTER_S_MAX = 32.0  # limits the delay that a server can ask for
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call *stop* on the first Ctrl-C or SIGTERM, and let a second one end the process."""
+    """Call *stop* on the first Ctrl-C or SIGTERM, and let a second signal end the process."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -180,7 +181,11 @@ def _retry_after_s(answer: httpx.Response) -> float:
 
 
 def _code_and_message(body: bytes) -> tuple[str, str]:
-    """Return code and message of an error body (PROTOCOL 4.6); of other text, "" and the text."""
+    """
+    Return the code and message of an error body (PROTOCOL 4.6).
+
+    For other text, return "" and the text.
+    """
     try:
         content: Any = json.loads(body)
     except ValueError:

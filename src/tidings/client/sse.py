@@ -1,5 +1,5 @@
 """
-Server-Sent Events: an incremental parser, and a connection that uses it, blocking or asyncio.
+Server-Sent Events: an incremental parser, and connections that use it, blocking and asyncio.
 
 The parser accepts chunks of any size; lines end with LF, CRLF or CR.
 """
@@ -20,8 +20,8 @@ from tidings.client.feed_api import CONNECT_S, basic, ssl_context, translate_err
 from tidings.client.retries import raise_for_status
 from tidings.core.model.cursors import NOW
 
-# A server sends a comment at least every 25 s (PROTOCOL 7.3), so after two missing ones the
-# connection is dead.
+# A server sends a comment at least every 25 s (PROTOCOL 7.3), so a connection is dead if two
+# comments are missing.
 SILENCE_S = 60.0
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
 LINE_CHARS_MAX = 1024 * 1024  # an operation has at most 64 KB, so a longer line is not of a feed
@@ -58,7 +58,7 @@ class Parser:
             text = text.removeprefix("\ufeff")
         text = self._rest + text
         held = ""
-        if text.endswith("\r"):  # a LF that belongs to it may arrive with the next chunk
+        if text.endswith("\r"):  # the LF of a CRLF may arrive with the next chunk
             text, held = text[:-1], "\r"
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._rest = lines.pop() + held
@@ -113,7 +113,7 @@ class Connection:
 
     def opened(self, answer: httpx.Response) -> Iterator[Moved]:
         """
-        Yield the cursor at which a stream from the end of the log begins, to resume from there.
+        Yield the cursor at which a stream that was requested with `now` begins.
 
         Raises:
             Refused, Lost: the answer is not a stream.

@@ -1,7 +1,7 @@
 """
 One WebSocket connection: subscribe, receive, and send keep-alives and pings.
 
-`Heartbeat` and `Reader` decide; `listen` and `listen_async` do the I/O.
+`Heartbeat` and `Reader` contain the rules without I/O; `listen` and `listen_async` do the I/O.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ OPTIONS: dict[str, Any] = {
     "open_timeout": CONNECT_S,
     "close_timeout": CLOSE_S,
     "max_size": MESSAGE_BYTES_MAX,
-    "ping_interval": None,  # off, as Tidings has its own messages to keep a connection open
+    "ping_interval": None,  # off, because Tidings has its own messages to keep a connection open
 }
-# Options of TCP keep-alive, by which a dead link is detected within two minutes and NAT entries
-# stay.
+# Options of TCP keep-alive. It detects a dead link within two minutes, and keeps the entry of an
+# idle connection in the tables of NAT devices.
 PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _FOLLOWING = ("catching-up", "joining", "live")
 
@@ -55,7 +55,8 @@ class Timing:
     """
     Intervals of PROTOCOL 8.7.
 
-    The answer to a subscription may take longer than a pong, because its function may start cold.
+    The answer to a subscription may take longer than a pong, because the function that answers may
+    start cold.
     """
 
     keep_alive_s: float = 540.0
@@ -68,11 +69,11 @@ class Heartbeat:
     """
     The times to send a keep-alive or a ping, and the time when an answer is overdue.
 
-    Times are monotonic seconds. A server does not answer a keep-alive, but some proxies
-    (CloudFront) close a connection without messages of the server. If the *handshake* names a
-    proxy, a ping is sent instead. After a long silence, a ping checks if the server still serves
-    the connection, because a server that lost track of a connection without closing it never sends
-    anything again.
+    Times are monotonic seconds. A server does not answer a keep-alive, and some proxies
+    (CloudFront) close a connection on which the server sends nothing. If the *handshake* names a
+    proxy, pings are sent instead of keep-alives, because a server answers a ping. After a long
+    silence, a ping checks if the server still serves the connection: a server that lost track of a
+    connection without closing it never sends anything again.
     """
 
     def __init__(self, timing: Timing, now_s: float, handshake: Response | None = None) -> None:
@@ -89,7 +90,7 @@ class Heartbeat:
         return self._received_s + self._timing.silent_s
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until something is due, always above 0, so that it is a timeout."""
+        """Return the seconds until something is due; more than 0, so that it is a valid timeout."""
         due_s = self._answer_due_s
         if due_s is None:
             due_s = min(self._ping_due_s, self._active_s + self._timing.keep_alive_s)
@@ -136,7 +137,7 @@ class Heartbeat:
             self._expected = ("joining", "live")
 
     def ping_instead(self) -> None:
-        """Use pings as keep-alives, if the server has no keep-alive or a proxy needs answers."""
+        """Send pings as keep-alives: the server has no keep-alive, or a proxy needs answers."""
         self._keep_alive = PING
 
 
@@ -153,8 +154,8 @@ class MonotonicCursor:
         self._last = (0, False, -1)
 
     def rises(self, event: Event, cursor: str) -> bool:
-        """Return True if *event*, of a message with *cursor*, does not precede earlier ones."""
-        if event.name == RESET:  # compare only, as the cursor is after the rows of the message
+        """Return True unless *event*, of a message with *cursor*, moves the position back."""
+        if event.name == RESET:  # only compared, because *cursor* is after the message's rows
             rank = _rank_of(cursor)
             return rank is None or rank > self._last
         return self._rises_to(event.id, above=event.name != LIVE and not is_copied(event.id))
@@ -187,9 +188,9 @@ class Reader:
     """
     A parser from messages to events, for a subscription from *cursor*.
 
-    It drops events that would move the position back (`MonotonicCursor`). It uses the cursor of the
-    message `subscribed` only for a subscription from the end of the log, which has no cursor yet,
-    and only if no other message has moved the position.
+    Events that would move the position back are dropped (`MonotonicCursor`). The cursor of the
+    message `subscribed` is only used for a subscription from the end of the log, which has no
+    cursor yet, and only if no other message has moved the position.
     """
 
     def __init__(self, heartbeat: Heartbeat, cursor: str) -> None:

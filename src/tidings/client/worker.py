@@ -1,9 +1,9 @@
 """
-A worker of a named consumer, which reads, passes on batches, and acknowledges the written ones.
+A worker of a named consumer. It reads messages, passes on batches, and acknowledges them.
 
-The feed stores the position, so workers may run on any machines. If several run, one works at a
-time, and another takes over when it ends, without loss or reordering. The working one renews its
-lease, and sends its fence with every request.
+The feed stores the position of the consumer, so its workers may run on any machines. Only one of
+them works at a time. When it ends, another worker takes over, without loss or reordering. The
+active worker renews its lease, and sends the fence of the lease with every request.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ID_CHARS = 24
 _FENCE_LOST = "fence_lost"
 _UNKNOWN_PARKED = "unknown_parked"
 BULK = 500  # half of the largest page; most stores accept a few hundred messages at once
-LINGER_S = 0.2  # the wait for more messages of a batch; a longer one would be noticeable
+LINGER_S = 0.2  # the wait for more messages of a batch; a longer wait would be noticeable
 IDLE_S = 1.0  # an idle worker notices within this time that it has to stop
-STAND_BY_S = 5.0  # between two requests of a paused or waiting worker, shorter than a lease
+STAND_BY_S = 5.0  # the pause between requests of a paused or waiting worker; less than a lease
 DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
 _HELD = "consumer_held"
 
@@ -45,9 +45,9 @@ class Overtaken(Exception):
 
 class Session(Closing):
     """
-    A lease, created from the *answer* of the feed, which a thread renews until it is closed.
+    A lease, created from the *answer* of the feed. A thread renews the lease until `close`.
 
-    Requests go through *again*, which retries until the feed answers. Each request raises
+    Requests are passed to *again*, which retries until the feed answers. Each request raises
     `Overtaken` if another worker or an operator holds the consumer.
     """
 
@@ -64,8 +64,8 @@ class Session(Closing):
         self.fence: int = answer["fence"]
         self.cursor: str = answer["cursor"]
         self._copying: bool = answer["copying"]
-        # A filter with an empty list matches nothing, like an empty value. A filter without lists
-        # matches everything.
+        # In *answer*, an empty list matches nothing, and a missing list matches everything. For a
+        # `Consumer`, `[""]` matches nothing, and an empty list matches everything.
         lists = {name: answer.get(name) for name in FIELDS}
         self.filter: dict[str, Any] = {
             name: [] if values is None else values or [""] for name, values in lists.items()
@@ -81,7 +81,7 @@ class Session(Closing):
         self.paused: bool = answer["paused"]
 
     def acked(self, event_id: str) -> bool:
-        """Return True if the event is acknowledged, although an earlier one is not."""
+        """Return True if the event is acknowledged, although an earlier event is not."""
         page, slot = place_of(event_id)
         return any(page == of and first <= slot <= last for of, first, last in self._acked)
 
@@ -90,7 +90,7 @@ class Session(Closing):
         Return True if a worker of this lease should write *event*.
 
         If the log was trimmed in the meantime, the worker receives a copy that it did not request.
-        It should not write that, because a copy lacks all but the latest operation of each object.
+        It should not write this copy, which only has the latest operation of each object.
         """
         return self._copying or not (event.name == RESET or is_copied(event.id))
 
@@ -105,8 +105,8 @@ class Session(Closing):
         """
         Acknowledge a parked message that was written again.
 
-        Return False if the feed no longer expects it, because the message was dropped, or because
-        an earlier acknowledgement succeeded and its answer was lost.
+        Return False if the feed does not expect the acknowledgement any more, because the message
+        was dropped, or because the answer to an earlier acknowledgement was lost.
         """
         try:
             self.acknowledge(retried=[event_id])
@@ -120,8 +120,8 @@ class Session(Closing):
         """
         Report a failure.
 
-        The feed releases the lease, unless it parks the message; then the worker continues. A row
-        of a copy is not named, because it is not an entry of the log.
+        If the feed parks the message, the worker continues. Otherwise, the feed releases the lease.
+        A row of a copy is not named, because it is not an entry of the log.
         """
         named = {"id": event_id} if is_entry(event_id) else {}
         self._note(self._say("fail", {**named, "error": error or "no reason given"}))
@@ -149,7 +149,7 @@ class Session(Closing):
                 self._note(self._api.act(self._name, "ack", {"fence": self.fence}))
             except Lost:
                 continue
-            except (ClientError, RuntimeError):  # httpx raises RuntimeError if it is closed
+            except (ClientError, RuntimeError):  # a closed client of httpx raises RuntimeError
                 return  # the next request of the worker raises the error
 
 
@@ -235,7 +235,7 @@ class Worker(Closing):
         """
         Work until the worker is closed or *write* raises.
 
-        The error is reported to the feed and raised.
+        The error of *write* is reported to the feed and raised.
 
         *write* may raise `Unwritten` with the number of messages that it wrote. After any other
         error, the whole batch counts as unwritten.
@@ -320,7 +320,7 @@ class Worker(Closing):
         return not session.retries
 
     def _again(self, call: Callable[[], Answer]) -> Answer:
-        """Call until there is an answer or the worker is closed."""
+        """Repeat *call* until it returns an answer or the worker is closed."""
         return repeat(call, on_lost=self._on_lost, wait=self._closed.wait)
 
 
@@ -357,7 +357,7 @@ class _Turn:
             self._acknowledged = cursor
 
     def _batch(self) -> list[Delivery]:
-        """Return the available messages that may be written together; [] after a timeout."""
+        """Return the available messages that may be written together; [] if no message arrives."""
         batch: list[Delivery] = []
         while len(batch) < self._bulk:
             delivery = self._next(LINGER_S if batch else IDLE_S)
@@ -372,12 +372,12 @@ class _Turn:
         return batch
 
     def _next(self, timeout_s: float) -> Delivery | None:
-        """Return the next message to write; acknowledge messages that are not to be written."""
+        """Return the next message to write; acknowledge other messages, such as `live`."""
         while True:
             held, self._held = self._held, None
             delivery = held or self._consumer.within(timeout_s)
             if delivery and not self._session.expects(delivery.event):
-                raise Overtaken  # the log was trimmed; the next lease has a cursor or fails
+                raise Overtaken  # the log was trimmed; a new lease has a valid cursor or is refused
             if delivery is None or delivery.name == RESET:
                 return delivery
             if delivery.is_operation and not self._session.acked(delivery.id):
@@ -397,7 +397,7 @@ class _Turn:
             each.ack()
 
     def _fail(self, batch: list[Delivery], error: Exception) -> None:
-        """Report the written messages of *batch*, and the one that failed with *error*."""
+        """Report the written messages of *batch*, and the message that failed with *error*."""
         index = error.index if isinstance(error, Unwritten) else 0
         for each in batch[:index]:
             each.ack()

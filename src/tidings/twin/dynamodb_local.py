@@ -2,7 +2,7 @@
 DynamoDB Local, AWS's own engine: downloaded once by Maven, run by Java.
 
 The engine is stored in the user's cache folder and shared by every checkout. It always listens on
-every interface, but a client without its random key sees an empty database.
+every interface, but a client that does not send the random key sees an empty database.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START_S = 30.0  # the engine starts in 1.5 s; a loaded machine may need ten time
 FETCH_S = 300.0  # the time limit of the only download, of 48 MB
 
 KEY_BYTES = 16  # enough that it cannot be guessed; in hex, as the engine accepts letters and digits
-KEY_FILE = "access-key"  # the file next to the database
+KEY_FILE = "access-key"  # the name of the file with the key, next to the database
 
 _SHARED = "shared-local-instance"  # the name of the database of earlier twins
 CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION

@@ -198,7 +198,7 @@ def settle(batch: Batch, failed_at: int | None, *, retries_max: int) -> Outcome:
 
 
 def drop_old(batch: Batch, *, now_ms: int, age_max_s: int) -> tuple[Batch | None, Batch | None]:
-    """Split *batch* into the records that are too old and the others; either may be None."""
+    """Split *batch* into the records that are too old and the others; return None if empty."""
     oldest_ms = now_ms - age_max_s * 1000
     old = tuple(record for record in batch.records if record.created_ms < oldest_ms)
     young = tuple(record for record in batch.records if record.created_ms >= oldest_ms)

@@ -177,7 +177,7 @@ async def _follow(
 async def _store(
     stack: contextlib.AsyncExitStack, options: Options, folder: Path
 ) -> tuple[str, Ended | None]:
-    """Return the store's URL, and a function that waits for its end if the twin started it."""
+    """Return the store's URL; if the twin started it, also a function that waits for its end."""
     if options.endpoint_url is not None:
         return options.endpoint_url, None
     data = None

@@ -9,8 +9,7 @@ from the start.
 A streaming function is an ASGI app. On AWS, the Lambda Web Adapter passes requests to the app. In
 the twin, the gateway passes them, and aborts a response at the function's time limit. One process
 serves all requests of a function. It listens on a Unix socket in a folder that only this user can
-access. Every program and page on the machine could connect to a port instead, and bypass the
-gateway's checks.
+access. On a port, every program and page on the machine could bypass the gateway's checks.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tidings.twin.http_gateway import HttpResponse
 from tidings.twin.options import ACCOUNT, PREFIX, REGION
 from tidings.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 
-WORKERS_MAX = 2  # per function, which is enough to reveal races and few enough for a laptop
+WORKERS_MAX = 2  # workers of a function; enough to reveal races, and few enough for a laptop
 INIT_S = 10.0  # Lambda's limit for importing the handler; the invocation has a limit of its own
 RELAY_FUNCTION = f"follow-{RELAY}"
 AGAIN_S = 1.0  # the pause before a relay that failed to start is started again

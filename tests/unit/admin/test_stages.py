@@ -146,7 +146,7 @@ def test_where_a_command_asks(words: str, url: str, ws_url: str | None) -> None:
     [
         ("status --stage dev --url http://a", 2, "name the feed once"),
         ("tail --stage dev http://a", 2, "name the feed once"),
-        ("consume c --stage dev --sse", 2, "--sse goes with --url"),
+        ("consume c --stage dev --sse", 2, "--sse cannot be used with --stage"),
         ("log oldest --stage prod", 1, "the stack tidings-prod"),
         ("relays list --stage prod", 1, "the stack tidings-prod"),
     ],

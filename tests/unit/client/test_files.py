@@ -200,5 +200,5 @@ def test_no_password_in_an_address() -> None:
     done = _run("tail", "http://:geheim@127.0.0.1:1/")
 
     assert done.returncode == 2
-    assert "an address holds no user or password" in done.stderr
+    assert "an address must not contain a user or password" in done.stderr
     assert "geheim" not in done.stderr

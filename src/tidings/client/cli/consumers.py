@@ -40,7 +40,7 @@ _FIELDS = (
     *("copying", "acked", "single_through", *FIELDS, "retries", "failure"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
-_NAME_CHARS = 50  # how much of a host becomes part of a name, which has at most 63 characters
+_NAME_CHARS = 50  # characters of a host that a name contains; a name has at most 63 characters
 
 
 @click.group(epilog=EXIT_CODES)
@@ -55,7 +55,7 @@ def consumers() -> None:
       tidings consumers create search --types video
       tidings consumers list
       tidings consumers park search --why "data too long"     park the next message
-      tidings consumers retry search all --why "repaired"     and send it again
+      tidings consumers retry search all --why "repaired"     send the parked messages again
       tidings consumers mark search ID --why "sent by hand"   continue after this message
     """
 
@@ -88,7 +88,7 @@ def _me() -> str:
 @json_option
 @place_options
 def list_(as_json: bool, place: Place) -> None:
-    """Show all consumers, the lag of each one, and its workers."""
+    """Show all consumers, each with its lag and its worker."""
     answers = place.ask("GET", "consumers")["consumers"]
     show_list(answers, _COLUMNS, as_json=as_json, empty="no named consumers")
 
@@ -129,9 +129,9 @@ def show_(name: str, as_json: bool, place: Place) -> None:
 @place_options
 def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) -> None:
     """
-    Register a consumer; an existing one gets the filter and keeps its position.
+    Register a consumer. An existing consumer gets the filter and keeps its position.
 
-    From now on the feed keeps the log that the consumer has not read.
+    From now on, the feed keeps the part of the log that the consumer has not read.
     """
     with place.asking() as api:
         consumer = api.register(name, {"from": start, **wanted})
@@ -143,7 +143,7 @@ def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) ->
 @why_options
 @place_options
 def delete(name: str, reason: dict[str, str], place: Place) -> None:
-    """Delete a consumer and its parked messages; the log is no longer kept for it."""
+    """Delete a consumer and its parked messages, and stop keeping the log for this consumer."""
     with place.asking() as api:
         api.delete(name, reason)
     click.echo(f"{name} is deleted")
@@ -164,7 +164,12 @@ def _add(
     field: str = "",
     metavar: str = "",
 ) -> None:
-    """Add a command for an action of PROTOCOL 14. *field* is an argument for its body."""
+    """
+    Add a command for *action*, an action of PROTOCOL 14; *text* is its help.
+
+    The command's result is printed by *done*. *field* is a field of the request's body that the
+    command has as an argument.
+    """
 
     @consumers.command(action, help=text, epilog=EXIT_CODES)
     @click.argument("name")
@@ -184,8 +189,8 @@ _add(
     """
     Move a consumer to POSITION: oldest, now, copy or the id of a message.
 
-    Forward, everything up to it is acknowledged without being sent; back, everything after it
-    is sent again.
+    If POSITION is ahead, everything up to POSITION is acknowledged without being sent. If
+    POSITION is back, everything after POSITION is sent again.
     """,
     _position,
     "position",
@@ -203,16 +208,20 @@ _add(
 )
 _add(
     "retry",
-    "Send a parked message again, alone and out of turn.",
+    "Send a parked message (or all) again, alone and out of turn.",
     lambda name, answer: f"{len(answer['retries'])} to be sent again",
     "id",
     "ID|all",
 )
 _add(
-    "drop", "Discard a parked message.", lambda name, said: f"{said['parked']} left", "id", "ID|all"
+    "drop",
+    "Discard a parked message (or all).",
+    lambda name, said: f"{said['parked']} left",
+    "id",
+    "ID|all",
 )
 _add("pause", "Pause a consumer: its worker finishes the current batch and waits.", _state)
-_add("resume", "Resume a paused worker.", _state)
+_add("resume", "Resume a paused consumer.", _state)
 
 
 @click.command(epilog=EXIT_CODES)
@@ -226,17 +235,17 @@ _add("resume", "Resume a paused worker.", _state)
     help="Maximum batch size, in messages.",
 )
 @click.option("--worker", default="", metavar="TEXT", help="Unique name of this process.")
-@click.option("--ws-url", help="Address of its WebSocket.  [default: /ws of --url]")
+@click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.option("--sse", is_flag=True, help="Use Server-Sent Events instead of a WebSocket.")
 @place_options
 def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **options: Any) -> None:
     """
     Run a worker of the consumer NAME until Ctrl-C: print its messages, or pass them to COMMAND.
 
-    A batch has one line of JSON per message. It is printed, or is the input of one run of COMMAND.
-    It is acknowledged when it was printed, or when COMMAND ends with 0. If COMMAND ends with
-    another code, so does this command. After a restart, the unacknowledged messages are delivered
-    one by one.
+    A batch has one line of JSON per message. The batch is printed, or is the input of one run of
+    COMMAND. It is acknowledged when it was printed, or when COMMAND ends with 0. If COMMAND ends
+    with another code, this command ends with 1. After a restart, the unacknowledged messages are
+    delivered one by one.
 
     \b
     Examples:
@@ -260,7 +269,7 @@ def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **opti
 
 
 def _on_lost(lost: Lost, delay_s: float) -> None:
-    click.echo(f"{lost}; again in {delay_s:.0f} s", err=True)
+    click.echo(f"{lost}; trying again in {delay_s:.0f} s", err=True)
 
 
 def _to_stdout(batch: Sequence[Message]) -> None:
@@ -273,7 +282,7 @@ def _to_command(command: Sequence[str], batch: Sequence[Message]) -> None:
         done = subprocess.run(command, input=_lines(batch).encode(), check=False)
     except OSError as error:
         raise Unwritten(0, f"{command[0]} cannot be run: {error.strerror}") from None
-    if done.returncode:  # do not acknowledge: the program may have handled only a part
+    if done.returncode:  # the batch is not acknowledged; the program may have handled only a part
         raise ClientError(f"{command[0]} ended with {done.returncode}")
 
 
@@ -286,16 +295,16 @@ def hooks() -> None:
     """
     Send events to webhooks, signed according to Standard Webhooks and retried for three days.
 
-    A webhook is a named consumer of the same name: `tidings consumers` shows its parked messages,
-    sends them again, pauses it and moves it to another position.
+    A webhook has a named consumer of the same name. `tidings consumers` shows the parked messages
+    of this consumer, sends them again, pauses the consumer and moves it to another position.
 
     \b
     Examples:
       tidings hooks create https://a.example/events --types video
       tidings hooks list
       tidings consumers retry NAME all --why "it is back"     send the parked messages again
-      tidings consumers mark NAME ID --why "lost a day"       and all messages after ID
-      tidings consumers resume NAME --why "it is back"        one that answered 410
+      tidings consumers mark NAME ID --why "lost a day"       send all messages after ID again
+      tidings consumers resume NAME --why "it is back"        continue after an answer of 410
     """
 
 
@@ -336,8 +345,8 @@ def create_hook(
     """
     Send the events of a feed to URL, and print the signing secret, which is shown only once.
 
-    With --name, an existing webhook gets the address, the format and the filter, and keeps its
-    position.
+    If a webhook with the name of --name exists, it gets the address, the format and the filter,
+    and keeps its position.
     """
     named = name or _name_of(target)
     body = {"url": target, "from": start, **options, **wanted}
@@ -351,7 +360,7 @@ def create_hook(
 @json_option
 @place_options
 def list_hooks(as_json: bool, place: Place) -> None:
-    """Show all webhooks, the lag and the failed message of each one."""
+    """Show all webhooks, each with its lag and its last error."""
     answers = place.ask("GET", "hooks")["hooks"]
     show_list(answers, _HOOKS, as_json=as_json, empty="no webhooks", row=_hook_row)
 
@@ -368,7 +377,7 @@ def show_hook(name: str, place: Place) -> None:
 @click.argument("name")
 @place_options
 def rotate(name: str, place: Place) -> None:
-    """Create a new secret and print it; for a day, messages are signed with both."""
+    """Create a new secret and print it; for a day, messages are signed with both secrets."""
     click.echo(f"secret {place.ask('POST', _path(name) + '/rotate', body={})['secret']}")
 
 

@@ -18,7 +18,7 @@ import click
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 
 
-PACKAGES = {  # the packages of each extra that its commands need
+PACKAGES = {  # for each extra, the packages that its commands need
     "": (),
     "agent": ("httptools", "uvicorn"),
     "aws": ("boto3",),
@@ -51,7 +51,7 @@ SUBCOMMANDS = {
     "consume": Subcommand(f"{_CLI}.consumers", "Run a worker of a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
     "hooks": Subcommand(f"{_CLI}.consumers", "Send events to webhooks."),
-    "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
+    "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another feed."),
     "log": Subcommand(f"{_CLI}.tail", "Show the log of a feed."),
     "archive": Subcommand(_MAIN, "Show and compact an archive."),
     "tables": Subcommand(_MAIN, "Store a feed as Iceberg tables, and query them."),
@@ -59,7 +59,7 @@ SUBCOMMANDS = {
         "tidings.agent.command", "Store a producer's operations on disk and post them.", "agent"
     ),
     "serve": Subcommand(
-        "tidings.server.command", "Serve feeds from this process, on one file.", "serve"
+        "tidings.server.command", "Serve feeds from this process, stored in one file.", "serve"
     ),
     "backup": Subcommand(
         "tidings.server.command", "Copy the feeds of a server to a file.", "serve"
@@ -104,12 +104,12 @@ SUBCOMMANDS = {
         "Resume a feed after its tables were restored to an earlier time.",
         "aws",
     ),
-    "completion": Subcommand(_MAIN, "Print the completion of a shell."),
+    "completion": Subcommand(_MAIN, "Print the completion script of a shell."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group with its subcommands in *table*. It imports only the one that runs."""
+    """A group with its subcommands in *table*. Only the subcommand that runs is imported."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class LazyGroup(click.Group):
 
 
 def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command:
-    """Return a placeholder for a command with missing packages. Every use of it reports them."""
+    """Return a placeholder for a command; it reports the *missing* packages whenever it runs."""
 
     def refuse(arguments: tuple[str, ...]) -> None:
         raise click.ClickException(
@@ -179,7 +179,7 @@ def main() -> None:
     environment = os.environ  # noqa: TID251 an operator's own, not a function's
     if region := environment.get("AWS_REGION"):
         environment["AWS_DEFAULT_REGION"] = region
-    before = os.umask(0o077)  # because files with data of a feed are private
+    before = os.umask(0o077)  # so that files with data of a feed are private
     click.get_current_context().call_on_close(lambda: os.umask(before))
 
 
@@ -219,7 +219,10 @@ def archive() -> None:
 )
 def tables() -> None:
     """
-    Store a feed as Iceberg tables: every operation, the latest of each object, a table per type.
+    Store a feed as Iceberg tables.
+
+    There is a table of every operation, a table of the latest operation of each object, and
+    optionally a table for each type.
 
     \b
     Examples:

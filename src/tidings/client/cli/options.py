@@ -1,9 +1,9 @@
 """
 The options that name a feed, shared by all commands.
 
-Most commands use a feed over HTTP, by its URL or the name of its stage, and a password or key. The
-others use its tables directly, by the name of its stage and AWS credentials, or by the address of
-the DynamoDB of a twin.
+Most commands use a feed over HTTP. They need the URL of the feed or the name of its stage, and a
+password or key. The other commands use the tables of a feed directly. They need the name of the
+stage and AWS credentials, or the address of the DynamoDB of a twin.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-LOCAL = "local"  # means the twin at its default port, which needs no lookup
+LOCAL = "local"  # the name of the twin at its default port; its address needs no lookup
 _KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are also accepted
 _LOOKED_UP = "tidings.admin.target"  # imported only for a stage, because it needs boto3
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
@@ -42,7 +42,7 @@ feed_option = click.option(
 stage_option = click.option(
     "--stage",
     metavar="NAME",
-    help="Deployed stage of the feed, read by its tables: dev, staging, prod.",
+    help="Stage of the feed: dev, staging, prod. The command uses the tables of the stage.",
 )
 endpoint_option = click.option(
     "--endpoint-url", metavar="URL", help="Address of the DynamoDB of a twin, instead of a stage."
@@ -62,8 +62,8 @@ def filter_options(command: Command) -> Command:
         command(wanted=wanted, **others)
 
     for name, metavar, text in (
-        ("--ids", "I,J", "Only objects with these ids; x* begin with x."),
-        ("--parents", "X,Y", "Only objects below one of these."),
+        ("--ids", "I,J", "Only objects with these ids; x* matches ids that begin with x."),
+        ("--parents", "X,Y", "Only objects with one of these parents."),
         ("--types", "A,B", "Only objects of these types."),
     ):
         with_filter = click.option(name, default="", metavar=metavar, help=text)(with_filter)
@@ -118,8 +118,8 @@ def address_options(command: Command) -> Command:
     Add --url and --stage to a command, which receives *url*.
 
     With --stage, *url* is the address of the stage. If the command has the option *ws_url* and the
-    user does not set it, it becomes the stage's WebSocket address. A command may also have an
-    argument *address*.
+    user does not set it, *ws_url* becomes the stage's WebSocket address. A command may also have an
+    argument *address*, which can be used in place of --url.
     """
 
     @functools.wraps(command)
@@ -136,15 +136,16 @@ def address_options(command: Command) -> Command:
         "--stage",
         metavar="NAME",
         shell_complete=_completed,
-        help="Deployed stage instead of an address: dev, staging, prod; or local.",
+        help="Stage instead of an address: dev, staging, prod, or local for a twin.",
     )
     return at(named(with_address))
 
 
 def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the URL of *stage*, and the options with its WebSocket address."""
+    """Return the URL of *stage*, and *others* with the stage's WebSocket address."""
     if others.get("sse"):
-        raise click.UsageError("--sse goes with --url: a stage streams at an address of its own")
+        rule = "give the address of the stage's streams with --url"
+        raise click.UsageError(f"--sse cannot be used with --stage; {rule}")
     addresses = _looked_up(stage)
     if "ws_url" in others:
         others = others | {"ws_url": others["ws_url"] or addresses.sockets}
@@ -160,7 +161,8 @@ def _looked_up(stage: str) -> Any:
     """
     if find_spec("boto3") is None:
         raise click.ClickException(
-            "--stage needs boto3, not installed here; install the extra: pip install 'tidings[aws]'"
+            "--stage needs boto3, which is not installed here; install the extra:"
+            " pip install 'tidings[aws]'"
         )
     return importlib.import_module(_LOOKED_UP).addresses(stage)
 
@@ -184,7 +186,7 @@ class Place:
 
     @contextmanager
     def asking(self) -> Iterator[NamedConsumers]:
-        """Yield a client. Report its errors in one line, with exit code 1."""
+        """Yield a client. Report errors of the client in one line, with exit code 1."""
         from tidings.client.feed_api import NamedConsumers
 
         with failures(), NamedConsumers(self.url, self.feed, password=self.password) as api:
@@ -252,4 +254,4 @@ def check_once(*places: str | None) -> None:
         UsageError: *places* has more than one value.
     """
     if sum(map(bool, places)) > 1:
-        raise click.UsageError("name the feed once: --url, --stage or --endpoint-url")
+        raise click.UsageError("name the feed once: by --url, --stage or --endpoint-url")

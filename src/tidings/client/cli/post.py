@@ -50,8 +50,8 @@ def post(
     Post an operation: EVENT (insert, update or delete) happened to the object TYPE ID.
 
     With `-` or --file, operations are read from stdin or a file, one JSON object per line, and
-    posted in batches of 500. Each batch is appended once, even if it is sent again. If one is
-    refused, the batches before it are posted and those after it are not.
+    posted in batches of 500. Each batch is appended once, even if it is sent again. If a batch is
+    refused, the earlier batches have been posted, and the later batches are not posted.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def post(
     if source and (operation not in ((), ("-",)) or (file and operation)):
         raise click.UsageError("give either one operation, or `-`, or --file")
     if source and (parents or timestamp or data):
-        raise click.UsageError("--parent, --timestamp and --data go with EVENT TYPE ID only")
+        raise click.UsageError("give --parent, --timestamp and --data only with EVENT TYPE ID")
     single = None if source else _operation(operation, parents, timestamp, data)
     with render.failures(usage=WrongUrl):
         from tidings.client.poster import Poster
@@ -82,10 +82,10 @@ def _operation(
     words: tuple[str, ...], parents: tuple[str, ...], timestamp: str | None, data: str | None
 ) -> dict[str, Any]:
     if len(words) != 3:
-        raise click.UsageError("an operation is three words: EVENT TYPE ID (or give `-` or --file)")
+        raise click.UsageError("give the three words EVENT TYPE ID, or `-`, or --file")
     event, kind, object_id = words
     if event.lower() not in _EVENTS:
-        raise click.UsageError(f"EVENT is one of {', '.join(_EVENTS)}, not {event!r}")
+        raise click.UsageError(f"EVENT must be one of {', '.join(_EVENTS)}, not {event!r}")
     operation: dict[str, Any] = {"event": event, "type": kind, "id": object_id}
     if parents:
         operation["parents"] = list(parents)
@@ -132,7 +132,7 @@ def _post_file(poster: Poster, file: BinaryIO, as_json: bool) -> None:
 
 
 def _post_batch(poster: Poster, batch: Batch) -> list[str]:
-    """Post *batch*. Replace its line numbers in errors by those of the input."""
+    """Post *batch*. In errors, replace line numbers of the batch by line numbers of the input."""
     from tidings.client.poster import LINE_OF_BODY
 
     try:
@@ -149,7 +149,7 @@ def _post_batch(poster: Poster, batch: Batch) -> list[str]:
 
 @contextmanager
 def _progress(file: BinaryIO) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal. For a pipe it only shows the size so far."""
+    """Show a progress bar on a terminal. For a pipe, show only the size that was read so far."""
     if not sys.stderr.isatty() or file.isatty():
         yield lambda read_bytes: None
         return

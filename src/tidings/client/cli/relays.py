@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tidings.client.feed_api import Answer
 
-AGAIN_S = 0.5  # between two attempts of `promote`; the last pages arrive within a second
-EVERY_S = 2.0  # often enough, because an election takes a few seconds
+AGAIN_S = 0.5  # the pause between attempts of `promote`; the last pages arrive within a second
+EVERY_S = 2.0  # the interval of --watch; an election takes a few seconds
 _LIST = ("feed", "status", "role", "page", "lag_pages", "lag_ms", "upstream", "error")
 _MEMBERS = ("address", "role", "page", "heard_ms_ago", "gone")
 _ENDS = ("min", "max")
@@ -35,29 +35,31 @@ _feed = click.argument("feed")
 @click.group(epilog=EXIT_CODES)
 def relays() -> None:
     """
-    Show and steer the chained feeds of a deployment: those that copy another feed.
+    Show and steer the chained feeds of a deployment: the feeds that copy another feed.
 
     \b
     Examples:
-      tidings relays list --watch              all feeds, as they move
+      tidings relays list --watch              all feeds, every 2 seconds
       tidings relays pause main                read nothing until it is resumed
       tidings relays reset main --to everything --why "restored from a backup"
       tidings relays password main secret.txt  the password for the upstream
       tidings relays yield main --to https://NEW/feeds/main --url http://OLD
-      tidings relays promote main --url https://NEW   when it has every page
+      tidings relays promote main --url https://NEW   once every page is copied
     """
 
 
 @relays.command("list", epilog=EXIT_CODES)
 @json_option
-@click.option("--watch", is_flag=True, help=f"Again every {EVERY_S:.0f} seconds, until Ctrl-C.")
+@click.option(
+    "--watch", is_flag=True, help=f"Show the feeds every {EVERY_S:.0f} seconds, until Ctrl-C."
+)
 @click.option("--check", is_flag=True, help="Exit with 1 unless every feed is running.")
 @place_of_argument
 def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
     """Show every feed: its upstream, its role and its lag."""
     with place.asking() as api:
         if watch:
-            with suppress(KeyboardInterrupt):  # Ctrl-C ends it
+            with suppress(KeyboardInterrupt):  # Ctrl-C ends --watch
                 render.watch(lambda: _table(api.ask("GET", "/relays")["relays"]), EVERY_S)
             return
         feeds = api.ask("GET", "/relays")["relays"]
@@ -105,13 +107,10 @@ def _add(action: str, text: str) -> None:
         _act(place, action, {})
 
 
-_add("pause", "Read nothing until it is resumed; a leader keeps its lease.")
+_add("pause", "Stop reading until the feed is resumed; a leader keeps its lease.")
 _add("resume", "Resume a paused feed at its saved place.")
-_add("shutdown", "Read nothing and hold no lease until it is started.")
-_add(
-    "start",
-    "Start one feed from its saved place: after a shutdown, or after the repair of an error.",
-)
+_add("shutdown", "Stop reading and release the lease until the feed is started.")
+_add("start", "Start a feed at its saved place, after a shutdown or the repair of an error.")
 
 
 @relays.command(epilog=EXIT_CODES)
@@ -120,8 +119,8 @@ _add(
     "--to",
     required=True,
     metavar="PLACE",
-    help="everything (the upstream's state, then its log), latest (new events only)"
-    " or the id of an event.",
+    help="Start with everything (the upstream's state, then its log), latest (new events only) or"
+    " the id of an event.",
 )
 @click.option("--why", required=True, metavar="TEXT", help="Reason, stored with the change.")
 @place_of_argument
@@ -138,9 +137,9 @@ def reset(to: str, why: str, place: Place) -> None:
 @place_of_argument
 def yield_(to: str, place: Place) -> None:
     """
-    Refuse producers from now on, with the address of the feed at --to, which copies this one.
+    Refuse producers from now on, and send them to the feed at --to, which copies this feed.
 
-    Readers are served as before. `promote` makes the copy the master.
+    Readers are served as before. `promote`, run on the copy, makes the copy the master.
     """
     relay = place.ask("POST", "relay/yield", body={"to": to})
     click.echo(f"{place.feed} ends with page {relay['head']:,}; producers are sent to {to}")
@@ -167,8 +166,9 @@ def promote(why: str | None, wait_s: int, place: Place) -> None:
     """
     Accept producers from now on: this feed continues the log that it copied.
 
-    It is refused until its upstream has yielded and every page is copied. If the upstream is
-    lost, say so with --why. With --why, a feed that yielded accepts producers again.
+    The command is refused until the upstream has yielded and every page is copied. If the
+    upstream is lost, give the reason with --why. With --why, a feed that has yielded accepts
+    producers again.
     """
     until_s = time.monotonic() + wait_s
     with place.asking() as api:
@@ -189,9 +189,9 @@ def promote(why: str | None, wait_s: int, place: Place) -> None:
 @place_of_argument
 def password(file: IO[str], place: Place) -> None:
     """
-    Store the password for the upstream: the line in FILE, or of stdin.
+    Store the password for the upstream: the first line of FILE, or of stdin.
 
-    An empty line removes it. The password cannot be shown again.
+    An empty line removes the password. A password cannot be shown again.
     """
     line = file.readline().removesuffix("\n").removesuffix("\r")
     answer = place.ask("PUT", "relay/password", body={"password": line})

@@ -1,4 +1,4 @@
-"""Print events, answers as JSON or as tables, and errors."""
+"""Print events, errors, and answers as JSON or as tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def human(event: Event) -> str:
 
 
 def machine(event: Event) -> str:
-    """Return `{"id":...,"event":...,"data":{...}}`, in ASCII for every reader."""
+    """Return `{"id":...,"event":...,"data":{...}}`, in ASCII, which every program can read."""
     return compact({"id": event.id, "event": event.name, "data": event.data})
 
 
@@ -79,7 +79,7 @@ def show_list(
     empty: str,
     row: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> None:
-    """Print *answers* as JSON, or as a table with a *row* for each; or the sentence *empty*."""
+    """Print *answers* as JSON, or as a table with a *row* for each; print *empty* if empty."""
     if as_json:
         click.echo(compact(answers))
     elif not answers:
@@ -96,7 +96,7 @@ def show(shown: RenderableType) -> None:
 
 
 def watch(shown: Callable[[], RenderableType], every_s: float) -> NoReturn:
-    """Show the result of *shown* again and again, each time in place of the last one."""
+    """Show the result of *shown* repeatedly, each time in place of the previous result."""
     from rich.live import Live
 
     with Live(auto_refresh=False) as live:
@@ -107,7 +107,9 @@ def watch(shown: Callable[[], RenderableType], every_s: float) -> NoReturn:
 
 def phase_bars(*, silent: bool = False) -> Progress:
     """
-    Return a progress display with a bar per phase. It is only shown on a terminal, unless *silent*.
+    Return a progress display with a bar per phase.
+
+    It is shown only if stderr is a terminal, and never if *silent*.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -125,7 +127,7 @@ def phase_bars(*, silent: bool = False) -> Progress:
 
 @contextmanager
 def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
-    """Report a client error in one line with exit code 1, and one of *usage* with exit code 2."""
+    """Report a client error in one line: with exit code 2 for the types *usage*, otherwise 1."""
     try:
         yield
     except usage as error:
@@ -158,7 +160,7 @@ def describe_entry(entry: dict[str, Any]) -> str:
 
 
 def cell(value: object, missing: str = NONE) -> str:
-    """Return a value of an answer as text, for a table or a line; *missing* in place of None."""
+    """Return a value of an answer as text, for a table or a line; return *missing* for None."""
     if value is None:
         return missing
     if isinstance(value, bool):

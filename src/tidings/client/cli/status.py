@@ -26,7 +26,7 @@ _FOLLOWERS = ("name", "checkpoint", "lag_pages", "lag_ms", "leased")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An answer of the server; *problem* is the reason if it is missing or not a report."""
+    """An answer of the server; if it is missing or not a report, *problem* is the reason."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
@@ -40,7 +40,9 @@ class Report:
 @address_options
 @feed_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as one line of JSON.")
-@click.option("--watch", is_flag=True, help=f"Again every {EVERY_S:.0f} seconds, until Ctrl-C.")
+@click.option(
+    "--watch", is_flag=True, help=f"Show the status every {EVERY_S:.0f} seconds, until Ctrl-C."
+)
 @click.pass_context
 def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) -> None:
     """
@@ -52,14 +54,14 @@ def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) 
     \b
     Examples:
       tidings status                          the feed main on this machine
-      tidings status --feed videos --watch    another one, as it moves
+      tidings status --feed videos --watch    the feed videos, every 2 seconds
       tidings status --json | jq .clients     one number for a script
     """
     with render.failures(usage=WrongUrl):
         address = status_url(url, feed)
     try:
         report = _watch(address, as_json) if watch else _once(address, as_json)
-    except KeyboardInterrupt:  # Ctrl-C ends it
+    except KeyboardInterrupt:  # Ctrl-C ends --watch
         return
     if not report.is_ok:
         ctx.exit(1)
@@ -85,7 +87,7 @@ def _watch(address: str, as_json: bool) -> NoReturn:
 
 
 def fetch(address: str) -> Report:
-    """Return a report, or one with the problem."""
+    """Return the report at *address*, or a report that only has a problem."""
     import httpx
 
     from tidings.client.feed_api import ssl_context
@@ -97,7 +99,7 @@ def fetch(address: str) -> Report:
     except httpx.HTTPError as error:
         return Report(problem=render.plain(f"{address} does not answer: {error}"))
     except ValueError:
-        return Report(problem=f"{address} answered {answer.status_code} and no JSON")
+        return Report(problem=f"{address} answered {answer.status_code} without JSON")
     if not isinstance(fields, dict) or "status" not in fields:
         refusal = error_of_answer(answer)
         return Report(problem=render.plain(str(refusal)))

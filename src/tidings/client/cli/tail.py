@@ -29,19 +29,19 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
 
 @click.command(epilog=EXIT_CODES)
 @place_options
-@click.option("--ws-url", help="Address of its WebSocket.  [default: /ws of --url]")
+@click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.option(
     "--from",
     "cursor",
     metavar="CURSOR",
-    help="Start after this event id; `0` for a copy of everything first, `now` (default) for the"
-    " end.",
+    help="Start after this event id, with a copy of everything (`0`), or at the end (`now`, the"
+    " default).",
 )
 @filter_options
 @click.option(
     "--leave",
     is_flag=True,
-    help="Report objects that leave this filter, too, if the feed stores removed parents.",
+    help="Also report objects that leave the filter, if the feed stores removed parents.",
 )
 @click.option(
     "--state-file",
@@ -51,8 +51,8 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
 @click.option(
     "--allow-replication",
     is_flag=True,
-    help="With --state-file, while it is missing or empty: start with a copy of everything."
-    " Without --state-file it is ignored.",
+    help="Start with a copy of everything if the file of --state-file is missing or empty, unless"
+    " --from is given. Ignored without --state-file.",
 )
 @click.option(
     "--transport",
@@ -68,10 +68,11 @@ def tail(
     place: Place, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
 ) -> None:
     """
-    Show the feed at URL (or --url) as it moves: one line per event, until Ctrl-C.
+    Show the events of the feed at URL (or --url), one line per event, until Ctrl-C.
 
-    After a lost connection it reconnects, with a line on stderr, and resumes after the last event
-    shown. `** reset` means that a copy of everything follows, `** live` that it is complete.
+    After a lost connection, the command reconnects, with a line on stderr, and resumes after the
+    last event shown. `** reset` means that a copy of everything follows, `** live` that the copy is
+    complete.
 
     \b
     Examples:
@@ -79,7 +80,7 @@ def tail(
       tidings tail --from 0 --types video,channel     a copy first, of two types
       tidings tail --ids 'x3*'                        changes of objects with an id of this prefix
       tidings tail --state-file seen.cursor --json    for a program that may be restarted
-      tidings tail --state-file seen --allow-replication   the same, with a copy to begin with
+      tidings tail --state-file seen --allow-replication   the first time, start with a copy
       tidings tail --from 0 --count 10                ten operations, then stop
     """
     from tidings.client.consumer import Consumer
@@ -104,7 +105,7 @@ def tail(
 @click.option("-r", "--resource", help="Resource to listen for.")
 @click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Sub-resources to listen for.")
 @place_options
-@click.option("--ws-url", help="Address of its WebSocket.  [default: that of the feed]")
+@click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.pass_context
 def snoop(
     ctx: click.Context,
@@ -115,10 +116,10 @@ def snoop(
     ws_url: str | None,
 ) -> None:
     """
-    Print every item of a change feed that matches, one line of JSON each, until Ctrl-C.
+    Print every matching item of a change feed, one line of JSON each, until Ctrl-C.
 
-    After a lost connection it reconnects. It ends with exit code 1 if its registration is refused
-    or an option is missing.
+    After a lost connection, the command reconnects. The exit code is 1 if the registration is
+    refused or an option is missing.
 
     \b
     Example:
@@ -151,7 +152,7 @@ def snoop(
             elif isinstance(signal, Ended):
                 if signal.refused:
                     raise click.ClickException(signal.reason)
-                click.echo(f"{signal.reason}; again in {signal.delay_s:.1f} s", err=True)
+                click.echo(f"{signal.reason}; trying again in {signal.delay_s:.1f} s", err=True)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -164,12 +165,12 @@ def log() -> None:
       tidings log oldest                  the first message that is still in the log
       tidings log end                     the cursor after the last message, for --as-of of a sync
       tidings log show ID                 one message
-      tidings log show ID..OTHER --json   from one to another, a line of JSON each
+      tidings log show ID..OTHER --json   the messages from ID to OTHER, a line of JSON each
     """
 
 
 def _add(name: str, which: str) -> None:
-    text = f"Print the id of the {which} message in the log; {EMPTY} if it is empty."
+    text = f"Print the id of the {which} message in the log; {EMPTY} if the log is empty."
 
     @log.command(name, help=text, epilog=EXIT_CODES)
     @place_options
@@ -182,13 +183,13 @@ _add("current", "last")
 
 
 @log.command(epilog=EXIT_CODES)
-@click.option("--json", "as_json", is_flag=True, help='{"end": "..."}')
+@click.option("--json", "as_json", is_flag=True, help='Print the cursor as {"end": "..."}.')
 @place_options
 def end(as_json: bool, place: Place) -> None:
     """
     Print the cursor after the last message of the log.
 
-    Run it before you create a dump for `tidings sync`, and pass the cursor as --as-of.
+    Run this command before you create a dump for `tidings sync`, and pass the cursor as --as-of.
     """
     cursor = place.ask("GET", "log")["end"]
     click.echo(json.dumps({"end": cursor}) if as_json else cursor)
@@ -202,7 +203,7 @@ def show(offset: str, as_json: bool, place: Place) -> None:
     """
     Print the message X, or all messages from X to Y.
 
-    X and Y are ids of messages. Without Y (`X..`) the range ends with the log.
+    X and Y are ids of messages. Without Y (`X..`), the range extends to the end of the log.
     """
     first, dots, last = offset.partition("..")
     each = None
@@ -214,7 +215,7 @@ def show(offset: str, as_json: bool, place: Place) -> None:
 
 
 def _entries(api: NamedConsumers, first: str, last: str) -> Iterator[dict[str, Any]]:
-    """Yield the entries from *first* to *last*, both included, with a request per thousand."""
+    """Yield the entries from *first* to *last*, both included; request a thousand at a time."""
     end = {"to": last} if last else {}
     begun, seen = first, ""
     while True:
