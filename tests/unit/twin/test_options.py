@@ -118,7 +118,7 @@ def test_what_is_written_in_a_table_is_told_by_a_feed(twin: Twin, owner: Any) ->
     ]
     (aside,) = owner.scan(TableName="tidings-local-outbox")["Items"]
     assert aside["feed"] == {"S": "refused#videos"}
-    assert "no attribute may contain the text" in aside["reason"]["S"]
+    assert "an attribute contains the text that follows it" in aside["reason"]["S"]
     assert json.loads(aside["body"]["S"])["keys"] == {"channel": "b/c", "number": "2"}
 
 
