@@ -28,6 +28,7 @@ _ADDED = {
     "raised": "and with --copies more retention",
     "lanes": "with lanes of push that come and go",
     "keys": "with keys that are revoked",
+    "server": "the real server on SQLite",
 }
 
 

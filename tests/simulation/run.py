@@ -65,7 +65,7 @@ class Plan:
     them. The others add something, which the module of that name describes: *consumers* those of
     `named_consumers`, *feeds* a `throttled_feed`, *keys* those that are revoked, *lanes* those
     that change their number, *frames* the late ones of `sockets`, *archive* an archive and *raised*
-    a longer retention, both with *copies*.
+    a longer retention, both with *copies*. *server* is another world, of `tests.simulation.server`.
     """
 
     seed: int
@@ -84,6 +84,7 @@ class Plan:
     raised: bool = False
     lanes: bool = False
     keys: bool = False
+    server: bool = False
     without: frozenset[str] = frozenset()
 
     @property
@@ -300,6 +301,10 @@ def run(plan: Plan, parts: Parts = SOUND) -> Outcome:
     Raises:
         Failed: a promise was broken, or the code under test raised what it must not.
     """
+    if plan.server:
+        from tests.simulation.server.world import play  # it loads the server
+
+        return play(plan, parts)
     others: dict[str, int] = {}
     for added, values in _BOUNDS.items():
         others |= values if getattr(plan, added) else {}

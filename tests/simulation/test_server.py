@@ -1,0 +1,27 @@
+"""The world of one server: the real host on SQLite, killed, restored and out of disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.simulation.run import Plan, run
+from tests.simulation.server.world import RATES
+
+SEEDS = 8
+
+
+def test_every_promise_is_kept_whatever_happens_to_a_server() -> None:
+    """`run` raises where a promise is broken; here it was not, and there was something to keep."""
+    outcomes = [run(Plan(seed, server=True)) for seed in range(SEEDS)]
+    fired = sum((outcome.fired for outcome in outcomes), Counter())
+
+    assert sum(outcome.acknowledged for outcome in outcomes) > 300
+    assert sum(outcome.events for outcome in outcomes) > 2_000
+    assert sorted({*RATES, "loss was listed"} - {"full_write"} - set(fired)) == []
+
+
+def test_a_seed_of_a_server_is_the_same_run_every_time() -> None:
+    """Its history has every event that a client got, at the same time."""
+    first, again = (list(run(Plan(3, server=True)).history.lines()) for _ in range(2))
+
+    assert first == again
