@@ -181,9 +181,10 @@ class Sweeper:
 
     def _wake_late(self, feed: str) -> Look:
         """
-        Wake the followers that lag or have a crashed holder; return what was read of the log.
+        Wake the followers that lag, or with a lease that is late; return what was read of the log.
 
-        Without a new page, such a follower would get no other wake-up.
+        A lease is late if its holder seems to have crashed. Without a new page, such a follower
+        would get no other wake-up.
         """
         leases = {lease.name: lease for lease in self.checkpoints.leases(feed)}
         look = Look(
@@ -213,7 +214,7 @@ class Sweeper:
         self, feed: str, follower: str, lease: Lease | None, head: int, checkpoint: int
     ) -> None:
         """
-        Wake *follower* if it lags or has a crashed holder.
+        Wake *follower* if it lags, or if its lease is late.
 
         If a page has waited for long and no process holds the lease, count a lost wake-up.
         """

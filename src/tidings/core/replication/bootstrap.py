@@ -77,8 +77,8 @@ class Bootstrapper:
             lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
             if lease.owner != owner:
                 if lease.is_late(now_ms):
-                    # The holder crashed. The function that is woken takes the lease from it, and
-                    # releases the lease at the end of its run.
+                    # The holder seems to have crashed. The function that is woken takes the lease
+                    # from the holder, and releases the lease at the end of its run.
                     self.waker.wake(feed, STATE)
                 return False
             self._leases[feed] = replace(lease, note=b"")  # the note describes the old rows

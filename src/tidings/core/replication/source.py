@@ -348,7 +348,7 @@ def _whole(value: object, field: str, least: int, most: int) -> int:
 def _cluster(value: object, field: str) -> str:
     name = _text(value, field)
     if len(name) > CLUSTER_CHARS_MAX or not name.isprintable():
-        raise WrongSource(f"{field}: must have at most {CLUSTER_CHARS_MAX} characters")
+        raise WrongSource(f"{field}: must have at most {CLUSTER_CHARS_MAX} printable characters")
     return name
 
 
