@@ -63,7 +63,7 @@ def test_a_plan_is_applied_and_reported(stage: Machine, jobs: Jobs) -> None:
     ((subject, message),) = stage.told
     assert subject == "tidings dev: sync of main done"
     assert "2 creates, 1 updates, 1 deletes, 0 untouched." in message
-    assert "4 applied, 0 left as they are" in message
+    assert "4 applied, 0 not applied because their objects changed" in message
 
 
 def test_the_job_is_told_what_was_asked(stage: Machine, jobs: Jobs) -> None:
@@ -260,7 +260,7 @@ def test_a_job_that_fails_says_why(stage: Machine, jobs: Jobs) -> None:
     [
         ({"feed": "main"}, "InvalidSync", "dump: must be an address"),
         ({"feed": "none", "dump": DUMP}, "UnknownFeed", "feed: no such feed here"),
-        ({"dump": DUMP, "colour": 1}, "InvalidSync", "colour: is none of"),
+        ({"dump": DUMP, "colour": 1}, "InvalidSync", "colour: is not one of"),
         ([], "InvalidSync", "must be a JSON object"),
     ],
 )

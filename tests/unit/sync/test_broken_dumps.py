@@ -30,9 +30,9 @@ INVALID = {
 # Zstandard's frame of the two bytes "a\n".
 ZSTD = bytes.fromhex("28b52ffd2002110000610a")
 FORMATS = {
-    "gzip data, and the file must then be called *.gz": gzip.compress(b"\n".join(GOOD)),
-    "zstd data; gzip is read": ZSTD,
-    "bzip2 data; gzip is read": bz2.compress(b"\n".join(GOOD)),
+    "gzip data; name the file *.gz": gzip.compress(b"\n".join(GOOD)),
+    "zstd data; use gzip": ZSTD,
+    "bzip2 data; use gzip": bz2.compress(b"\n".join(GOOD)),
     "UTF-16": "\n".join(each.decode() for each in GOOD[:3]).encode("utf-16"),
     "UTF-32": "\n".join(each.decode() for each in GOOD[:3]).encode("utf-32"),
     "the byte 0, as in UTF-16 or tar": GOOD[0].decode().encode("utf-16-be"),
@@ -58,7 +58,7 @@ def test_lines_that_are_not_utf8(session: SparkSession, tmp_path: Path) -> None:
     assert caught.value.count == len(said) == len(INVALID)
     for number, each in enumerate(said, 2):
         assert each.startswith(f"{tmp_path}/dump:{number}: "), each
-    assert [" must be UTF-8, is not (" in each for each in said] == [*[True] * 7, False]
+    assert [" must be UTF-8, but is not (" in each for each in said] == [*[True] * 7, False]
     assert said[0].endswith("(invalid continuation byte at byte 27)")
     assert said[-1].endswith("data: must not hold a number beyond the range of a double")
 
@@ -75,7 +75,7 @@ def test_files_of_another_format(session: SparkSession, tmp_path: Path) -> None:
     for path, name in zip(paths, FORMATS, strict=True):
         with pytest.raises(BadDump) as caught:
             _job(session, tmp_path).make_plan([str(path)], Rows([]), through=7)
-        assert str(caught.value.first[0]) == f"{path}:1: must be UTF-8, is not ({name})"
+        assert str(caught.value.first[0]) == f"{path}:1: must be UTF-8, but is not ({name})"
 
 
 def test_gzip_data_that_are_cut_off(session: SparkSession, tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ class Outcome:
 
     *applied* corrections were appended. The objects of *moved* corrections changed since the plan
     was made, and the newer change stays. For *done* corrections the log already had the same
-    operation, for example after an earlier run. *behind* is the last line that was handled. If the
-    part is not *complete*, continue after it.
+    operation, for example after an earlier run. *behind* is the number of lines that were handled.
+    If the part is not *complete*, continue after these lines.
     """
 
     applied: int
@@ -60,7 +60,7 @@ class RowLookup:
     """
     The *rows*, including deleted objects, of the first *count* requested keys.
 
-    The rows contain at least all pages up to page *state*.
+    The rows include the operations of at least all pages up to page *state*.
     """
 
     state: int
@@ -84,7 +84,7 @@ class Corrector:
 
     def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
         """
-        Return the rows of the objects *keys*, as many as fit a reply of `limits.PORTION_BYTES`.
+        Return the rows of the objects *keys*, as many as fit in a reply of `limits.PORTION_BYTES`.
 
         Raises:
             UnknownFeed, InvalidFeed: see `check_known`.
@@ -113,14 +113,15 @@ class Corrector:
         Apply the lines of *part*, except the first *behind* lines, for at most *run_ms*.
 
         *through* is the checkpoint of the follower `state`, read before the rows of the plan. A run
-        that crashed may be repeated. The corrections that it applied then count as done.
+        that crashed may be repeated. The corrections that it has applied then count as done.
 
         Raises:
             UnknownFeed, InvalidFeed: see `check_known`.
             Chained: the feed is a copy.
-            InvalidOperation, TooLarge: a line is not a correction; earlier lines may be applied.
+            InvalidOperation, TooLarge: a line is not a correction. Earlier lines may be applied.
             PlanTooOld: a new plan is needed.
-            Unavailable: it is unknown whether the last batch was applied; a retry finds out.
+            Unavailable: the last batch may have been applied. Call again; applied corrections count
+                as done.
         """
         check_known(feed, self.feeds)
         self.writable.check(feed)
@@ -138,11 +139,11 @@ class Corrector:
 
     def _check_age(self, feed: str, through: int) -> None:
         """
-        Refuse a plan that is older than half the retention time of tombstones.
+        Refuse a plan that is older than half the lifetime of tombstones.
 
-        An object deleted since the plan was made must still have its tombstone. Otherwise it would
-        look like an object that never existed. The other half is a margin for clock skew and
-        outages.
+        An object that was deleted since the plan was made must still have its tombstone. Otherwise
+        the object would look as if it had never existed. The other half is a margin for clock skew
+        and outages.
 
         Raises:
             PlanTooOld: a new plan is needed.
@@ -157,7 +158,8 @@ class Corrector:
         """
         Return the positions of the objects of *section*, up to the first hole of the log.
 
-        Read the checkpoint before the rows, so that they contain at least all pages up to it.
+        Read the checkpoint before the rows, so that the rows include at least all pages up to the
+        checkpoint.
         """
         where = Conflicts(section, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
         for batch in _batches(section):
@@ -186,7 +188,7 @@ class Corrector:
                 if self.reader.log.put(feed, page) == page.append_id:
                     where.page = number
                     return where.verdicts(batch)
-        raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+        raise Unavailable(f"{feed}: the page was overtaken {limits.APPEND_ATTEMPTS_MAX} times")
 
     def _page(
         self, number: int, batch: Sequence[Correction], where: Conflicts, append_id: str
@@ -204,7 +206,7 @@ class Corrector:
 
     def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
         """
-        Read up to page *last*, waiting for writers in flight; return False if one is too slow.
+        Read up to page *last*, waiting for writers in flight; return False if a writer is too slow.
         """
         polls = 0
         while where.page < last:

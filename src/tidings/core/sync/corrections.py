@@ -77,7 +77,7 @@ def decode(text: bytes, *, where: str = "") -> Correction:
     """
     raw = decode_json(text, where.rstrip(": "))
     line = line_from(raw, now_ms=0, where=where)
-    if raw.get("timestamp") is None:  # the time of receipt, its default, differs between runs
+    if raw.get("timestamp") is None:  # the default, the time of receipt, would differ between runs
         raise InvalidOperation("is required", field=f"{where}timestamp")
     return correction(line, _position(raw, where))
 
@@ -107,14 +107,14 @@ def _position(raw: dict[str, Any], where: str) -> Position:
 class Verdict(Enum):
     """The state of a correction's object, compared with the plan."""
 
-    STANDS = "stands"
-    MOVED = "moved"
+    STANDS = "stands"  # the object is still at its position in the plan
+    MOVED = "moved"  # the object has changed since the plan was made
     DONE = "done"  # the latest operation of the object is equal to the correction
 
 
 class Conflicts:
     """
-    The latest position of each object of *corrections*, from the rows and pages passed so far.
+    The latest position of each object of *corrections*, according to the rows and pages seen.
 
     *page* is the last page that was read; later pages are unknown.
     """
@@ -147,7 +147,7 @@ class Conflicts:
             self.page = page.number
 
     def _see(self, key: str, at: Position, line: str) -> None:
-        """Compare *line* at once. It is not stored, because lines may be large."""
+        """Compare *line* at once instead of storing it, because lines may be large."""
         if key in self._wanted and at > self._at.get(key, NOWHERE):
             self._at[key] = at
             self._done[key] = line == self._wanted[key].line

@@ -19,7 +19,7 @@ objects calls `event_for` for each of them. All times are milliseconds since 197
 | lacks the object | tombstone, or the dump is empty | nothing |
 
 The checks reject a harmful dump or plan. For example, an export that failed half way looks as if
-most objects were deleted. Each objection has a code and says how to proceed.
+most objects were deleted. Each objection has a code, and says how the operator can continue.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ YEAR_ONE_MS = -62_135_596_800_000  # the earliest possible timestamp
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """The state's row of an object. *later* is True if it changed after the dump's watermark."""
+    """
+    The row of an object in the state, with the object's timestamp *ms*.
+
+    *later* is True if the object changed after the dump's watermark.
+    """
 
     ms: int
     deleted: bool
@@ -74,8 +78,8 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
     """
     Return the operation of a decoded object of a dump; ignore an event in it.
 
-    An object without a timestamp counts as older than any other. It is inserted if the state has no
-    row of it, and changes nothing otherwise.
+    An object without a timestamp counts as older than any other object. It is inserted if the state
+    has no row for it, and otherwise changes nothing.
 
     Raises:
         InvalidOperation, TooLarge: the object breaks a rule for operations of producers.
@@ -87,11 +91,11 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
 _END = "end"
 # The first bytes of files of other formats. No text in UTF-8 begins with them.
 _FORMATS = {
-    b"\x1f\x8b": "gzip data, and the file must then be called *.gz",
-    b"\x28\xb5\x2f\xfd": "zstd data; gzip is read",
-    b"\xfd7zXZ": "xz data; gzip is read",
-    b"BZh": "bzip2 data; gzip is read",
-    b"PK": "a zip archive; gzip is read",
+    b"\x1f\x8b": "gzip data; name the file *.gz",
+    b"\x28\xb5\x2f\xfd": "zstd data; use gzip",
+    b"\xfd7zXZ": "xz data; use gzip",
+    b"BZh": "bzip2 data; use gzip",
+    b"PK": "a zip archive; use gzip",
     b"\xff\xfe\0\0": "UTF-32",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
@@ -142,7 +146,7 @@ def _check_utf8(text: bytes) -> None:
         known = (name for start, name in _FORMATS.items() if text.startswith(start))
         found = next(known, f"{error.reason} at byte {error.start + 1}")
     if found:
-        raise InvalidOperation(f"must be UTF-8, is not ({found})")
+        raise InvalidOperation(f"must be UTF-8, but is not ({found})")
 
 
 def moment_of(line: str) -> str:
@@ -173,8 +177,8 @@ def _end(raw: dict[str, object]) -> End:
     return End(lines)
 
 
-ALIEN_SHARE_MAX = 0.10  # if more rows are wrong at once, the log was probably lost or replaced
-DELETE_SHARE_MAX = 0.10  # if more objects are missing, the export has probably failed half way
+ALIEN_SHARE_MAX = 0.10  # if a larger share of rows is wrong, the log was probably lost or replaced
+DELETE_SHARE_MAX = 0.10  # if a larger share is missing, the export has probably failed half way
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +209,10 @@ class Planned:
 def check_dump(dump: Found, *, expected: int | None = None) -> Objection | None:
     """Return an objection if the dump is empty or truncated."""
     if not dump.lines:
-        return Objection("empty_dump", "the dump holds no object: a sync of nothing is an accident")
+        return Objection("empty_dump", "the dump has no objects; this is probably a mistake")
     for source, wanted in (("its end line says", dump.declared), ("--expect says", expected)):
         if wanted is not None and wanted != dump.lines:
-            sentence = f"the dump holds {dump.lines:,} objects, {source} {wanted:,}: make it again"
+            sentence = f"the dump has {dump.lines:,} objects, but {source} {wanted:,}; export again"
             return Objection("truncated_dump", sentence)
     return None
 
@@ -221,7 +225,7 @@ def check_plan(planned: Planned, *, share_max: float = DELETE_SHARE_MAX) -> Obje
     return Objection(
         "too_many_deletes",
         f"{planned.deletes:,} of {planned.objects:,} objects ({share:.0%}) would be deleted,"
-        f" more than {share_max:.0%}: if that is meant, allow it with --max-delete-share",
+        f" more than {share_max:.0%}; if this is intended, allow it with --max-delete-share",
         allowable=True,
     )
 
@@ -238,7 +242,7 @@ def check_rebuild(
         return None
     return Objection(
         "too_many_aliens",
-        f"the log knows nothing of {aliens:,} of {rows:,} rows ({aliens / rows:.0%}), more than"
-        f" {share_max:.0%}: look whether the log is the right one, or allow it with"
+        f"the log does not have {aliens:,} of {rows:,} rows ({aliens / rows:.0%}), more than"
+        f" {share_max:.0%}; check that this is the right log, or allow it with"
         " --max-alien-share",
     )

@@ -11,7 +11,7 @@ position in the correction.
 | row | state | correction |
 |---|---|---|
 | exists | no row, or a tombstone | insert |
-| exists, newer, or with other content | row | update |
+| exists, and is newer or has other content | row | update |
 | deleted | row | delete |
 | anything else | | nothing |
 """
@@ -42,14 +42,16 @@ _SAID = ("parents", "tags", "changed", "data")
 class Compare(Enum):
     """The criterion by which a row of the source differs from its row in the feed."""
 
-    PRESENCE = "presence"  # existing rows never differ, as only their existence is known
+    PRESENCE = "presence"  # existing rows never differ, because only their existence is known
     TIME = "time"  # the time in the source is newer
     CONTENT = "content"  # the content in the source is different
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A required change of an object. *line* is the source's row, or the state's for a delete."""
+    """
+    A required change of an object. *line* is the row of the source; for a delete, of the state.
+    """
 
     event: str
     line: str
@@ -72,10 +74,10 @@ class Difference:
 
 def difference(line: str | None, row: Row | None, compare: Compare) -> Difference | None:
     """
-    Return how the feed differs from the source in one object, or None.
+    Return how the feed differs from the source in one object, or None if it does not differ.
 
-    *line* is the object's row as an operation (`diff.dump_line`), None if it is deleted; *row* is
-    its row in the state.
+    *line* is the object's row in the source as an operation (`dumps.dump_line`), or None if the row
+    does not exist. *row* is the object's row in the state.
     """
     at = NOWHERE if row is None else Position(row.page, row.slot)
     stored = None if row is None or row.deleted else StoredObject(_ms(row.line), deleted=False)
@@ -141,9 +143,9 @@ class Suspects:
 
     def see(self, key: str, found: Difference | None, *, began_ms: int, ended_ms: int) -> Verdict:
         """
-        Record the difference of *key*, None for no difference, and return the verdict.
+        Record the difference *found* for *key*, or None for no difference; return the verdict.
 
-        The comparison took place between the two times, which are of a monotonic clock.
+        The comparison took place between *began_ms* and *ended_ms* of a monotonic clock.
         """
         before = self._seen.pop(key, None)
         if found is None:

@@ -2,12 +2,12 @@
 Watermarks, which give the moment at which a dump began as a position or time in the feed.
 
 An object that changed in the feed after the watermark is newer than the dump, regardless of its
-timestamp, and is neither deleted nor overwritten. An object that changed before it and is not in
-the dump has been deleted.
+timestamp, and is neither deleted nor overwritten. An object that changed before the watermark and
+is not in the dump has been deleted.
 
 The best watermark is a position in the log, because it does not depend on a clock. The exporter
-requests it as the end of the log before the dump begins. A clock time is compared with the commit
-times of pages. If neither is given, the newest timestamp in the dump is used and compared with the
+requests the end of the log before the dump begins. A clock time is compared with the commit times
+of pages. If neither is given, the newest timestamp in the dump is used and compared with the
 timestamps of operations. A timestamp in the future would then make the entire feed look older than
 the dump.
 """
@@ -77,7 +77,7 @@ def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
     except ValueError:
         return _place(text)
     if now_ms is not None and ms > latest_ms(now_ms):
-        rule = f"must not lie in the future: it is {timestamps.from_ms(now_ms)}"
+        rule = f"must not lie in the future; now is {timestamps.from_ms(now_ms)}"
         raise InvalidSync(rule, field=FIELD, value=text)
     return Moment(ms - limits.CLOCK_SKEW_MS_MAX)
 
@@ -86,18 +86,18 @@ def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -
     """
     Return the watermark at *place* after checking that *place* belongs to the feed.
 
-    *seconds* is the commit time of the page, None if the page is not in the log, which has the
-    pages *floor* to *end*.
+    The log has the pages *floor* to *end*. *seconds* is the commit time of the page of *place*, or
+    None if the log does not have this page.
 
     Raises:
         InvalidSync: *place* is not in this feed, or the log no longer goes back to it.
     """
     if place.page and seconds is None:
         if place.page > end:
-            rule = f"is after the end of the log, page {end}: not an id of this feed"
+            rule = f"is not an id of this feed: the log ends with page {end}"
         else:
             rule = (
-                f"is of a page that the log gave up: it begins with page {floor}. Name the moment"
+                f"is of a page before page {floor}, the first page of the log; name the time"
                 " at which the dump began instead"
             )
         raise InvalidSync(rule, field=FIELD, value=place.encode())
@@ -126,8 +126,9 @@ def latest_ms(now_ms: int) -> int:
 def future_rule(now_ms: int) -> str:
     """Return the error message for a line of a dump with a time in the future."""
     return (
-        f"must not lie in the future, it is {timestamps.from_ms(now_ms)}, unless --as-of says when"
-        " the dump began: objects that are older than its newest line and missing would be deleted"
+        f"must not lie in the future (now is {timestamps.from_ms(now_ms)}) unless --as-of says when"
+        " the dump began, because objects older than the dump's newest line would be deleted if the"
+        " dump lacks them"
     )
 
 

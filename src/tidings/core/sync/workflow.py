@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 REJECTED = "rejected"
 _SUBJECT_CHARS_MAX = 99  # limit of SNS
 _AGAIN = "Sync again: applied corrections are recognized as done."
-_RESERVED = "States."  # a state machine may not fail with an error of this prefix
+_RESERVED = "States."  # a state machine may not fail with an error that has this prefix
 _NAMES = {
     "States.TaskFailed": "JobFailed",
     "States.Timeout": "TimedOut",
 }
 _SENTENCES = {
-    "PlanTooOld": "The plan is too old: the log has lost changes since it was created. "
+    "PlanTooOld": "The plan is too old: the log no longer has the changes since the plan was made, "
+    "or deletions since then may be forgotten. "
     "The rest of the plan was not applied. Sync again.",
-    "States.Timeout": f"A step took longer than it may. {_AGAIN}",
+    "States.Timeout": f"A step took longer than its limit. {_AGAIN}",
 }
 
 
@@ -62,11 +63,11 @@ def question(who: Who, sync: Mapping[str, Any], judged: Mapping[str, Any]) -> di
         f"{_sentence(judged['stopped'])}",
         _planned(judged),
         "",
-        "The plan is made, nothing of it is applied. Within "
-        f"{days} days, apply all of it or nothing:",
+        "The plan is made, and no part of it is applied. Within "
+        f"{days} days, approve or reject the plan:",
         f"  tidings sync approve {who.id} --stage {who.stage}",
         f"  tidings sync reject {who.id} --stage {who.stage}",
-        "No answer means no.",
+        "Without an answer, the plan is not applied.",
     ]
     return _notice(who, f"sync of {sync['feed']} waits for your answer", lines)
 
@@ -149,8 +150,8 @@ def _details(state: Mapping[str, Any], cause: str) -> list[str]:
     if judged.get("next") != END and judged and not _answered_no(state):
         applied = judged["applied"]
         lines.append(
-            f"{applied['applied']:,} applied, {applied['moved']:,} left as they are because they "
-            f"changed since the plan, {applied['done']:,} were done already."
+            f"{applied['applied']:,} applied, {applied['moved']:,} not applied because their "
+            f"objects changed since the plan, {applied['done']:,} were already done."
         )
     if judged.get("stopped"):
         lines.append(_sentence(judged["stopped"]))
@@ -186,9 +187,9 @@ EXPORTS = "exports/"  # exports of the state's table
 APPROVALS = "approvals/"  # an object per waiting sync, with the token for its answer
 COMPLETE = "_SUCCESS"  # written by Spark and Hadoop to a complete folder
 SUMMARY = "summary.json"
-FAILURE = "failure.json"  # written by a failed job instead of a plan, {"failed": reason}
+FAILURE = "failure.json"  # written by a failed job instead of a plan: {"failed": reason}
 
-APPLY, ASK, END = "apply", "ask", "end"  # the step after a plan
+APPLY, ASK, END = "apply", "ask", "end"  # the possible steps after a plan
 NOTHING, PLANNED, STOPPED, DONE = "nothing", "planned", "stopped", "done"
 
 _ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f\x7f]+", re.ASCII)
@@ -217,7 +218,9 @@ class Request:
 
     def arguments(self, plan: str, tables: Tables) -> list[str]:
         """
-        Return the job's arguments, except those for reading the state. *plan* is its folder's URL.
+        Return the job's arguments, except those for reading the state.
+
+        *plan* is the URL of the plan's folder.
         """
         named = {
             "--feed": self.feed,
@@ -233,7 +236,7 @@ class Request:
 
 def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | None:
     """
-    Parse a request; return None for an upload that starts nothing. *bucket* receives uploads.
+    Parse a request; return None for an upload that starts no sync. *bucket* receives uploads.
 
     Raises:
         InvalidSync: a field is unknown, is missing or breaks its rule.
@@ -247,7 +250,7 @@ def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | N
             return None
     unknown = sorted(raw.keys() - _FIELDS)
     if unknown:
-        raise InvalidSync(f"is none of {', '.join(sorted(_FIELDS))}", field=str(unknown[0]))
+        raise InvalidSync(f"is not one of {', '.join(sorted(_FIELDS))}", field=str(unknown[0]))
     feed = raw.get("feed", DEFAULT_FEED)
     if not isinstance(feed, str):
         raise InvalidSync("must be a string", field="feed", value=feed)
@@ -288,7 +291,7 @@ def add_export(
     """
     Return *sync* with the arguments to read the state from the export *export*, an ARN.
 
-    *sync* is the result of `validate_values`.
+    *sync* is the result of `validate_request`.
     """
     folder = f"s3://{bucket}/{EXPORTS}{id}/AWSDynamoDB/{export.rpartition('/')[2]}/"
     where = ["--state", folder, "--through", str(through)]
@@ -342,10 +345,10 @@ def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
 
 def total(judged: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
-    Return *judged* after the first of its groups, with the *results* of its parts.
+    Return *judged* with its first group done; *results* are those of the parts of this group.
 
-    `refused` has the number of parts that could not be applied, and the key and error of the first
-    one; no group follows then.
+    If parts could not be applied, `refused` has their number, and the key and the error of the
+    first of them. No group follows then.
     """
     failed = [each["refused"] for each in results if "refused" in each]
     refused = failed[0] | {"parts": len(failed)} if failed else None

@@ -268,7 +268,7 @@ def test_a_dump_of_another_length_is_refused(lines: int) -> None:
     """The length may come from its end line or from the command."""
     for objection in (check_dump(Found(lines, declared=10)), check_dump(Found(lines), expected=10)):
         assert code(objection) == "truncated_dump"
-        assert objection is not None and f"holds {lines} objects" in objection.sentence
+        assert objection is not None and f"has {lines} objects" in objection.sentence
 
 
 def test_a_whole_dump_passes() -> None:

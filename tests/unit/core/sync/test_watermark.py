@@ -38,7 +38,7 @@ def test_nothing_else(text: object) -> None:
 def test_a_time_to_come_is_none() -> None:
     """It may be ahead by the clock tolerance."""
     assert watermark.parse(timestamps.from_ms(NOW + MINUTE), now_ms=NOW) == Moment(NOW)
-    with pytest.raises(InvalidSync, match="must not lie in the future: it is 2025"):
+    with pytest.raises(InvalidSync, match="must not lie in the future; now is 2025"):
         watermark.parse(timestamps.from_ms(NOW + MINUTE + 1), now_ms=NOW)
 
 
@@ -52,8 +52,8 @@ def test_a_place_must_be_of_the_feed() -> None:
     assert watermark.find_watermark(START, None, floor=1, end=0) == Reached(Position(0, PAGE_END))
     for place, known, sentence in (
         (Place(7, 3, known_page.seconds + 1), known_page.seconds, "is not an id of this feed"),
-        (Place(10, 3, 5), None, "is after the end of the log, page 9"),
-        (Place(3, 3, 5), None, "the log gave up: it begins with page 5"),
+        (Place(10, 3, 5), None, "is not an id of this feed: the log ends with page 9"),
+        (Place(3, 3, 5), None, "before page 5, the first page of the log"),
     ):
         with pytest.raises(InvalidSync, match=sentence):
             watermark.find_watermark(place, known, floor=5, end=9)

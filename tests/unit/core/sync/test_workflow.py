@@ -253,7 +253,7 @@ def test_a_report_counts() -> None:
 
     assert message["outcome"] == "done"
     assert (message["creates"], message["applied"], message["moved"]) == (1000, 1004, 1)
-    assert "1,004 applied, 1 left as they are" in message["message"]
+    assert "1,004 applied, 1 not applied because their objects changed" in message["message"]
     assert "error" not in message
 
 
