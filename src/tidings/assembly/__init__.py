@@ -1,1 +1,3 @@
-"""The object graph of a feed, shared by all hosts: built from stores, provides services."""
+"""
+The object graph of a feed, shared by all hosts. It is built from stores and provides services.
+"""

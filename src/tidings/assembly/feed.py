@@ -54,24 +54,24 @@ if TYPE_CHECKING:
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
 
-KEY_BYTES = 32  # random key for password digests; equals the digest size
+KEY_BYTES = 32  # size of the random key for password digests; equals the size of a digest
 
 
 class Assembly:
     """
     The object graph of one process.
 
-    Imports are inside the properties, because a Lambda function loads only the modules it uses. A
-    host overrides the attributes below if it needs other values.
+    Imports are inside the properties, so that a Lambda function loads only the modules that it
+    uses. A host overrides the class attributes and the first properties if it needs other values.
 
     Args:
         new_key: returns a random key of the given number of bytes.
     """
 
     stage = "local"
-    target = "--stage STAGE"  # the option of commands that error messages name
+    target = "--stage STAGE"  # the option that error messages name in commands
     follower_config: FollowerConfig | None = (
-        None  # maximum number of operations that a follower handles at once
+        None  # if None, followers have the default configuration
     )
     sum_rows_max = limits.SUM_COUNT_ROWS  # rows counted at once for the sums of the state
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
@@ -79,27 +79,35 @@ class Assembly:
 
     @property
     def ca_file(self) -> str | None:
-        """Return the path of the CA certificates for outgoing requests; None for the system's."""
+        """
+        Return the file of CA certificates for outgoing requests; None for those of the system.
+        """
         return None
 
     @property
     def exchange(self) -> Exchange | None:
-        """Return a sender of concurrent WebSocket messages, or None to send one after the other."""
+        """
+        Return a sender of concurrent WebSocket messages, or None to send them one after the other.
+        """
         return None
 
     @property
     def push_lanes(self) -> PushLanes | None:
-        """Return the number of push lanes of each feed, or None if each feed has one."""
+        """Return the number of push lanes of each feed, or None if each feed has one lane."""
         return None
 
     @property
     def index_monitor(self) -> IndexMonitor | None:
-        """Return the monitor that wakes the tag index during a sweep."""
+        """
+        Return the monitor that wakes the indexer of tags during a sweep; None without an index.
+        """
         return None
 
     @property
     def outbox_monitor(self) -> OutboxMonitor | None:
-        """Return the monitor that wakes the outbox forwarder during a sweep."""
+        """
+        Return the monitor that wakes the forwarder of the outbox during a sweep; None without one.
+        """
         return None
 
     @property
@@ -141,7 +149,7 @@ class Assembly:
 
     @cached_property
     def copies(self) -> Sources:
-        """Return the sources of the feeds that are copies now. Load nothing if there are none."""
+        """Return the sources of the feeds that are copies now. Without sources, load no module."""
         if not self.settings.sources:
             return self.settings.sources
         from tidings.core.replication.copies import Copies
@@ -159,7 +167,9 @@ class Assembly:
         return Losses(self.profiles, CopiedLosses(self.copies, self.stores.relays))
 
     def about(self, feed: str) -> None:
-        """Record that *feed* is being swept, for log messages of the sweep without a feed."""
+        """
+        Record that *feed* is being swept, for log messages that do not name the feed themselves.
+        """
 
     # Authentication.
 
@@ -203,7 +213,7 @@ class Assembly:
 
     @cached_property
     def gate(self) -> UserAuthenticator:
-        import bcrypt  # noqa: F401 (with the handler, not with the first password)
+        import bcrypt  # noqa: F401 (loaded with the handler, not with the first password)
 
         from tidings.core.auth.guard import FailedAttemptLimiter
         from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
@@ -262,7 +272,7 @@ class Assembly:
     @cached_property
     def writable(self) -> WriteGuard:
         """
-        Return the guard that refuses writes to chained feeds. It reads a relay only to refuse.
+        Return the guard that refuses writes to chained feeds. It reads a relay only for a refusal.
         """
         from tidings.core.replication.copies import WriteGuard
 
@@ -358,7 +368,7 @@ class Assembly:
 
     @cached_property
     def prefetch(self) -> Callable[[StateStore], StateStore]:
-        """Return the function that prepares the state for a stream that copies it."""
+        """Return the function that returns the store for a stream that copies the state."""
         from tidings.http.streams.row_prefetch import ReadAhead
 
         return ReadAhead()
@@ -443,7 +453,9 @@ class Assembly:
         return TracingHandler(handler=handler, runtime=self.runtime, late_ms=late_ms)
 
     def archiver(self) -> Handler:
-        """Return the archive's handler. No page counts as late, as no reader waits for it."""
+        """
+        Return the archive's handler. No page counts as late, because no reader waits for it.
+        """
         from tidings.core.archive.writer import Archiver
 
         assert self.stores.archive is not None, "this host has no archive"
@@ -581,7 +593,7 @@ class Assembly:
         )
 
     def upstream(self, feed: str) -> Upstream:
-        """Return the client of the host that *feed* copies. It sends the password of *feed*."""
+        """Return the client for the upstream of *feed*. It sends the upstream's password."""
         from tidings.http.outbound.upstream import HttpUpstream
 
         return HttpUpstream(lambda: self.stores.relay_passwords.password(feed), self.ca_file)
@@ -706,7 +718,7 @@ class Assembly:
     @cached_property
     def reporter(self) -> Reporter:
         """
-        Return the reporter for `/status`. It reads without retries, to report a store that fails.
+        Return the reporter for `/status`. It reads without retries, and so reports a failing store.
         """
         from tidings.core.maintenance.status import Reporter
 
@@ -728,7 +740,7 @@ class Assembly:
     # The routes.
 
     def endpoint(self, function: str) -> Endpoint:
-        """Return the endpoint that answers the routes of *function* in `tidings.http.routes`."""
+        """Return the endpoint for the routes of *function* in `tidings.http.routes`."""
         if function not in self._endpoints:
             self._endpoints[function] = self.builders[function]()
         return self._endpoints[function]
@@ -838,8 +850,8 @@ class Assembly:
         """
         Build the operators' endpoint.
 
-        If stores retry, the endpoint reads documents without retries and cache, so that it reports
-        the health at once while a store fails.
+        If the stores retry, the endpoint reads documents without retries and without a cache. So it
+        reports the health at once while a store fails.
         """
         from tidings.core.changeagent.config import Administrator
         from tidings.http.endpoints.admin import Administration
@@ -861,7 +873,9 @@ class Assembly:
 
 
 class _LazyKeys:
-    """Implements `Bearers`, but loads the key ring only when the first key is presented."""
+    """
+    Implements `Bearers` with the key ring, which is loaded only when the first key is presented.
+    """
 
     def __init__(self, ring: Callable[[], KeyRing]) -> None:
         self._ring = ring

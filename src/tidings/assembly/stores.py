@@ -1,4 +1,4 @@
-"""The stores and senders that a host provides, one attribute each."""
+"""The stores and senders that a host provides, each as one attribute."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 class Stores(Protocol):
     """
-    The stores of one host. Each may be connected when it is first used.
+    The stores of one host. A store may be connected only when it is first used.
 
-    `unretried` are stores for reports and health checks that fail at once. It is None if no store
-    retries. `replay_room` checks if a connection has room for more messages. It is None if a
-    connection always has room.
+    `unretried` are stores that fail at once, for reports and health checks. It is None if the
+    stores do not retry in any case. `replay_room` checks if a connection has room for more
+    messages. It is None if a connection always has room.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The ASGI app of requests that wait, for event streams, lists of changes, and replication."""
+"""The ASGI app for requests that wait: event streams, lists of changes, and replication."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def event_streams(
     listen: Listen = at_fixed_interval,
 ) -> EventStreams:
     """
-    Return the app of event streams, which ends each one after *longest_ms*.
+    Return the app of event streams, which ends each stream after *longest_ms* (None: never).
 
     *name* identifies the process in the client count.
     """
@@ -53,8 +53,9 @@ def waiting_app(
     """
     Return an app that selects the app of a request by its path below *prefix*.
 
-    *streams* also refuses unknown paths. If *lazy*, the apps for lists and pages are loaded by
-    their first request, so that a process that serves only event streams starts sooner.
+    *streams* also refuses unknown paths. If *lazy* is True, the apps for lists and pages are loaded
+    when the first request for one of them arrives, so that a process that serves only event streams
+    starts sooner.
     """
     lists = cache(lambda: _lists(here, listen))
     if not lazy:
