@@ -2,8 +2,8 @@
 Decide which metric values need an operator, by a limit per metric.
 
 A value above its limit adds to one of two metrics: `Attention` if it needs action now, `Behind` if
-it needs action only when it persists. A stage therefore has one alarm for each of the two. The line
-that `tell` writes names the cause.
+it needs action only when it persists. A stage therefore needs only one alarm for each of these two
+metrics. The alert that is passed to `tell` names the cause.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ class Rule:
     """
     The alarm rule of one metric.
 
-    A value above *limit* needs an operator. If *lasting*, it does so only if it persists. A
-    condition that *lingers* may last for days, for example if a worker of another team is absent.
-    It is reported once a day, because its alarm would otherwise stay on and hide the next one.
+    A value above *limit* needs an operator. If *lasting* is True, it needs an operator only if it
+    persists. If *lingers* is True, the condition may last for days, for example if a worker of
+    another team is absent. It is then reported once a day, because the alarm would otherwise stay
+    on and hide the next alert.
     """
 
     limit: int = 0
@@ -78,7 +79,8 @@ class AlarmRules:
     """
     Implements `Count`: forwards each value and compares it with its rule.
 
-    *feed* is the feed being examined, for callers that examine one feed after another.
+    *feed* is the feed that is being examined. A caller that examines several feeds sets it for
+    each.
     """
 
     count: Count
@@ -101,7 +103,9 @@ class AlarmRules:
 
     def _remind(self, metric: str) -> bool:
         """
-        Return True if a reminder is due. Each process keeps its own time and may repeat a reminder.
+        Return True if a reminder is due.
+
+        Each process records its own reminders, so several processes may send the same reminder.
         """
         now_ms, about = self.clock(), (self.feed, metric)
         if not has_passed(self._reminded_ms.get(about, 0), now_ms, limits.REMIND_MS):

@@ -1,8 +1,8 @@
 """
 Counters for the figures of `/status` that are not in the log, without a write per operation.
 
-A process that serves streams accumulates counts and writes them periodically. The number of its
-clients is stored with an expiry, so that the total is corrected after a crash.
+A process that serves streams accumulates counts and writes them periodically. The number of clients
+of a process is stored with an expiry, so that the total is corrected after a crash.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidings.core.effects import has_passed
 @dataclass(frozen=True, slots=True)
 class LogCounter:
     """
-    The last page number of a feed, and the number of operations for which numbers were taken.
+    The last page number of a feed, and the number of operations in the pages up to it.
 
-    The counts include requests that failed between taking a number and writing the page.
-    *successor* is the address of the feed that continues the log. With a successor, no more numbers
-    are taken.
+    *operations* includes those of requests that took a page number and failed before they wrote the
+    page. *successor* is the address of the feed that continues the log. With a successor, no more
+    numbers are taken.
     """
 
     page: int
@@ -46,7 +46,7 @@ class Totals:
 @dataclass(frozen=True, slots=True)
 class CounterDelta:
     """
-    The increments that one process must write since its last write, and the number of its clients.
+    The increments since the last write of a process, and the current number of its clients.
     """
 
     connections: int
@@ -71,7 +71,7 @@ class StreamCounter:
 
     @property
     def has_left(self) -> bool:
-        """Return True if the last client disconnected and this is not written yet."""
+        """Return True if the last client has disconnected, and this has not been written yet."""
         return self._changed and not self._clients
 
     def open(self) -> None:

@@ -18,7 +18,7 @@ Clock = Callable[[], int]
 Sleep = Callable[[int], None]
 # Return a new unique id of 32 lower-case hex digits.
 NewId = Callable[[], str]
-# Run a task for each item, in parallel if the host can; return when all are done.
+# Run a task for each item, in parallel if the host can; return when all tasks are done.
 Spread = Callable[[Callable[[str], None], Sequence[str]], None]
 # Add to a metric of `tidings.core.metrics`.
 Count = Callable[[str, int], None]
@@ -28,15 +28,15 @@ def is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
     """
     Return True if the deadline *until_ms*, set at most *longest_ms* ahead, is in the future.
 
-    A deadline further ahead was set by a clock that was fast and has been corrected. It counts as
-    passed, so that no process waits for as long as the clock was wrong.
+    A deadline that is further ahead was set by a clock that was fast and has been corrected since.
+    It counts as passed, so that no process waits for the time by which the clock was wrong.
     """
     return 0 < until_ms - now_ms <= longest_ms + CLOCK_SKEW_MS_MAX
 
 
 def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
     """
-    Return True if *length_ms* has passed since *since_ms*, or if the clock was set back before it.
+    Return True if *length_ms* has passed since *since_ms*, or if *now_ms* is before *since_ms*.
     """
     return not 0 <= now_ms - since_ms < length_ms
 
@@ -46,7 +46,7 @@ class TraceRecord(NamedTuple):
     A record that a page passed *step*, which is `tracing.INGEST` or the name of a follower.
 
     *ms* is the time since the page was committed. *trace* is empty if the page is reported because
-    it was late. It is then the oldest of *pages* pages that were handled together.
+    it was late. The page is then the oldest of *pages* pages that were handled together.
     """
 
     step: str
@@ -69,11 +69,13 @@ class Runtime:
     """
     The effects of a host.
 
-    `clock` may be set forward or back. `steady` is never set, so it measures durations within the
-    process; only differences of its times have a meaning.
+    `clock` shows the time of day and may be set forward or back. `steady` is never set, so that it
+    measures durations within the process. Only differences between times of `steady` have a
+    meaning.
 
-    `await_writer` waits for a page that is not yet written although its number is taken. A host
-    that writes both in one transaction must not wait within it, and raises `Unavailable` instead.
+    `await_writer` waits for a page that is not written yet although its number is taken. A host
+    that takes the number and writes the page in one transaction must not wait within the
+    transaction, and raises `Unavailable` instead.
     """
 
     clock: Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TidingsError(Exception):
-    """Base class; caught only at the entry point of a function."""
+    """The base class of all errors of Tidings."""
 
 
 class Rejected(TidingsError):
@@ -39,7 +39,7 @@ class Rejected(TidingsError):
         }
 
 
-# An error body repeats the beginning of the invalid value, so that the client can find the value.
+# The body of an error repeats the beginning of the invalid value, so that the client can find it.
 _VALUE_CHARS_MAX = 120
 
 
@@ -47,9 +47,7 @@ def _shown(value: object) -> str:
     try:
         shown = repr(value)
     except ValueError:
-        return (
-            "a number with too many digits"  # above Python's limit for converting integers to text
-        )
+        return "a number with too many digits"  # more than Python converts to text
     return shown if len(shown) <= _VALUE_CHARS_MAX else f"{shown[:_VALUE_CHARS_MAX]}..."
 
 
@@ -114,7 +112,7 @@ class WrongKey(Rejected, code="wrong_key", status=401):
 
 
 class OutsideKey(Rejected, code="outside_key", status=403):
-    """The key does not permit the request; *rule* never reveals the data that was requested."""
+    """The key does not permit the request. *rule* must not reveal the requested data."""
 
     def __init__(self, rule: str, *, field: str = "key") -> None:
         super().__init__(rule, field=field)
@@ -170,11 +168,11 @@ class BelowFloor(Rejected, code="below_floor", status=410):
     """
     The log no longer reaches back to the position of a strict reader.
 
-    *floor* is the value to use for `since` instead: everything after it is still in the log.
+    *floor* is the lowest valid value for `since`: all entries after it are still in the log.
     """
 
     def __init__(self, since: int, floor: int, rule: str = "") -> None:
-        rule = rule or f"is below the floor {floor}: the entries between were removed"
+        rule = rule or f"is below the floor {floor}: the entries up to the floor were removed"
         super().__init__(rule, field="since", value=since)
         self.floor = floor
 
@@ -183,7 +181,7 @@ class RefusedByHook(Rejected, code="refused_by_hook"):
     """
     A webhook rejected a change.
 
-    *status* is 400 if every failing webhook answered with 4xx, or 502 if one of them is broken.
+    *status* is 400 if every webhook that failed has answered with 4xx, and 502 if one is *broken*.
     """
 
     def __init__(self, failures: str, *, broken: bool) -> None:
@@ -192,7 +190,7 @@ class RefusedByHook(Rejected, code="refused_by_hook"):
 
 
 class WrongUser(Rejected, code="wrong_user", status=401):
-    """The user name or password is not that of a user of the feed."""
+    """The feed has no user with this name and password."""
 
 
 class InvalidConsumer(Rejected, code="invalid_consumer"):
@@ -232,7 +230,7 @@ class ConsumerFellOff(Rejected, code="fell_off", status=410):
 
 
 class Chained(Rejected, code="chained", status=409):
-    """The feed is a copy of another one; *master* is the address to post to."""
+    """The feed is a copy of another feed; *master* is the address to post to."""
 
     def __init__(self, feed: str, master: str, rule: str = "is a copy of") -> None:
         super().__init__(f"{rule} {master}: post there", field="feed", value=feed)
@@ -251,11 +249,11 @@ class Yielded(Chained, code="yielded"):
 
 class LogFellOff(Rejected, code="log_fell_off", status=410):
     """
-    The log no longer reaches back to the position of a chained feed; *floor* is its first page.
+    The log no longer reaches back to a chained feed's position; *floor* is the log's first page.
     """
 
     def __init__(self, after: int, floor: int) -> None:
-        rule = f"the log begins with page {floor}: the pages between were removed"
+        rule = f"the log begins with page {floor}; earlier pages were removed"
         super().__init__(rule, field="after", value=after)
         self.floor = floor
 
@@ -268,7 +266,7 @@ class InvalidPortion(Rejected, code="invalid_portion"):
 
 
 class OtherLog(Rejected, code="other_log", status=409):
-    """A chained feed is at a page that this log does not have."""
+    """A chained feed has a page that is not a page of this log."""
 
 
 class InvalidRelay(Rejected, code="invalid_relay"):
@@ -280,18 +278,18 @@ class NotChained(Rejected, code="not_chained", status=404):
 
 
 class UpstreamRefused(TidingsError):
-    """The upstream feed rejects our credentials."""
+    """The upstream refuses the requests of this feed, for example because of its password."""
 
 
 class BrokenPortion(TidingsError):
-    """A response of the upstream feed cannot be parsed."""
+    """A response of the upstream cannot be parsed."""
 
 
 class BrokenRelay(TidingsError):
     """
     The stored record of a chained feed cannot be read.
 
-    The feed is never treated as a new one, because it would silently copy everything again.
+    The feed is never treated as a new feed, because it would silently copy everything again.
     """
 
     def __init__(self, feed: str, reason: str) -> None:
@@ -309,7 +307,8 @@ class FellOff(TidingsError):
     """
     The log no longer contains the next page of a follower.
 
-    The page is never skipped. The follower stops, and its function fails until it is repaired.
+    The page is never skipped. The follower stops, and its runs fail until an operator repairs the
+    feed.
     """
 
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
@@ -318,13 +317,13 @@ class FellOff(TidingsError):
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):
     """
-    The plan is too old to detect later changes of its objects, so its rest is not applied.
+    The plan is too old to detect later changes of its objects, so the rest is not applied.
     """
 
     def __init__(self, *, feed: str, through: int) -> None:
         rule = (
-            f"{feed}: the plan was made at page {through}; the log or the deletions since then "
-            "are incomplete: make a new plan"
+            f"{feed}: the plan was made at page {through}; the log no longer has all changes or "
+            "deletions since then, so make a new plan"
         )
         super().__init__(rule, field="through", value=through)
 
@@ -345,14 +344,16 @@ class LogIncomplete(TidingsError):
 
 
 class BrokenPart(TidingsError):
-    """A part of the archive was not written by Tidings; the whole part is ignored."""
+    """
+    A part of the archive is truncated, or was not written by Tidings; the whole part is ignored.
+    """
 
     def __init__(self, rule: str, *, value: str = "") -> None:
         super().__init__(f"{rule}: {value[:_VALUE_CHARS_MAX]!r}" if value else rule)
 
 
 class Unavailable(TidingsError):
-    """A store did not answer in time. It may or may not have written; a retry is safe."""
+    """A store or another service did not answer in time. It may have written; a retry is safe."""
 
 
 def whole(text: str, least: int, most: int) -> int:
@@ -362,7 +363,7 @@ def whole(text: str, least: int, most: int) -> int:
     *least* and *most* are the inclusive limits; neither is negative.
 
     Raises:
-        ValueError: *text* is not such a number; the error's text is the rule.
+        ValueError: *text* is not such a number. The text of the error is the rule.
     """
     digits = text.isascii() and text.isdigit()
     if digits and len(text) <= len(str(most)) and least <= int(text) <= most:
@@ -372,10 +373,10 @@ def whole(text: str, least: int, most: int) -> int:
 
 def whole_in(text: str, field: str, least: int, most: int, wrong: type[Rejected]) -> int:
     """
-    Return the text of the request field *field* as an integer, see `whole`.
+    Return *text*, the value of the request field *field*, as an integer; see `whole`.
 
     Raises:
-        wrong: the text is not such a number; the error names the field, the value and the rule.
+        wrong: *text* is not such a number. The error names the field, the value and the rule.
     """
     try:
         return whole(text, least, most)

@@ -7,43 +7,43 @@ Sizes are bytes of UTF-8 unless the name says otherwise; times have their unit i
 from __future__ import annotations
 
 # --- what one operation may hold -------------------------------------------------------------
-TYPE_BYTES_MAX = 128  # escaping may triple it; with an id it must fit DynamoDB's 1,024 B sort key
+TYPE_BYTES_MAX = 128  # escaping may triple a type; type and id must fit in a sort key of 1,024 B
 ID_BYTES_MAX = 512  # see TYPE_BYTES_MAX: 3 * 128 + 1 + 512 <= 1,024
-PARENT_BYTES_MAX = 640  # a parent may be `type/id` of any object, except of the very longest
+PARENT_BYTES_MAX = 640  # fits `type/id` of any object, unless its type and id are very long
 PARENTS_MAX = 64  # each parent is one index lookup when operations are pushed
-TAGS_MAX = 32  # far more than any known use; each one is stored and sent with its operation
+TAGS_MAX = 32  # far more than any known use; each tag is stored and sent with its operation
 JSON_DEPTH_MAX = 32  # deeper input is rejected before it can exhaust the parser's stack
-OPERATION_BYTES_MAX = 64 * 1024  # two fit into one WebSocket message (128 KB, API Gateway)
+OPERATION_BYTES_MAX = 64 * 1024  # two operations fit in a WebSocket message (128 KB, API Gateway)
 
 # --- what one request may hold ---------------------------------------------------------------
 REQUEST_OPERATIONS_MAX = 1000  # one request is one page, so it is appended completely or not at all
-REQUEST_BYTES_MAX = 1024 * 1024  # far below Lambda's 6 MB; compressed it must fit PAGE_BYTES_MAX
+REQUEST_BYTES_MAX = 1024 * 1024  # below Lambda's 6 MB; the compressed page must fit PAGE_BYTES_MAX
 IDEMPOTENCY_KEY_CHARS_MAX = 128  # a UUID has 36; the key becomes part of a sort key
 
 # --- pages -----------------------------------------------------------------------------------
 PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for names and numbers
-PAGE_TEXT_BYTES_MAX = REQUEST_OPERATIONS_MAX * (OPERATION_BYTES_MAX + 1)  # of one page, unpacked
-PAGE_PLAIN_BYTES_MAX = 900  # not compressed: that saves nothing below one write unit (1 KB)
-TRACES_PER_S = 1  # per process, as in X-Ray's default rule; some callers request all traces
+PAGE_TEXT_BYTES_MAX = REQUEST_OPERATIONS_MAX * (OPERATION_BYTES_MAX + 1)  # of a page, decompressed
+PAGE_PLAIN_BYTES_MAX = 900  # smaller pages are not compressed, as each takes one write unit (1 KB)
+TRACES_PER_S = 1  # per process, as in X-Ray's default rule; some callers trace every request
 TRACES_AT_ONCE = 10  # burst after an idle period, so that a manual test is traced completely
-APPEND_ATTEMPTS_MAX = 8  # each failure means a filler overtook us; eight in a row is an outage
+APPEND_ATTEMPTS_MAX = 8  # an attempt fails if a filler was faster; eight in a row are an outage
 
 # --- reading ---------------------------------------------------------------------------------
-READ_ITEMS_MAX = 4_000  # so many small items fill 1 MB; without a limit DynamoDB Local reads all
+READ_ITEMS_MAX = 4_000  # 4,000 small items fill 1 MB; without a limit, DynamoDB Local reads all
 READ_PAGES_BYTES_MAX = 1024 * 1024  # the maximum that one DynamoDB Query returns
-NEAR_PAGES = 64  # reads closer to the last known end are consistent at once, without a second one
+NEAR_PAGES = 64  # reads this close to the last known end are strongly consistent at once
 PIECE_CHARS = 128 * 1024  # size of the pieces of a stream; a read may hold 20 MB of unpacked text
-STREAM_S_MIN = 60  # below it, clients would treat each end of a stream as a failure and back off
+STREAM_S_MIN = 60  # clients treat the end of a shorter stream as a failure, and back off
 STREAM_S_MAX = 840  # a stream ends between events, before Lambda ends its function at 15 minutes
 STREAM_RESUME_MS = 500  # browser reconnect delay: hardly noticeable, no busy loop in an outage
 STREAM_BYTES_MAX = 180_000_000  # Lambda cuts a response at 200 MB; the last piece may be large
-TAIL_BYTES_MAX = 8 * 1024 * 1024  # cached for streams near the frontier; others read the log
+TAIL_BYTES_MAX = 8 * 1024 * 1024  # cached for streams near the frontier; other streams read the log
 TAIL_PAGE_BYTES = 400  # memory for the objects of a cached page, in addition to its text
-HOLE_GRACE_MS = 2000  # then a hole is filled; a writer needs 10 ms between number and page
-HOLE_LOST_MS = 24 * 3600 * 1000  # an older hole may be an expired page; none expires earlier
-WRITE_MS_MAX = 30_000  # time from a page's number or timestamp to its write; requests end before
+HOLE_GRACE_MS = 2000  # an older hole is filled; a writer needs 10 ms between number and page
+HOLE_LOST_MS = 24 * 3600 * 1000  # an older hole may be an expired page; no page expires earlier
+WRITE_MS_MAX = 30_000  # time from a page's number or timestamp to its write; requests are shorter
 CLOCK_SKEW_MS_MAX = 60_000  # writers' clocks are within this of each other (AWS: milliseconds)
-STAMP_DISORDER_MS = CLOCK_SKEW_MS_MAX + WRITE_MS_MAX  # how much older a later page may be
+STAMP_DISORDER_MS = CLOCK_SKEW_MS_MAX + WRITE_MS_MAX  # a later page may be older by this time
 CURSOR_CHARS_MAX = 64  # a longer id is rejected before it is parsed
 
 # --- filters ---------------------------------------------------------------------------------
@@ -55,13 +55,13 @@ HOLE_POLL_MS = 100  # how often a waiting follower checks if the hole has closed
 FOLLOW_OPERATIONS_MAX = 10_000  # per batch, about a second of work; a read may return 100,000
 FOLLOW_OPERATIONS_FIRST = 1_000  # in the first batch of a run, so that slow stores finish in time
 FOLLOW_CAUTION = 16  # the first batch after a crashed holder is smaller by this factor
-FOLLOW_TURN_MS = 2_000  # a slower batch halves the next; a batch in half the time doubles it
+FOLLOW_TURN_MS = 2_000  # a slower batch halves the next batch; a batch in half this time doubles it
 FOLLOW_RUN_MS = 10_000  # a run ends after this time, so that the lease can move to another process
 FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # a lease unchanged for this time may be taken over; no run takes longer
-LEASE_LATE_MS = 5_000  # an older lease is observed by another process; a batch takes 1 to 2 s
+LEASE_LATE_MS = 5_000  # a lease not renewed for this time is observed; a batch takes 1 to 2 s
 LEASE_LOOK_MS = 10_000  # a function observes for half of LEASE_MS, then wakes the next one
-LEASE_LOOK_AGAIN_MS = 60_000  # then observation starts over, because a wake-up may be lost
+LEASE_LOOK_AGAIN_MS = 60_000  # after this time, observation starts again; a wake-up may be lost
 
 NOTE_BYTES_MAX = 570  # with its note, the item of a checkpoint fits one write unit (1 KB)
 
@@ -72,7 +72,7 @@ SWEEP_PAGES_MAX = 100  # reads per sweep: 100,000 connections with one filter ke
 SWEEP_LOOK_MS = 35_000  # a sweep starts no read later than this; Lambda kills it after 55 s
 
 # --- alarms ----------------------------------------------------------------------------------
-LAG_PAGES_MAX = 1_000  # alarm if it persists; 1 s of the fastest feed, a day of a slow one
+LAG_PAGES_MAX = 1_000  # a longer lag is an alarm if it persists; 1 s of the fastest feed
 FOLLOWER_AGE_S_MAX = 900  # age of an unhandled page; retries and takeovers take a minute or two
 WAKE_LATE_MS = 30_000  # age at which the sweep wakes a follower; a stream does so within a second
 UPSTREAM_AGE_S_MAX = 120  # retries are a minute apart, so two of them have failed by then
@@ -91,11 +91,11 @@ ARCHIVE_LISTED = 1_000  # spans per listing, as in S3; 17 hours at a part per mi
 ARCHIVE_LISTS_MAX = 20  # listings searched for holes before a replay, in two seconds
 
 # --- push ------------------------------------------------------------------------------------
-FEW_SUBSCRIPTIONS = 100  # up to this number all are read at once, for 8 read units
+FEW_SUBSCRIPTIONS = 100  # up to this number, all subscriptions are read at once, for 8 read units
 INDEX_MS = 60_000  # page time until a feed that exceeded FEW_SUBSCRIPTIONS is checked again
 LOOK_UPS_MAX = 400  # lookups per batch, in two seconds; for more, all subscriptions are read
-JOIN_READS_MAX = 10  # per subscription, some 10 MB; one that lags more reconnects and replays
-PUSH_LANES_MAX = 32  # each sends 2,000 messages a second, which is far above API Gateway's quota
+JOIN_READS_MAX = 10  # per subscription, some 10 MB; a client that lags more has to reconnect
+PUSH_LANES_MAX = 32  # a lane sends 2,000 messages a second; 32 exceed API Gateway's quota by far
 LANE_DRAIN_MS = 600_000  # page time in which removed lanes are still woken, also by the sweep
 CHANGES_MAX = 200  # subscriptions that a batch accepts, in a second; a thousand may come at once
 DELIVERIES_MAX = 100_000  # per batch of more than one page: some 20 MB, two seconds of a run
@@ -110,9 +110,9 @@ SEND_PAUSE_MS_MAX = 800  # maximum pause of a throttled sender, doubled from SEN
 SEND_ANSWERS = 64  # after this many successful sends, earlier throttling is forgotten
 SEND_REFUSED_FEW = 4  # up to this number are slow clients; more mean that all sends are throttled
 SEND_THROTTLED_MS = 5_000  # each refusal counts as throttling for this time after throttling
-SEND_PATIENCE_MS = 3_000  # without a successful send; half of the time left after a follower's run
+SEND_PATIENCE_MS = 3_000  # time without a successful send; half of the time left after a run
 IDLE_TOLD_MAX = 1_000  # idle connections notified between two pages, in a tenth of a second
-TELL_EVERY_MS = 3_000_000  # how often idle connections get the moved cursor, within retention
+TELL_EVERY_MS = 3_000_000  # interval at which idle connections get the cursor, within retention
 REPLAY_RUN_MS = 20_000  # one run of a replay ends after this time
 REPLAY_TIMEOUT_S = 30  # Lambda kills a replay here
 REPLAY_LEASE_MS = 100_000  # outlives any replay, although one clock writes it and another reads it
@@ -120,11 +120,11 @@ CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway closes a connection
 
 # --- state -----------------------------------------------------------------------------------
 BUCKETS = 64  # partitions of the state; each takes 1,000 writes a second
-COPY_PART_ROWS = 128  # at most so many objects are sent again after a copy was interrupted
+COPY_PART_ROWS = 128  # maximum of objects that are sent again after a copy was interrupted
 COPY_STEP_ROWS = 500  # rows in one step of a copy, which fill a message
-SUM_TYPES_MAX = 8  # types with sums of their own: 512 bytes each, 5 write units for all of them
+SUM_TYPES_MAX = 8  # types with own sums, of 512 bytes each; all sums take 5 write units
 SUM_CHANGES_MAX = 56  # changes of sums in a note, 10 bytes each; for more, the sums are stored
-SUMS_WANTED_MS = 3_600_000  # sums are kept this long after a request; chained feeds make six in it
+SUMS_WANTED_MS = 3_600_000  # sums are kept for this time after a request; chained feeds send six
 SUM_COUNT_ROWS = 2_000  # rows counted between two reads of the log, in some 50 ms
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week longer than the log
 
@@ -132,9 +132,9 @@ TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week lon
 CORRECT_SECTION = 10_000  # objects looked up together; each section reads the unprojected log
 CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # in memory at once, with the objects concerned
 CORRECT_BATCH_BYTES = 370_000  # fits a page even if it is not compressed, so no number is wasted
-CORRECT_POLL_MS = 50  # short, because our number blocks readers in the meantime
-CORRECT_POLLS_MAX = 20  # one second, below HOLE_GRACE_MS, so that no process fills our number
-CORRECT_YIELD_POLLS_MAX = 100  # five seconds without a number; a hole is overdue after two
+CORRECT_POLL_MS = 50  # short, because the number of the corrector blocks readers
+CORRECT_POLLS_MAX = 20  # one second, below HOLE_GRACE_MS, so that no process fills the number
+CORRECT_YIELD_POLLS_MAX = 100  # five seconds, without a number; a hole is overdue after two
 CORRECT_RUN_MS = 240_000  # one run ends after this time; a batch takes some 50 ms
 AMEND_RUN_MS = 10_000  # like CORRECT_RUN_MS, but in a request; an HTTP API times out after 30 s
 AMEND_TIMEOUT_S = 29  # the last batch may wait for a writer; a retry skips applied corrections
@@ -153,7 +153,7 @@ REPAIR_BATCH = 1_000  # rows repaired between two reports of progress, in about 
 
 # --- syncs in the cloud ----------------------------------------------------------------------
 SYNC_APPLIERS_MAX = 2  # one appends as fast as the state is projected, while the other reads
-SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; scanning less costs $0.33 at most
+SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; scanning a smaller one costs $0.33
 SYNC_APPROVAL_S = 3 * 24 * 3600  # a weekend; a plan expires after half the life of a tombstone
 SYNC_JOB_MINUTES = 12 * 60  # far longer than needed: 100 million objects took 5 min on two cores
 SYNC_CAUSE_CHARS = 1000  # enough for the message of an error, without a long stack trace
@@ -161,7 +161,7 @@ DUMP_ADDRESS_CHARS_MAX = 1100  # a key has at most 1,024 bytes, a bucket's name 
 
 # --- status ----------------------------------------------------------------------------------
 COUNT_SOON_MS = 1_000  # delay of a write after clients connected or disconnected
-COUNT_EVERY_MS = 20_000  # between other writes, at two write units per process
+COUNT_EVERY_MS = 20_000  # time between other writes, of two write units per process
 PRESENCE_MS = 45_000  # lifetime of a client count; two writes of it may fail
 SWEPT_PRESENCE_MS = 130_000  # the sweep counts each minute; one run may be missed
 LAG_MS_MAX = 120_000  # a follower with this lag was woken by two sweeps, and is down or too slow
@@ -170,19 +170,19 @@ STATUS_AGE_MS = 1_000  # the status is public, so many clients must not cost man
 
 # --- retention -------------------------------------------------------------------------------
 RETENTION_MS_MIN = 3600 * 1000  # no writer is that slow, because functions have a time limit
-TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # their life with the shortest retention
+TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # lifetime with the shortest retention
 TTL_SLACK_MS = 24 * 3600 * 1000  # how long the sweep may be down before a page expires unprocessed
-RENEW_WITHIN_MS = 12 * 3600 * 1000  # a page is renewed so long before expiry; sweeps may fail
+RENEW_WITHIN_MS = 12 * 3600 * 1000  # a page is renewed this time before its expiry; sweeps may fail
 RENEW_EVERY_MS = 3 * 3600 * 1000  # time between rounds; a page is checked four times before expiry
 RENEW_PAGES_MAX = 20_000  # pages renewed per minute, in seven seconds with 16 threads
 CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
 
 # --- what a feed's owner sets ----------------------------------------------------------------
 PROFILE_AGE_MS = 4_000  # a profile is cached for this time; changes take effect within 5 s
-SHARED_S = 1  # lifetime of a response in a shared cache; with PROFILE_AGE_MS it is 5 s
+SHARED_S = 1  # lifetime of a response in a shared cache; with PROFILE_AGE_MS the sum is 5 s
 OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with every event
 PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the other
-PASSWORD_BYTES_MIN = 8  # shorter ones are guessed easily, even at 15 ms of our CPU per guess
+PASSWORD_BYTES_MIN = 8  # shorter passwords are guessed easily, even at 15 ms of CPU per guess
 PASSWORD_BYTES_MAX = 256  # in base64 with a user name, it is far below the size limit of headers
 VERIFIED_MAX = 64  # cached passwords: two for each of two roles of 16 feeds, 32 bytes each
 
@@ -196,12 +196,12 @@ KEY_AGE_MS = 4_000  # a key is cached for this time; a revocation takes effect w
 KEYS_KNOWN_MAX = 4_096  # per process: some 2 MB; an evicted key is read again
 KEY_RATE_MAX = 10_000  # requests a second, more than a feed can handle
 KEY_WINDOW_MS = 10_000  # window of a rate, ten times the interval at which processes write counts
-KEY_READ_SIZE = 1024 * 1024  # stored data (characters or bytes) that counts as a request when read
+KEY_READ_SIZE = 1024 * 1024  # reading this amount (characters or bytes) counts as one request
 KEY_COUNT_MS = 120_000  # lifetime of a window's count: clocks differ by less than a minute
 KEY_STREAMS = 40  # open streams of a key without a limit, a tenth of the capacity of size prod
 KEY_STREAMS_MAX = 1_000  # the default concurrency quota of an AWS account
 STREAM_HOLD_MS = 15 * 60_000  # lifetime of a stream's slot; no function runs longer
-STREAM_HELD_RETRY_S = 30  # when to try again to open a stream, as another one may have ended
+STREAM_HELD_RETRY_S = 30  # time to the next attempt to open a stream; another may have ended
 KEY_LABEL_CHARS_MAX = 200  # of a key's label and creator, which fit one line of a list
 KEY_KEPT_MS = 30 * 24 * 3600 * 1000  # a key that ended is listed for a month, then it is deleted
 ENDED_MAX = 1_000  # ended keys that a profile lists to disconnect clients; 25 KB, 7 RRU at most
@@ -215,25 +215,25 @@ LIST_TIMEOUT_S = 30  # the timeout of an HTTP API; CHANGES_BLOCK_S_MAX is shorte
 CHANGES_BLOCK_S_MAX = 25  # an HTTP API times out after 30 s; a client sends the next request
 CHANGES_HOLE_S = 3  # wait at a hole, which is closed by then; later entries were acknowledged
 CHANGES_SCAN_MS = 15_000  # search for a rare tag in one request; its reply moves the cursor
-CHANGES_FIRST_PAGES = 4  # in the first read; each next one is four times as large
-CHANGES_FIRST_SUMMARIES = 16  # in the first read of the index; each next one is four times as large
+CHANGES_FIRST_PAGES = 4  # in the first read; each next read is four times as large
+CHANGES_FIRST_SUMMARIES = 16  # in the first index read; each next read is four times as large
 HEAD_AGE_MS = 1_000  # a reply from within the log reports a head of at most this age
-HEAD_PAGES_MAX = 64  # read in search of the head, after the followers' checkpoints
+HEAD_PAGES_MAX = 64  # pages read in search of the head, after the followers' checkpoints
 
 # --- index of tags ---------------------------------------------------------------------------
 SUMMARY_PAGES = 64  # pages in a summary, which costs one write unit if each has one entry
 SUMMARY_TAGS = 1000  # tags that complete a summary (1.5 KB) even if it has fewer pages
 SUMMARY_BITS = 12  # bits per tag; a summary reports a tag that it does not have in 0.3 % of cases
-INDEX_EVERY = 15  # minutes until a partial summary is written; before, pages are read from the log
+INDEX_EVERY = 15  # minutes until a partial summary is written; until then, the log is read
 INDEX_RUN_MS = 40_000  # one run ends after this time; the next one starts within a minute
 INDEX_TIMEOUT_S = 55  # Lambda kills a run here
 FORWARD_RUN_MS = 40_000  # one run of the outbox ends after this time; Lambda kills it after 55 s
 
 # --- listeners -------------------------------------------------------------------------------
-RESOURCES_MAX = 32  # per feed; each is sent with every list of them, and stored in its profile
+RESOURCES_MAX = 32  # per feed; each is sent with every list of resources, and is in the profile
 MAX_AGE_S_MIN = 60  # the interval of the sweep; pages that a follower needs are kept in any case
 VERSION_MAX = 999_999_999  # highest version of a registration; only two versions exist
-INSTANCE_BYTES_MAX = 512  # with a resource it must fit DynamoDB's 1,024 B sort key
+INSTANCE_BYTES_MAX = 512  # instance and resource must fit in DynamoDB's sort key of 1,024 B
 SERVICE_BYTES_MAX = 1024  # a name for people, stored with each resource that is registered
 REGISTERING_MS = 75_000  # longer than the function that replies can run, see REPLAY_LEASE_MS
 OBJECTS_MAX = 1000  # per page of a bootstrap: some hundred kilobytes
@@ -256,8 +256,8 @@ ERROR_CHARS_MAX = 1000  # enough for a worker's error message, without a long st
 WHY_CHARS_MAX = 500  # of an operator's reason
 NOTES_MAX = 100  # returned at once, the latest first
 NOTE_MS = 365 * 24 * 3600 * 1000  # a year: long enough for an audit
-LOG_ENTRIES_MAX = 1000  # of the log, returned at once
-LOG_BYTES_MAX = 2 * 1024 * 1024  # returned at once; Lambda responses hold at most 6 MB
+LOG_ENTRIES_MAX = 1000  # entries of the log that are returned at once
+LOG_BYTES_MAX = 2 * 1024 * 1024  # size of these entries; Lambda responses hold at most 6 MB
 CONSUMER_ATTEMPTS_MAX = 5  # each failure means that a worker or operator wrote at the same moment
 
 # --- chained feeds --------------------------------------------------------------------------
@@ -268,16 +268,16 @@ PORTION_BYTES_MIN = 4 * PAGE_BYTES_MAX  # requested by a relay: every page fits,
 STATE_KEY_BYTES_MAX = 1024  # DynamoDB's limit for a key; the position in rows is such a key
 PORTION_PAGES_MAX = 90  # with the relay itself and the head they fit one transaction of 100
 PORTION_BLOCK_S_MAX = 20  # wait of a request for new pages; gateways time out later
-RELAY_POLL_S = 2  # the same with leader election; the lease is renewed between two requests
+RELAY_POLL_S = 2  # wait with leader election; the lease is renewed between two requests
 RELAY_LEASE_MS = 45_000  # longer than a waiting request and its time limit, see LEASE_MS
 RELAY_RUN_MS = 240_000  # one run of a relay ends after this time and wakes the next
 RELAY_TIMEOUT_S = 300  # RELAY_RUN_MS and the last request
-RELAY_BACKOFF_MS = 500  # before the second attempt; it doubles with each attempt
+RELAY_BACKOFF_MS = 500  # pause before the second attempt; it doubles with each attempt
 RELAY_BACKOFF_MS_MAX = 60_000  # with this maximum, a recovered upstream is found within a minute
-RELAY_TELL_MS = 10_000  # how often a relay without new pages is written: 0.1 WRU a second
-RELAY_COMPARE_MS = 600_000  # between two comparisons with the upstream's sums, by one request each
+RELAY_TELL_MS = 10_000  # interval at which a relay without new pages is stored
+RELAY_COMPARE_MS = 600_000  # time between two comparisons with the upstream's sums, a request each
 RELAY_COMPARE_WAITS = 10  # seconds that pages may wait until both states are at the same page
-RELAY_COUNT_ROWS_MAX = 50_000  # rows of a bucket, read in seconds; a state of 3,200,000 objects
+RELAY_COUNT_ROWS_MAX = 50_000  # rows of a bucket, read in seconds; 64 such buckets have 3,200,000
 RELAY_WRITE_BYTES = 3_500_000  # of pages in a transaction, which holds 4 MB with everything else
 LEADER_LEASE_MS = 4_000  # a leader that does not renew within this time has lost the lease
 LEADER_LEASE_RENEW_MS = 1_000  # three renewals may be lost
@@ -289,13 +289,13 @@ VIA_MAX = 32  # feeds in a chain of copies; a longer chain is a mistake
 
 # --- outgoing webhooks -----------------------------------------------------------------------
 WEBHOOKS_MAX = 50  # per feed: each is a named consumer, and all are one document of 100 KB
-WEBHOOK_URL_CHARS_MAX = 1024  # proxies truncate longer ones
+WEBHOOK_URL_CHARS_MAX = 1024  # proxies truncate longer URLs
 WEBHOOK_S = 15  # response timeout, as in Standard Webhooks; half of a lease's duration
 WEBHOOK_AT_ONCE = 8  # concurrent messages to an endpoint: 80 a second at 100 ms each
 WEBHOOK_SECRET_BYTES = 32  # of a generated secret; Standard Webhooks allows 24 to 64
 WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # for a day a replaced secret signs along with the new one
 WEBHOOK_ATTEMPTS_MAX = 10  # per message, in 75 hours with the delays of Standard Webhooks
-WEBHOOK_TURN_MS = 10_000  # time for an endpoint before the next one; an attempt may exceed it
+WEBHOOK_TURN_MS = 10_000  # time for an endpoint before the next endpoint; attempts may exceed it
 
 # --- durable streams -------------------------------------------------------------------------
 STREAM_PRODUCERS_MAX = 100  # stored per stream, 8 KB, which each append by a producer writes
@@ -304,22 +304,22 @@ STREAM_WAIT_S = 20  # duration of a long poll; gateways and proxies time out aft
 STREAM_LIVE_S = 60  # duration of an event stream, as in the protocol; then its reader resumes
 STREAM_SAID_S = 20  # an idle stream repeats its offset this often; proxies time out after 30 s
 STREAM_CURSOR_S = 20  # how long responses for one offset have the same cursor, as in the protocol
-STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that a client sends back; our cursors have eight
+STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that a client sends back; real cursors have eight
 
 # --- connections of a server -----------------------------------------------------------------
 HEAD_BYTES_MAX = 64 * 1024  # of a request line with its fields; browsers send at most a few KB
 HEAD_FIELDS_MAX = 256  # of a head, and of trailers; a browser and three proxies send fifty
-HEAD_S = 10.0  # for a head or a TLS handshake, which take seconds on the worst mobile network
-KEEP_ALIVE_S = 75.0  # an idle connection is closed after this; proxies reuse one for 60 s
+HEAD_S = 10.0  # time for a head or a TLS handshake, seconds on the worst mobile network
+KEEP_ALIVE_S = 75.0  # an idle connection is closed after this; proxies reuse connections for 60 s
 STALL_S = 20.0  # a client that does not read for this time is disconnected, and can resume
-CLOSE_S = 5.0  # for a client to read the end of a response before the connection is reset
-SUBSCRIBE_S = 60.0  # for a WebSocket to subscribe; programs do so at once, people type longer
-LINGER_S = 10.0  # to read a rejected body, because a reset would destroy the response
+CLOSE_S = 5.0  # time for a client to read the end of a response, before a reset
+SUBSCRIBE_S = 60.0  # time for a WebSocket to subscribe; programs do so at once, people type
+LINGER_S = 10.0  # time to read a rejected body, because a reset would destroy the response
 PIPELINED_MAX = 32  # requests waiting on one connection for an earlier response; browsers send one
 FILES_MAX = 65_536  # file descriptors of a process; with 64 KB of buffers each, 4 GB
 FILES_RESERVED = 512  # file descriptors for outgoing connections and for threads that read
-BODY_S = 60.0  # for a body; the largest one needs 170 KB a second
-BODY_IDLE_S = 20.0  # between two bytes of a body, the same as STALL_S
+BODY_S = 60.0  # time for a body; the largest body needs 170 KB a second
+BODY_IDLE_S = 20.0  # time between two bytes of a body, the same as STALL_S
 BODIES_BYTES_MAX = 128 * 1024 * 1024  # of bodies in memory at once, 12 of the largest or 100 posts
 
 # --- restoring ------------------------------------------------------------------------------
@@ -338,5 +338,5 @@ HOOK_S = 10  # for all responses together: an HTTP API times out after 30 s
 BCRYPT_COST_MAX = 14  # above it one check takes a second of a core
 
 # --- tokens of an issuer -------------------------------------------------------------------------
-TOKEN_LEEWAY_S = 60  # two clocks with NTP differ by less than a second; others by more
+TOKEN_LEEWAY_S = 60  # clocks with NTP differ by less than a second, other clocks by more
 TOKEN_GRANTS_MAX = 100  # a header holds a token of 10 KB, and a grant has some 80 bytes

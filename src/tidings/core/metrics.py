@@ -1,7 +1,7 @@
 """
 The catalogue of metrics, with the meaning of each.
 
-A stage writes them to CloudWatch; a server exports them at `/metrics`.
+A stage writes the metrics to CloudWatch; a server exports them at `/metrics`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Metric:
     name: str
     unit: str  # a CloudWatch unit
     meaning: str
-    measured: bool = False  # a value observed by each sweep; its sum is meaningless
+    measured: bool = False  # True if each sweep observes the value; a sum of values is meaningless
 
 
 METRICS = (
@@ -143,8 +143,8 @@ METRICS = (
         "time since any relay on the way last read the master",
         measured=True,
     ),
-    Metric("SweepStepsFailed", "Count", "steps of feeds and connections that a sweep failed on"),
-    Metric("PagesLost", "Count", "missing pages above the floor, at each read"),
+    Metric("SweepStepsFailed", "Count", "failed steps of a sweep, for a feed or for connections"),
+    Metric("PagesLost", "Count", "missing pages above the floor, counted at each read"),
     Metric("PagesRenewed", "Count", "pages kept beyond their first expiry"),
     Metric("FloorRaised", "Count", "pages trimmed by retention"),
 )

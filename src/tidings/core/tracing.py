@@ -2,9 +2,9 @@
 Trace requests by an id that is logged wherever the operations of the request are processed.
 
 The id is the `traceparent` of W3C Trace Context (https://www.w3.org/TR/trace-context/). It has 55
-characters: a version, a trace id of 32 hex digits, a parent id of 16, and flags. The id is stored
-with the page of the request. Each step that handles the page writes a log line with the id. A page
-that is not traced has no id and causes no log lines.
+characters: a version, a trace id of 32 hex digits, a parent id of 16 hex digits, and flags. The id
+is stored with the page of the request. Each step that handles the page writes a log line with the
+id. A page that is not traced has no id and causes no log lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
 SAMPLED = "Sampled=1"  # part of `XRAY_HEADER`
-# Later versions may have more fields after a dash; version 00 may not.
+# Later versions of the header may have more fields after a dash; version 00 may not.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _XRAY_ROOT = re.compile(r"1-([0-9a-f]{8})-([0-9a-f]{24})")
 _XRAY_PARENT = re.compile(r"[0-9a-f]{16}")
@@ -52,7 +52,8 @@ def pack_trace(traceparent: str) -> bytes:
     """
     Return *traceparent* as 24 bytes.
 
-    Stored traces are sampled and of version 00, see `unpack_trace`.
+    The version and the flags are not stored, because a stored trace always has version 00 and is
+    sampled (`unpack_trace`).
     """
     return bytes.fromhex(traceparent[_TRACE] + traceparent[_PARENT])
 
@@ -66,9 +67,9 @@ def parse_trace_headers(headers: Mapping[str, str]) -> str | None:
     """
     Return the `traceparent` of a caller that requests tracing; *headers* are in lower case.
 
-    Return "" if the caller says that it is not sampled, and None if it sends no valid header. A
-    valid `traceparent` takes precedence over `X-Amzn-Trace-Id`: the caller sets the former, while
-    gateways and load balancers of AWS add the latter to every request.
+    Return "" if the caller's `traceparent` is not sampled, and None if the caller sends no valid
+    header. A valid `traceparent` takes precedence over `X-Amzn-Trace-Id`: the caller sets the
+    former, while gateways and load balancers of AWS add the latter to every request.
     """
     given = _w3c(headers.get(HEADER, ""))
     return _xray(headers.get(XRAY_HEADER, "")) if given is None else given
@@ -101,7 +102,7 @@ def _xray(text: str) -> str | None:
 @dataclass(slots=True, kw_only=True)
 class Tracer:
     """
-    The choice of the requests to trace. Their steps are reported to *tell*.
+    The choice of the requests to trace. Their ingest is reported to *tell*.
 
     *mode* is `ASKED` for callers that request a trace, `ALL` to include callers that send no
     header, or `OFF`. Many instrumented callers request a trace every time, so a process traces
@@ -112,7 +113,7 @@ class Tracer:
     clock: Clock
     new_id: NewId
     tell: TraceSink
-    _spent_ms: int = field(default=0)  # the time that the traces so far have used up
+    _spent_ms: int = field(default=0)  # the time up to which the rate is used up
 
     def choose(self, given: str | None) -> str:
         """
