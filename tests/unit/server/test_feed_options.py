@@ -106,5 +106,6 @@ def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes, sentence:
 
 def test_a_template_that_breaks_its_rule() -> None:
     """The option is named."""
-    with pytest.raises(Problem, match=r"^--object-url: may hold \{\{type\}\} and \{\{id\}\}"):
+    rule = r"^--object-url: may have only the placeholders \{\{type\}\} and \{\{id\}\}"
+    with pytest.raises(Problem, match=rule):
         profile_change(FeedOptions(object_url="/{{ID}}"))
