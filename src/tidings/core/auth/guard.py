@@ -330,7 +330,7 @@ REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # leaves would reveal other parent
 READ_ALL = Need(Role.READ, Bounded.REFUSED)
 CONSUME = Need(Role.CONSUME, Bounded.REFUSED)  # moving a consumer affects every worker
 INGEST = Need(Role.INGEST)
-PUBLISH = Need(Role.INGEST, Bounded.BY_TYPE)  # items name no parents
+PUBLISH = Need(Role.INGEST, Bounded.BY_TYPE)  # items have no parents to compare with a bound
 ADMIN = Need(Role.ADMIN, Bounded.REFUSED)
 
 

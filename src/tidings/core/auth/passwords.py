@@ -110,7 +110,7 @@ class Verifier:
         """Return True if *password* matches one of the *stored* hashes."""
         given = _bytes(password)
         if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
-            return False  # scrypt pads a password with NULs, so those in *password* would not count
+            return False  # scrypt pads with NULs, so NULs at the end of *password* would not count
         digests = [self._digest(given, each) for each in stored]
         return any(map(self._remembered, digests)) or any(
             [self._verified(given, *pair) for pair in zip(stored, digests, strict=True)]

@@ -5,8 +5,8 @@ A stream is a state machine without a socket. `take` returns the data to send no
 `next` from the stores. The host decides how long to wait if there is nothing to send.
 
 The tail cache holds the last pages of a log in memory, read once for all waiting streams. It is a
-contiguous part of the log up to `last`. A stream inside it gets the next pages from memory; a
-stream before it reads the log. Pages never change, so the cache stays correct.
+contiguous part of the log up to `last`. A stream within this part gets the next pages from memory;
+a stream before this part reads the log. Pages never change, so the cache stays correct.
 """
 
 from __future__ import annotations

@@ -364,7 +364,7 @@ class Lister:
 
 
 def _last(page: Page) -> int:
-    """Return the id of the last entry of *page*, or the id after the page if it is empty."""
+    """Return the id of the last entry of *page*; if *page* is empty, the id after it."""
     return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
 
 

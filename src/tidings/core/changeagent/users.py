@@ -81,7 +81,7 @@ def encode_users(users: dict[str, str]) -> str:
 
 
 class UserVerifier(Verifier):
-    """A verifier of passwords by bcrypt hashes. *key* is random and private to this process."""
+    """A verifier of passwords against bcrypt hashes. *key* is random and private to the process."""
 
     def __init__(self, bcrypt: CheckBcrypt, key: bytes) -> None:
         super().__init__(key, lambda given, stored: bcrypt(given[:_BCRYPT_BYTES], stored.encode()))

@@ -162,7 +162,7 @@ def redact_headers(hooks: Sequence[Hook]) -> tuple[Hook, ...]:
 
 def with_stored(hooks: Sequence[Hook], stored: Sequence[Hook]) -> tuple[Hook, ...]:
     """
-    Return *hooks* with the stored value for each header that has `REDACTED`.
+    Return *hooks* with the stored value for each header with the value `REDACTED`.
 
     Raises:
         InvalidSetting: no hook of *stored* at the same address has this header.

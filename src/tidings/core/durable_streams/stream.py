@@ -49,7 +49,7 @@ class StreamStore(Protocol):
         """
         Return at most *limit* pages of the stream with messages after *after*, in order.
 
-        Pages below the floor of the log MAY be left out.
+        Pages below the floor of the log may be left out.
         """
 
 

@@ -27,7 +27,7 @@ class Lease:
     *fence* increases with each holder, *beat* with each renewal. *marks* is the number of marks by
     other processes that this holder has seen. *checkpoint* is the last page handled, 0 before the
     first, and *operations* the number of operations handled up to *checkpoint*. One write stores
-    both with *note*, the handler's data for the next holder of at most `limits.NOTE_BYTES_MAX`.
+    both with *note*, data of at most `limits.NOTE_BYTES_MAX` from the handler for the next holder.
     *expires_ms* is a time on the clock of the holder. It is a hint for reports and for the decision
     to observe the lease; it never permits a takeover. *look* names the last observation that began,
     see `next_look`.
