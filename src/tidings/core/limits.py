@@ -1,7 +1,8 @@
 """
 The limits of the feed, each with its reason.
 
-Sizes are bytes of UTF-8 unless the name says otherwise; times have their unit in the name.
+Sizes are bytes of UTF-8 unless the name says otherwise; times have their unit in the name. Page
+time is measured by the commit times of pages.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ APPEND_ATTEMPTS_MAX = 8  # an attempt fails if a filler was faster; eight in a r
 # --- reading ---------------------------------------------------------------------------------
 READ_ITEMS_MAX = 4_000  # 4,000 small items fill 1 MB; without a limit, DynamoDB Local reads all
 READ_PAGES_BYTES_MAX = 1024 * 1024  # the maximum that one DynamoDB Query returns
-NEAR_PAGES = 64  # reads this close to the last known end are strongly consistent at once
+NEAR_PAGES = 64  # reads near the known end are strongly consistent at once, to save a second read
 PIECE_CHARS = 128 * 1024  # size of the pieces of a stream; a read may hold 20 MB of unpacked text
 STREAM_S_MIN = 60  # clients treat the end of a shorter stream as a failure, and back off
 STREAM_S_MAX = 840  # a stream ends between events, before Lambda ends its function at 15 minutes
@@ -60,7 +61,7 @@ FOLLOW_RUN_MS = 10_000  # a run ends after this time, so that the lease can move
 FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # a lease unchanged for this time may be taken over; no run takes longer
 LEASE_LATE_MS = 5_000  # a lease not renewed for this time is observed; a batch takes 1 to 2 s
-LEASE_LOOK_MS = 10_000  # a function observes for half of LEASE_MS, then wakes the next one
+LEASE_LOOK_MS = 10_000  # a function observes for half of LEASE_MS, then wakes the next function
 LEASE_LOOK_AGAIN_MS = 60_000  # after this time, observation starts again; a wake-up may be lost
 
 NOTE_BYTES_MAX = 570  # with its note, the item of a checkpoint fits one write unit (1 KB)
@@ -72,12 +73,12 @@ SWEEP_PAGES_MAX = 100  # reads per sweep: 100,000 connections with one filter ke
 SWEEP_LOOK_MS = 35_000  # a sweep starts no read later than this; Lambda kills it after 55 s
 
 # --- alarms ----------------------------------------------------------------------------------
-LAG_PAGES_MAX = 1_000  # a longer lag is an alarm if it persists; 1 s of the fastest feed
+LAG_PAGES_MAX = 1_000  # alarm if more persist; 1 s of the fastest feed, a day of a slow feed
 FOLLOWER_AGE_S_MAX = 900  # age of an unhandled page; retries and takeovers take a minute or two
 WAKE_LATE_MS = 30_000  # age at which the sweep wakes a follower; a stream does so within a second
 UPSTREAM_AGE_S_MAX = 120  # retries are a minute apart, so two of them have failed by then
 ARCHIVE_LAG_S_MAX = 1_800  # pages wait for 15 minutes, and runs of a busy feed take some time
-REMIND_MS = 24 * 3600 * 1000  # between two reminders of a condition that may last for days
+REMIND_MS = 24 * 3600 * 1000  # time between two reminders of a condition that lasts for days
 OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of five sweeps
 
 # --- archive ---------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ SEND_PAUSE_MS_MAX = 800  # maximum pause of a throttled sender, doubled from SEN
 SEND_ANSWERS = 64  # after this many successful sends, earlier throttling is forgotten
 SEND_REFUSED_FEW = 4  # up to this number are slow clients; more mean that all sends are throttled
 SEND_THROTTLED_MS = 5_000  # each refusal counts as throttling for this time after throttling
-SEND_PATIENCE_MS = 3_000  # time without a successful send; half of the time left after a run
+SEND_PATIENCE_MS = 3_000  # without a successful send; half of the time left after FOLLOW_RUN_MS
 IDLE_TOLD_MAX = 1_000  # idle connections notified between two pages, in a tenth of a second
 TELL_EVERY_MS = 3_000_000  # interval at which idle connections get the cursor, within retention
 REPLAY_RUN_MS = 20_000  # one run of a replay ends after this time
@@ -124,7 +125,7 @@ COPY_PART_ROWS = 128  # maximum of objects that are sent again after a copy was 
 COPY_STEP_ROWS = 500  # rows in one step of a copy, which fill a message
 SUM_TYPES_MAX = 8  # types with own sums, of 512 bytes each; all sums take 5 write units
 SUM_CHANGES_MAX = 56  # changes of sums in a note, 10 bytes each; for more, the sums are stored
-SUMS_WANTED_MS = 3_600_000  # sums are kept for this time after a request; chained feeds send six
+SUMS_WANTED_MS = 3_600_000  # sums are kept this long after a request; chained feeds send six in it
 SUM_COUNT_ROWS = 2_000  # rows counted between two reads of the log, in some 50 ms
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week longer than the log
 
@@ -141,7 +142,7 @@ AMEND_TIMEOUT_S = 29  # the last batch may wait for a writer; a retry skips appl
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 LOOKUP_KEYS_MAX = 1000  # per request; even the longest keys fit REQUEST_BYTES_MAX
 LOOKUP_KEYS = 25  # read at once; a reply with the longest lines, escaped, is below 6 MB
-LIVE_LOOKS_MAX = 5  # reads of a row that keeps changing, before it is left to its owner
+LIVE_LOOKS_MAX = 5  # reads of a row that keeps changing, before the row is left to its owner
 
 # --- bounds of producers ---------------------------------------------------------------------
 BOUND_POLL_MS = 50  # see CORRECT_POLL_MS
@@ -153,7 +154,7 @@ REPAIR_BATCH = 1_000  # rows repaired between two reports of progress, in about 
 
 # --- syncs in the cloud ----------------------------------------------------------------------
 SYNC_APPLIERS_MAX = 2  # one appends as fast as the state is projected, while the other reads
-SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; scanning a smaller one costs $0.33
+SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; scanning less costs at most $0.33
 SYNC_APPROVAL_S = 3 * 24 * 3600  # a weekend; a plan expires after half the life of a tombstone
 SYNC_JOB_MINUTES = 12 * 60  # far longer than needed: 100 million objects took 5 min on two cores
 SYNC_CAUSE_CHARS = 1000  # enough for the message of an error, without a long stack trace
@@ -201,8 +202,8 @@ KEY_COUNT_MS = 120_000  # lifetime of a window's count: clocks differ by less th
 KEY_STREAMS = 40  # open streams of a key without a limit, a tenth of the capacity of size prod
 KEY_STREAMS_MAX = 1_000  # the default concurrency quota of an AWS account
 STREAM_HOLD_MS = 15 * 60_000  # lifetime of a stream's slot; no function runs longer
-STREAM_HELD_RETRY_S = 30  # time to the next attempt to open a stream; another may have ended
-KEY_LABEL_CHARS_MAX = 200  # of a key's label and creator, which fit one line of a list
+STREAM_HELD_RETRY_S = 30  # delay before a stream is opened again, when another may have ended
+KEY_LABEL_CHARS_MAX = 200  # length of a key's label and creator, which fit one line of a list
 KEY_KEPT_MS = 30 * 24 * 3600 * 1000  # a key that ended is listed for a month, then it is deleted
 ENDED_MAX = 1_000  # ended keys that a profile lists to disconnect clients; 25 KB, 7 RRU at most
 
@@ -243,22 +244,22 @@ OBJECTS_READS_MAX = 64  # per page of a bootstrap: all buckets of a small state,
 
 # --- named consumers -------------------------------------------------------------------------
 CONSUMERS_MAX = 100  # per feed: one query lists them, once a minute
-CONSUMER_LEASE_MS = 30_000  # a worker renews it with each acknowledgement, at least three times
+CONSUMER_LEASE_MS = 30_000  # renewed with each acknowledgement, at least three times in this period
 WORKER_CHARS_MAX = 128  # name of a host, a process id and random digits
 CONSUMER_SPANS_MAX = 1000  # spans acknowledged out of order: 30 KB, thirty write units at worst
 ACK_IDS_MAX = 1000  # per request, as many as one page may hold
 ACK_PAGES_MAX = 64  # pages with the entries of a request; each is read, to check the entries
-ADVANCE_PAGES = 16  # read at once in search of the first unacknowledged entry
-ADVANCE_READS_MAX = 4  # per request in that search; the next request continues from there
+ADVANCE_PAGES = 16  # pages read at once in search of the first unacknowledged entry
+ADVANCE_READS_MAX = 4  # reads per request in this search; the next request continues from there
 UPCOMING_READS_MAX = 256  # reads while an operator waits for a message of a rare type, 2 seconds
-PARKED_MAX = 90  # per consumer; with the consumer and a note they fit one transaction of 100
+PARKED_MAX = 90  # messages per consumer; with consumer and note they fit a transaction of 100
 ERROR_CHARS_MAX = 1000  # enough for a worker's error message, without a long stack trace
-WHY_CHARS_MAX = 500  # of an operator's reason
-NOTES_MAX = 100  # returned at once, the latest first
+WHY_CHARS_MAX = 500  # length of an operator's reason
+NOTES_MAX = 100  # notes that are returned at once, the latest first
 NOTE_MS = 365 * 24 * 3600 * 1000  # a year: long enough for an audit
 LOG_ENTRIES_MAX = 1000  # entries of the log that are returned at once
 LOG_BYTES_MAX = 2 * 1024 * 1024  # size of these entries; Lambda responses hold at most 6 MB
-CONSUMER_ATTEMPTS_MAX = 5  # each failure means that a worker or operator wrote at the same moment
+CONSUMER_ATTEMPTS_MAX = 5  # an attempt fails if a worker or operator writes at the same moment
 
 # --- chained feeds --------------------------------------------------------------------------
 SHARE_PARTS_MAX = 4096  # parts into which a feed may be divided
@@ -266,15 +267,15 @@ PORTION_BYTES = 1024 * 1024  # per reply of whole pages, unless the request has 
 PORTION_BYTES_MAX = 4 * 1024 * 1024  # the maximum: Lambda responses hold at most 6 MB
 PORTION_BYTES_MIN = 4 * PAGE_BYTES_MAX  # requested by a relay: every page fits, deflated or not
 STATE_KEY_BYTES_MAX = 1024  # DynamoDB's limit for a key; the position in rows is such a key
-PORTION_PAGES_MAX = 90  # with the relay itself and the head they fit one transaction of 100
+PORTION_PAGES_MAX = 90  # with the relay itself and the head, the pages fit a transaction of 100
 PORTION_BLOCK_S_MAX = 20  # wait of a request for new pages; gateways time out later
-RELAY_POLL_S = 2  # wait with leader election; the lease is renewed between two requests
+RELAY_POLL_S = 2  # wait of a request with leader election; the lease is renewed between requests
 RELAY_LEASE_MS = 45_000  # longer than a waiting request and its time limit, see LEASE_MS
 RELAY_RUN_MS = 240_000  # one run of a relay ends after this time and wakes the next
 RELAY_TIMEOUT_S = 300  # RELAY_RUN_MS and the last request
 RELAY_BACKOFF_MS = 500  # pause before the second attempt; it doubles with each attempt
 RELAY_BACKOFF_MS_MAX = 60_000  # with this maximum, a recovered upstream is found within a minute
-RELAY_TELL_MS = 10_000  # interval at which a relay without new pages is stored
+RELAY_TELL_MS = 10_000  # a relay without new pages is stored at this interval: 0.1 WRU a second
 RELAY_COMPARE_MS = 600_000  # time between two comparisons with the upstream's sums, a request each
 RELAY_COMPARE_WAITS = 10  # seconds that pages may wait until both states are at the same page
 RELAY_COUNT_ROWS_MAX = 50_000  # rows of a bucket, read in seconds; 64 such buckets have 3,200,000
@@ -309,11 +310,11 @@ STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that a client sends back; real curs
 # --- connections of a server -----------------------------------------------------------------
 HEAD_BYTES_MAX = 64 * 1024  # of a request line with its fields; browsers send at most a few KB
 HEAD_FIELDS_MAX = 256  # of a head, and of trailers; a browser and three proxies send fifty
-HEAD_S = 10.0  # time for a head or a TLS handshake, seconds on the worst mobile network
+HEAD_S = 10.0  # time for a head or a TLS handshake, which take seconds on the worst network
 KEEP_ALIVE_S = 75.0  # an idle connection is closed after this; proxies reuse connections for 60 s
 STALL_S = 20.0  # a client that does not read for this time is disconnected, and can resume
 CLOSE_S = 5.0  # time for a client to read the end of a response, before a reset
-SUBSCRIBE_S = 60.0  # time for a WebSocket to subscribe; programs do so at once, people type
+SUBSCRIBE_S = 60.0  # time for a WebSocket to subscribe; programs do so at once, people type longer
 LINGER_S = 10.0  # time to read a rejected body, because a reset would destroy the response
 PIPELINED_MAX = 32  # requests waiting on one connection for an earlier response; browsers send one
 FILES_MAX = 65_536  # file descriptors of a process; with 64 KB of buffers each, 4 GB
@@ -323,7 +324,7 @@ BODY_IDLE_S = 20.0  # time between two bytes of a body, the same as STALL_S
 BODIES_BYTES_MAX = 128 * 1024 * 1024  # of bodies in memory at once, 12 of the largest or 100 posts
 
 # --- restoring ------------------------------------------------------------------------------
-NUMBERS_PER_S_MAX = 10_000  # a server commits about as many pages; a counter of DynamoDB 1,000
+NUMBERS_PER_S_MAX = 10_000  # a server commits about as many pages; a counter in DynamoDB has 1,000
 PAGE_NUMBER_MAX = 2**40 - 1  # ten hex digits of an event id
 JUMPS_MIN = 64  # a jump skips at most a 64th of the remaining numbers, at first 2^34
 LOST_RANGES_MAX = 100  # in a profile, which is read with each cursor; older ranges are merged
@@ -335,7 +336,7 @@ USERS_MAX = 2_000  # some 80 bytes per user
 CONFIGURATION_BYTES_MAX = 64 * 1024  # far more than HOOKS_MAX hooks with long headers need
 HOOKS_MAX = 10  # called at once, for each change
 HOOK_S = 10  # for all responses together: an HTTP API times out after 30 s
-BCRYPT_COST_MAX = 14  # above it one check takes a second of a core
+BCRYPT_COST_MAX = 14  # with a higher cost, one check takes a second of a core
 
 # --- tokens of an issuer -------------------------------------------------------------------------
 TOKEN_LEEWAY_S = 60  # clocks with NTP differ by less than a second, other clocks by more

@@ -169,7 +169,7 @@ def below(scope: Message, prefix: str) -> Message:
 
 
 def join_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers by name; join repeated ones with commas, as API Gateway does."""
+    """Return the headers by name; join repeated headers with commas, as API Gateway does."""
     values: dict[str, str] = {}
     for name, value in pairs:
         values[name] = f"{values[name]},{value}" if name in values else value
@@ -229,7 +229,7 @@ def check_length(size: int) -> None:
     Check the size in bytes of a body.
 
     Raises:
-        TooLarge: it exceeds BODY_BYTES_MAX.
+        TooLarge: the size exceeds BODY_BYTES_MAX.
     """
     if size > BODY_BYTES_MAX:
         rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
@@ -241,7 +241,7 @@ def check_announced(headers: Mapping[str, str]) -> None:
     Check the size of the body that *headers* announce.
 
     Raises:
-        TooLarge: it exceeds BODY_BYTES_MAX.
+        TooLarge: the size exceeds BODY_BYTES_MAX.
     """
     length = headers.get("content-length", "")
     check_length(int(length) if length.isascii() and length.isdigit() else 0)

@@ -32,7 +32,7 @@ _JSON_TYPE = "application/json"
 
 
 class UnsupportedEncoding(Rejected, code="unsupported_encoding", status=415):
-    """The encoding of the body is not supported; the response names the supported one."""
+    """The encoding of the body is not supported; the response names a supported encoding."""
 
 
 class InvalidEncoding(Rejected, code="invalid_encoding", status=400):
@@ -175,7 +175,7 @@ def quality(accept: str, media_type: str) -> float:
 
 
 def accepts_gzip(headers: Mapping[str, str]) -> bool:
-    """Return True if the client accepts a body in gzip, and does not prefer a plain one."""
+    """Return True if the client accepts a body in gzip, and does not prefer a plain body."""
     weights = _weights(headers.get("accept-encoding", ""))
     named = [weights[each] for each in _GZIP if each in weights]
     weight = max(named, default=weights.get("*", 0.0))
@@ -191,7 +191,7 @@ def _weights(accept: str) -> dict[str, float]:
     """
     Return the weight of each media range or encoding.
 
-    Parameters are ignored; of duplicates the first one counts.
+    Parameters are ignored. If a name is repeated, its first weight counts.
     """
     weights: dict[str, float] = {}
     for part in accept.split(","):
@@ -211,7 +211,7 @@ def base_url(headers: Mapping[str, str], prefix: str) -> str:
 
 
 def host_of(headers: Mapping[str, str]) -> str:
-    """Return the host that the client addressed; of several proxies, the last one counts."""
+    """Return the host that the client addressed; the header of the last proxy takes precedence."""
     forwarded = _FORWARDED_HOST.findall(headers.get("forwarded", ""))
     host = forwarded[-1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
     return host if _HOST.fullmatch(host) else "localhost"

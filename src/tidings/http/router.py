@@ -105,8 +105,8 @@ def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint) -> End
     """
     Return an endpoint that passes each request to the endpoint for its path in *below*.
 
-    *below* maps the start of a path to a function that builds the endpoint. It is built on demand,
-    so that a function loads nothing for rare routes. Other requests are passed to *other*.
+    *below* maps the start of a path to a function that builds the endpoint. An endpoint is built on
+    demand, so that a function loads nothing for rare routes. Other requests are passed to *other*.
     """
 
     def answer(request: Request) -> Answer:

@@ -181,7 +181,7 @@ def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]
     Replace the profile of *feed* by the result of *make*, unless that is equal.
 
     Raises:
-        Unavailable: other processes saved the profile each time.
+        Unavailable: other processes saved the profile at each attempt.
     """
     for _ in range(_ATTEMPTS):
         profile = profiles.profile(feed)
@@ -196,7 +196,7 @@ def close(profiles: ProfileStore, feed: str) -> None:
     Close every role of *feed* that has no password, because a key or a user is about to be stored.
 
     Raises:
-        Unavailable: other processes saved the profile each time.
+        Unavailable: other processes saved the profile at each attempt.
     """
     change(profiles, feed, lambda profile: replace(profile, closed=True))
 
@@ -206,7 +206,7 @@ def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
     Record that the pages *lost* may have been sent, and are not in the log of *feed* any more.
 
     Raises:
-        Unavailable: other processes saved the profile each time.
+        Unavailable: other processes saved the profile at each attempt.
     """
 
     def with_lost(profile: Profile) -> Profile:
@@ -250,7 +250,7 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
 
 def possible(known: int, elapsed_ms: int) -> int:
     """
-    Return the number of pages after *known* that can have been assigned in *elapsed_ms*.
+    Return how many page numbers after *known* may have been assigned in *elapsed_ms*.
 
     The result is at most a small part of the remaining numbers, so that a wrong clock does not use
     up all numbers.

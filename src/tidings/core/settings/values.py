@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-_CHANGE = "change"  # the type of changes in the log; see `changes`
+_CHANGE = "change"  # the type of changes in the log; see `changeagent.changes`
 _ROUTE = re.compile(r"/[!-~]*")
 
 

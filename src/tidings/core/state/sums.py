@@ -45,7 +45,7 @@ _ZERO = (0,) * limits.BUCKETS
 
 def digest(key: str, page: int, slot: int) -> int:
     """Return the digest of the object *key* with its latest operation at (*page*, *slot*)."""
-    text = b"%016x%b" % (page << _SLOT_BITS | slot, key.encode())  # an event id ends with the place
+    text = b"%016x%b" % (page << _SLOT_BITS | slot, key.encode())  # the place as in an event id
     first: int = _first_of(sha256(text).digest())[0]
     return first
 

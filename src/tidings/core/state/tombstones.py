@@ -4,7 +4,7 @@ Record the time since which every deletion of a feed has a tombstone.
 The expiry of a tombstone is set by the retention when the tombstone is written. A longer retention
 does not extend existing tombstones, so the current settings do not determine their lifetime. A
 writer of tombstones therefore first records the lifetime of new tombstones and the minimum lifetime
-of earlier ones. Readers use that record and never their own settings.
+of earlier tombstones. Readers use that record and never their own settings.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class _Seen:
 
 
 class Suspects:
-    """The objects with a difference, until it disappears or is known to last."""
+    """The objects with a difference, until the difference disappears or is known to last."""
 
     def __init__(self, grace_ms: int) -> None:
         self._grace_ms = grace_ms

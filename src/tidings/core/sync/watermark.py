@@ -65,7 +65,7 @@ Watermark = Reached | Moment | Newest
 
 def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
     """
-    Parse the begin of a dump: an event id, or a timestamp of RFC 3339.
+    Parse the position or time at which a dump began: an event id or an RFC 3339 timestamp.
 
     Raises:
         InvalidSync: *text* is neither, or, if *now_ms* is given, a time in the future.

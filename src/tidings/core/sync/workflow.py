@@ -289,7 +289,7 @@ def add_export(
     sync: Mapping[str, Any], id: str, bucket: str, export: str, through: int
 ) -> dict[str, Any]:
     """
-    Return *sync* with the arguments to read the state from the export *export*, an ARN.
+    Return *sync* with the arguments to read the state from the export with the ARN *export*.
 
     *sync* is the result of `validate_request`.
     """

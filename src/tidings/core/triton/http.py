@@ -76,7 +76,7 @@ class ChangeFeeds:
 
         Raises:
             InvalidFeed, UnknownFeed: see `check_known`.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: the caller may not read them.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to registrations.
         """
         feed = check_known(name, self.feeds)
         READ_ALL.admit(self.guard, feed, given)
@@ -95,7 +95,7 @@ class ChangeFeeds:
 
         Raises:
             InvalidFeed, UnknownFeed: see `check_known`.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: the caller may not read them.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to objects.
             InvalidCursor: *after* was not returned with a page.
         """
         feed = check_known(name, self.feeds)
@@ -118,7 +118,7 @@ class ChangeFeeds:
 
         Raises:
             InvalidFeed, UnknownFeed: see `check_known`.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: the caller may not read it.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to the object.
             InvalidFilter: *kind* is empty.
         """
         feed = check_known(name, self.feeds)

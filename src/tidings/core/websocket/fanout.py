@@ -70,7 +70,7 @@ class Plan:
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
         """
-        Yield groups of connections that get the same messages, and these messages.
+        Yield each group of connections that get the same messages, with these messages.
         """
         alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
         for connection_id, indexes in self.wanted.items():
@@ -121,7 +121,7 @@ class Index:
         return subscriptions
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
-        """Return those that get a leave event for *operation*; check all if *left* is None."""
+        """Return subscriptions that get a leave for *operation*; check all if *left* is None."""
         places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
         return [
             subscription

@@ -1,7 +1,7 @@
 """
 A table of the actions that a WebSocket client may request in each state.
 
-The table is data, so that the documentation and the tests can print and iterate over it.
+The table is data, so that tests can iterate over it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Tokens:
         return len(given.secret) <= TOKEN_CHARS_MAX and bool(_TOKEN.fullmatch(given.secret))
 
     def may_block(self, feed: str, given: Credential) -> bool:
-        """Return True, because checking a signature takes long, and the keys have a lock."""
+        """Return True, because checking a signature takes long, and may wait for a lock."""
         return True
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:

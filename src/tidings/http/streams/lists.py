@@ -3,8 +3,8 @@ Serve lists that wait for new entries: changes, and pages and rows for chained f
 
 `GET /changes` and `/changes/{id}`, also below `/feeds/{feed}`, answer as changeagent did. A relay
 reads `GET /feeds/{feed}/pages` and `/rows` (PROTOCOL 16). If there are no entries, the response
-waits for new ones as long as the client requests. All waiting clients share one reader of the log's
-end, as streams do. `answers.sharing` decides which responses a cache may share.
+waits for new entries as long as the client requests. All waiting clients share one reader of the
+log's end, as streams do. `answers.sharing` decides which responses a cache may share.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class WaitingList(ABC):
     An app for one kind of list. *guard* is built for the first request.
 
     *origins* are the origins of web pages that may read. *listen* returns the notifications of a
-    feed. Without it the end of the log is polled.
+    feed. Without *listen* the end of the log is polled.
     """
 
     guard: Callable[[], Guard]
@@ -316,7 +316,7 @@ class ReplicationApp(WaitingList):
     async def _awaited(
         self, request: _Request, feed: str, requested: PagesRequest, batch: ReplicationBatch
     ) -> ReplicationBatch:
-        """Return *batch*, or the next one that arrives while the caller waits."""
+        """Return *batch*, or the next batch that arrives while the caller waits."""
         until_s = request.came_s + requested.block_s
         while _is_empty(batch) and request.may_wait(until_s):
             leave = requested.selection.filter.leave

@@ -4,8 +4,8 @@ A reader of the end of a feed's log, shared by all waiting streams of this proce
 The reader reads only while a stream waits, at the rate of a single stream. A thousand streams
 therefore cost no more than one, and a Lambda function with one client costs no more than without
 this reader. On a server, the reader writes to the connections of streams at the end of the log, so
-they need no own task. The text of a page is built and encoded once for all streams with the same
-form.
+that these streams need no tasks of their own. The text of a page is built and encoded once for all
+streams with the same form.
 """
 
 from __future__ import annotations
