@@ -120,7 +120,7 @@ def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -
 
 
 def prune(descriptions: Path, services: Sequence[str]) -> None:
-    """Delete botocore's descriptions except those of *services*."""
+    """Delete the service descriptions of botocore except the descriptions of *services*."""
     for each in descriptions.iterdir():
         if each.is_dir() and each.name not in services:
             shutil.rmtree(each)

@@ -104,8 +104,9 @@ class GatewayLogging(Construct):
     """
     API Gateway's permission to write logs, one for an account and Region.
 
-    WebSocket APIs cannot log without it (HTTP APIs can). Both of its resources are retained when
-    the stack is deleted, because other APIs of the account and other stages may depend on them.
+    WebSocket APIs cannot log without this permission (HTTP APIs can). The role and the account
+    setting are retained when the stack is deleted, because other APIs of the account and other
+    stages may depend on them.
     """
 
     def __init__(self, scope: Construct, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`tidings keys`: manage keys, each a credential of one client with the rights it needs."""
+"""`tidings keys`: manage keys. A key is a credential with only the rights that a client needs."""
 
 from __future__ import annotations
 

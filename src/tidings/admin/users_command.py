@@ -58,7 +58,7 @@ def list_(target: Target) -> None:
 @users.command()
 @target_options
 def clear(target: Target) -> None:
-    """Remove all users. The feed stays closed; clients need one of its passwords or keys."""
+    """Remove all users. The feed stays closed; clients need a password or key of the feed."""
     _write(target, "")
     click.echo(f"{target.feed}: no users", err=True)
 

@@ -90,9 +90,9 @@ class Bound:
 @dataclass(frozen=True, slots=True)
 class Totals:
     """
-    Counters: *events* and *bytes* of the queue's current content, and the others.
+    The counters of the queue.
 
-    The others start at 0 when the agent starts.
+    *events* and *bytes* count its current content. All others start at 0 when the agent starts.
     """
 
     events: int

@@ -1,9 +1,9 @@
 """
 The receiving process, which puts unchecked datagrams into the queue, and the agent's ports.
 
-It is a separate process, because each receive call releases the GIL. With a busy thread in the same
-process, the GIL would be reacquired only after 5 ms, and four of five datagrams would be lost
-(docs/adr/0012).
+Datagrams are received in a separate process, because each receive call releases the GIL. With a
+busy thread in the same process, the GIL would be reacquired only after 5 ms, and four of five
+datagrams would be lost (docs/adr/0012).
 
     python -m tidings.agent.receiver SOCKET FOLDER EVENTS_MAX BYTES_MAX
 

@@ -208,7 +208,7 @@ class Sender:
 
 def keep(folder: Path, lines: Sequence[bytes]) -> bool:
     """
-    Append *lines*, which the feed refuses for good, to a file, where a person can read them.
+    Append *lines*, which the feed refuses for good, to a file for a person to read.
 
     The lines are then safe from power loss. Return False if the file is full.
     """

@@ -52,7 +52,7 @@ def socket_url(url: str, ws_url: str | None = None) -> str:
 
 def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
     """
-    Return the scheme, host and path of *url*, without `/ops`, which clients of oplog append.
+    Return the scheme, host and path of *url*; a final `/ops`, as in oplog's clients, is removed.
     """
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise WrongUrl("an address must not contain a user or password, which would be logged")

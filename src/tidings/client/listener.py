@@ -41,7 +41,7 @@ ANSWER_S = 30.0  # the time limit for the answer to a registration; the function
 HEARTBEAT_S = 27.817  # far below the ten minutes after which idle connections are closed
 MIN_TIMEOUT_S = 1.0  # the first delay; short, because a restarted server is available again soon
 # The beginnings of final refusals, which another server would also give, and their error codes. The
-# registration is repeated after other refusals, such as that of a key over its rate.
+# registration is repeated after other refusals, such as the refusal of a key over its rate.
 _CODES = {"password": "wrong_password", "key": "wrong_key"}
 _FINAL = ("password:", "feed:", "key: is", "key: was", "key: has")
 _log = logging.getLogger("tidings.listener")

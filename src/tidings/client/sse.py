@@ -108,7 +108,7 @@ class Connection:
         return {"method": "GET", "url": self._url, **sent}
 
     def failures(self) -> AbstractContextManager[None]:
-        """Raise errors of the client in place of those of httpx."""
+        """Translate errors of httpx to errors of the client."""
         return translate_errors(self._url, silence=f"nothing was received for {SILENCE_S:.0f} s")
 
     def opened(self, answer: httpx.Response) -> Iterator[Moved]:

@@ -343,7 +343,7 @@ def probe(socket: sockets.socket) -> None:
 
 @contextmanager
 def failures(url: str) -> Iterator[None]:
-    """Raise errors of the client in place of those of websockets, while connecting."""
+    """Translate errors of websockets, while connecting, to errors of the client."""
     try:
         yield
     except InvalidStatus as error:
