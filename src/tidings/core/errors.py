@@ -312,7 +312,9 @@ class FellOff(TidingsError):
     """
 
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
-        super().__init__(f"{feed}/{follower}: is at page {checkpoint}, floor is {floor}")
+        super().__init__(
+            f"{feed}/{follower}: is at page {checkpoint}, but the log begins with page {floor}"
+        )
 
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):

@@ -458,7 +458,7 @@ def _check_live(live: str | None, offset: str | None) -> None:
     if live not in (None, LONG_POLL, EVENTS):
         raise InvalidStream(f"must be {LONG_POLL} or {EVENTS}", field="live", value=live)
     if live is not None and offset is None:
-        raise InvalidStream("is required with live", field="offset")
+        raise InvalidStream("is required if live is given", field="offset")
 
 
 def _caught_up(part: StreamPart, offset: str | None, known: str) -> _Content:

@@ -75,7 +75,7 @@ def test_faults_of_ours_say_where() -> None:
     fell = errors.FellOff(feed="main", follower="push", checkpoint=3, floor=9)
 
     assert str(lost) == "main/push: lease 7 was taken over"
-    assert str(fell) == "main/push: is at page 3, floor is 9"
+    assert str(fell) == "main/push: is at page 3, but the log begins with page 9"
     assert not isinstance(lost, Rejected) and not isinstance(fell, Rejected)
 
 

@@ -150,7 +150,7 @@ class Delivery:
 
     def end(self, connection_id: str) -> None:
         """Send the client the error that its key has ended, and `cut` the connection."""
-        ended = KeyEnded("was revoked or has expired, subscribe with another one", field="key")
+        ended = KeyEnded("was revoked or has expired; subscribe with another key", field="key")
         self.sockets.send(connection_id, events.error(ended.body()))
         self.cut(connection_id)
 

@@ -246,7 +246,9 @@ def test_who_fell_off_the_log_stands_still(scene: Scene) -> None:
     trimmed(scene, 5)
 
     for _ in range(2):
-        with pytest.raises(FellOff, match="main/diary: is at page 0, floor is 5"):
+        with pytest.raises(
+            FellOff, match="main/diary: is at page 0, but the log begins with page 5"
+        ):
             scene.follower.run(FEED, Diary())
     assert checkpoint(scene) == 0
     assert scene.counted["FollowerFellOff"] == 2
