@@ -1,4 +1,4 @@
-"""`POST /feeds/{feed}/corrections`: a sync over HTTP, one batch of corrections per request."""
+"""Serve `POST /feeds/{feed}/corrections`: append one batch of the corrections of a sync."""
 
 from __future__ import annotations
 

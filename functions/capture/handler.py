@@ -16,7 +16,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     records, capturer = event["Records"], stage().capturer
     try:
         capturer.run([write_of(record) for record in records])
-    except TidingsError as error:  # a retry does not append again what is in the log
-        logger().warning("writes wait", reason=str(error))
+    except TidingsError as error:  # Lambda retries all records; no write is appended twice
+        logger().warning("writes of the table are not appended yet", reason=str(error))
         return wakeups.failures([records[0]["dynamodb"]["SequenceNumber"]])
     return wakeups.failures([])

@@ -1,4 +1,4 @@
-"""Handle a WebSocket `$connect`: store the connection. The client subscribes later."""
+"""Handle a WebSocket's `$connect`: store the connection. The client subscribes later."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 """
-Apply one part of a plan: `{"feed", "through", "bucket", "key", "behind"}`.
+Apply one part of a plan. The event is `{"feed", "through", "bucket", "key", "behind"}`.
 
-The answer reports the operations that were appended. If it is not `complete`, call the function
-again with the same event and the answer's `behind`. `through` is taken from the plan's summary;
-`behind` is initially 0 or absent.
+The part is the object `key` in `bucket`. `through` is copied from the plan's summary. `behind` is
+the number of lines of the part that earlier calls have handled; the first call omits it.
+
+The answer counts the operations that were appended. If its `complete` is false, call the function
+again with the same event and the answer's `behind`.
 """
 
 from __future__ import annotations

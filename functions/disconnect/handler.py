@@ -1,4 +1,4 @@
-"""Handle a WebSocket `$disconnect`: remove everything stored about the connection."""
+"""Handle a WebSocket's `$disconnect`: remove everything that is stored about the connection."""
 
 from __future__ import annotations
 

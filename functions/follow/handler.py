@@ -1,4 +1,4 @@
-"""Run this function's follower for stream records or a direct wake-up."""
+"""Run the follower of this function for the feeds that stream records or a wake-up name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Append the pending messages of the outbox to their feed; woken by the outbox or the sweep."""
+"""
+Append the pending messages of the outbox to their feeds.
+
+The stream of the outbox's table wakes this function, and so does the sweep.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = wakeups.feeds_to_wake(event)
     ours = (
         stage().settings.feeds & numbers.keys()
-    )  # without the keys of parked messages and of unknown feeds
+    )  # omits the keys under which messages are parked, and feeds that the stage does not have
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
     run = stage().forwarder.run
     served = serve(turns, run, clock=now_ms, run_ms=limits.FORWARD_RUN_MS)

@@ -1,4 +1,4 @@
-"""Summarize the tags of pages; woken by the sweep."""
+"""Summarize the tags of new pages in the tag index. The sweep wakes this function."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def handle(event: dict[str, Any], context: object) -> None:
     feeds = stage().settings.feeds & wakeups.feeds_to_wake(event).keys()
     served = serve(feeds, stage().indexer.run, clock=now_ms, run_ms=limits.INDEX_RUN_MS)
     for feed, error in served.failed.items():
-        logger().warning("index stopped", feed=feed, reason=str(error))
+        logger().warning("tag index stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

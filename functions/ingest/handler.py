@@ -1,4 +1,4 @@
-"""Serve producers that post operations; also the default route for unknown paths."""
+"""Serve producers that post operations. This is also the function of the default route."""
 
 from __future__ import annotations
 

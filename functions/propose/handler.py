@@ -1,4 +1,4 @@
-"""`POST /changes`: accept a change in the format of changeagent's clients; answer with its id."""
+"""Serve `POST /changes`: append a change from a client of changeagent; answer with its id."""
 
 from __future__ import annotations
 

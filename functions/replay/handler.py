@@ -1,4 +1,4 @@
-"""Run the catch-up of one connection; woken by `{"replay": connection id}`."""
+"""Run the catch-up of one connection. The event is `{"replay": connection id}`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GET /status`: the status of a feed; `GET /openapi.json`: the API description."""
+"""Serve `GET /status`, the status of a feed, and `GET /openapi.json`, the API description."""
 
 from __future__ import annotations
 

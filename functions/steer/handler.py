@@ -1,8 +1,9 @@
 """
-The decision steps of a sync: `{"step": "check", "id": ..., "bucket": ..., ...}`.
+Run the steps of a sync's state machine that decide how the sync continues.
 
-`id` is the id of the sync, `bucket` the stage's bucket for syncs. `infra/parts/sync_states.py`
-defines the input of each step and the use of its answer.
+The event is `{"step": "check", "id": ..., "bucket": ..., ...}`. `id` is the id of the sync, and
+`bucket` is the stage's bucket for syncs. `infra/parts/sync_states.py` defines the other fields of
+each step, and how the state machine uses its answer.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ def handle(event: Event, context: object) -> Answer:
 
 
 def _check(event: Event) -> Answer:
-    """Convert the request to the arguments of the job."""
+    """Check the request, and return the arguments of the job that plans the corrections."""
     settings = stage().settings
     tables = workflow.Tables(
         settings.log_table, settings.state_table, settings.control_table, event["region"]
     )
     request = workflow.read_request(event["request"], event["bucket"], settings.feeds)
     if request is not None:
-        stage().writable.check(request.feed)  # fail here rather than after planning
+        stage().writable.check(request.feed)  # so that a read-only feed fails before the planning
     return workflow.validate_request(request, event["id"], event["bucket"], tables)
 
 
 def _base(event: Event) -> Answer:
-    """Append a page before the state is exported; the export will include everything up to it."""
+    """Return the checkpoint of the state. The export, made afterwards, has all pages up to it."""
     return {"through": stage().checkpoint(event["feed"])}
 
 
 def _exported(event: Event) -> Answer:
-    """Return the arguments with which the job reads the export."""
+    """Return the arguments of the job, completed with the location of the export."""
     return workflow.add_export(
         event["sync"], event["id"], event["bucket"], event["export"], event["through"]
     )
@@ -58,12 +59,12 @@ def _judge(event: Event) -> Answer:
 
 
 def _total(event: Event) -> Answer:
-    """Add up the results after a group of parts."""
+    """Return the decision with its first group done and the results of that group added."""
     return workflow.total(event["judged"], event["results"])
 
 
 def _report(event: Event) -> Answer:
-    """Return the text of the notification, which is also the output of the execution."""
+    """Return the report of the sync, which is its notification and the execution's output."""
     key = workflow.prefix(event["id"]) + workflow.FAILURE
     failure = _document(event, key) if "error" in event["state"] else None
     return workflow.report(_who(event), event["state"], failure["failed"] if failure else None)

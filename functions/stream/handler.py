@@ -1,4 +1,4 @@
-"""Serve requests that wait, as one ASGI app: event streams, change lists and replication."""
+"""Serve the requests that wait for new pages: event streams, change lists and replication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the scheduled sweep: late followers, retention, and connections that were not cleaned up."""
+"""Run the scheduled sweep: wake late followers, trim logs, and remove stale connections."""
 
 from __future__ import annotations
 

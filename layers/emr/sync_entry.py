@@ -1,4 +1,4 @@
-"""Script that EMR Serverless starts; the job itself is a module of the archive."""
+"""Start the planning of a sync: the script of an EMR job, which imports the job's archive."""
 
 import sys
 
