@@ -27,9 +27,9 @@ from tidings.pipelines.files import S3, name_of
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline
 
-SOURCE = "tidings.feed"  # source of the feed's events on a bus
-STATUS_SOURCE = "tidings.pipeline"  # source of a pipeline's own events
-TRIES = 4  # attempts for entries that the service throttled, within about 15 s
+SOURCE = "tidings.feed"  # the field `Source` of the feed's events on a bus
+STATUS_SOURCE = "tidings.pipeline"  # the field `Source` of events about a pipeline
+TRIES = 4  # attempts to send an entry that the service throttles, within about 15 s
 _PATIENCE = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard"})
 _STATUS_PATIENCE = Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 2})
 _BUSY = frozenset(
@@ -43,14 +43,14 @@ _BUSY = frozenset(
 )
 _MISSING, _THERE = 404, 412
 QUEUE_RULE = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
-_GROUP = re.compile(r"[!-~]{1,128}")  # valid group ids of SQS and SNS
+_GROUP = re.compile(r"[!-~]{1,128}")  # matches valid group ids of SQS and SNS
 
 _log = logging.getLogger("tidings.pipelines")
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The limits of one call: its number of entries, the size of an entry and their total size."""
+    """The limits of one call: the number of entries, and the sizes of an entry and of the call."""
 
     entries: int
     entry_bytes: int
@@ -65,10 +65,10 @@ class _Failure(NamedTuple):
 
 class _Store(EntryStore):
     """
-    The common part of the AWS sinks: a call takes several entries and returns the failed ones.
+    The common part of the AWS sinks. A call sends several entries, and returns those that failed.
 
-    A call contains each object at most once. The entries of an object therefore keep their order,
-    although a service may process the entries of a call in any order.
+    A service may process the entries of a call in any order. So that the entries of an object keep
+    their order, a call contains at most one entry of each object.
     """
 
     _service: str
@@ -103,7 +103,7 @@ class _Store(EntryStore):
     def _entry(self, index: int, message: Message) -> Entry | None:
         entry = super()._entry(index, message)
         if entry and (size := _size_of(entry)) > self._limits.entry_bytes:
-            rule = f"{self._service} takes at most {self._limits.entry_bytes:,} bytes"
+            rule = f"{self._service} accepts at most {self._limits.entry_bytes:,} bytes"
             raise Unwritten(index, f"{rule}, not {size:,}")
         return entry
 
@@ -112,7 +112,7 @@ class _Store(EntryStore):
             self._sent(call)
 
     def _sent(self, call: Sequence[Entry]) -> None:
-        """Send a call; before a later call, retry the entries that the service throttled."""
+        """Send the entries of one call, and retry the entries that the service throttled."""
         backoff, refused = Backoff(), list[_Failure]()
         for left in range(TRIES, 0, -1):
             failures = self._send(call)
@@ -131,9 +131,9 @@ class _Store(EntryStore):
 
 class _Messages(_Store):
     """
-    The sinks for SQS and SNS, which have similar APIs.
+    The common part of the sinks for SQS and SNS, which have similar APIs.
 
-    Targets with the suffix `.fifo` keep the order and drop repeated messages.
+    A queue or topic with the suffix `.fifo` keeps the order and drops repeated messages.
     """
 
     @property
@@ -162,17 +162,17 @@ class Sqs(_Messages):
     """
     A sink that sends each message to the queue at the URL *target*.
 
-    In a FIFO queue (`.fifo`) the messages of an object keep their order, and a repeat within five
-    minutes is dropped. A standard queue guarantees neither. *envelope* is `tidings`, `cloudevents`
-    or `debezium`; the last two contain the name *feed*. *client* is a boto3 client for SQS, if the
-    default AWS settings do not apply.
+    In a FIFO queue (`.fifo`) the messages of an object keep their order, and a message that is
+    repeated within five minutes is dropped. A standard queue guarantees neither. *envelope* is
+    `tidings`, `cloudevents` or `debezium`; the last two contain the name *feed*. *client* is a
+    boto3 client for SQS; by default, a client with the default AWS settings is created.
 
     Raises:
         WrongPipeline: *target* is not a URL, or the envelope is unknown.
     """
 
     _service = "sqs"
-    # A request holds at most 10 entries and 1 MiB, which is also the limit of one message.
+    # A request has at most 10 entries and 1 MiB, which is also the limit of one message.
     _limits = _Limits(entries=10, entry_bytes=1_048_576, call_bytes=1_048_576)
 
     _target_rule = QUEUE_RULE
@@ -194,7 +194,7 @@ class Sns(_Messages):
     """
 
     _service = "sns"
-    # A request holds at most 10 entries and 256 KB, which is also the limit of one message.
+    # A request has at most 10 entries and 256 KiB, which is also the limit of one message.
     _limits = _Limits(entries=10, entry_bytes=262_144, call_bytes=262_144)
 
     _target_rule = ("arn must be that of a topic, arn:...", re.compile(r"arn:.+"))
@@ -208,7 +208,11 @@ class Sns(_Messages):
 
 
 class _Aligned(_Store):
-    """The sinks for EventBridge and Kinesis, which return one result for each entry of a call."""
+    """
+    The common part of the sinks for EventBridge and Kinesis.
+
+    These services return one result for each entry of a call.
+    """
 
     def _failures(self, call: Sequence[Entry], results: list[dict[str, Any]]) -> list[_Failure]:
         return [
@@ -222,15 +226,16 @@ class EventBridge(_Aligned):
     """
     A sink that puts each message on the event bus *target*.
 
-    The source is `tidings.feed`, and the op is the detail type. Rules receive events in any order,
-    and sometimes twice. *envelope*, *feed* and *client* are those of `Sqs`.
+    The event's `Source` is `tidings.feed`, and its `DetailType` is the op of the message. Rules
+    receive events in any order, and sometimes twice. *envelope*, *feed* and *client* are those of
+    `Sqs`.
 
     Raises:
         WrongPipeline: *target* is not a name, or the envelope is unknown.
     """
 
     _service = "events"
-    # A request holds at most 10 entries and 256 KB, including source and detail type.
+    # A request has at most 10 entries and 256 KiB, including `Source` and `DetailType`.
     _limits = _Limits(entries=10, entry_bytes=262_144, call_bytes=262_144)
 
     def _send(self, call: Sequence[Entry]) -> list[_Failure]:
@@ -241,9 +246,10 @@ class EventBridge(_Aligned):
 
 class EventBus:
     """
-    The event bus *name*, which gets the events of a pipeline with their kind as the detail type.
+    The event bus *name*, to which the events about a pipeline are sent.
 
-    A failed put is only logged, because a pipeline must not wait for the receivers of its events.
+    The `DetailType` is the kind of the event. A failed request is only logged, because a pipeline
+    must not wait for the receivers of its events.
     """
 
     def __init__(self, name: str) -> None:
@@ -260,25 +266,26 @@ class EventBus:
         try:
             answer = self._client.put_events(Entries=[entry])
         except (BotoCoreError, ClientError) as error:
-            _log.warning("an event was not taken: %s", error)
+            _log.warning("an event was not accepted: %s", error)
             return
         if answer["FailedEntryCount"]:
-            _log.warning("an event was not taken: %s", answer["Entries"][0].get("ErrorMessage"))
+            _log.warning("an event was not accepted: %s", answer["Entries"][0].get("ErrorMessage"))
 
 
 class Kinesis(_Aligned):
     """
-    A sink that puts each message into the data stream *target*, with its object as partition key.
+    A sink that puts each message into the data stream *target*.
 
-    The records of an object keep their order. A message that is written again appears twice, with
-    the same `id`. *envelope*, *feed* and *client* are those of `Sqs`.
+    The partition key names the object, so the records of an object keep their order. A message that
+    is written again appears twice, with the same `id`. *envelope*, *feed* and *client* are those of
+    `Sqs`.
 
     Raises:
         WrongPipeline: *target* is not a name, or the envelope is unknown.
     """
 
     _service = "kinesis"
-    # Limits of every stream: 500 records, 1 MiB for one with its key, 5 MiB for all.
+    # The limits of a request: 500 records, 1 MiB for a record with its key, and 5 MiB in total.
     _limits = _Limits(entries=500, entry_bytes=1_048_576, call_bytes=5_242_880)
 
     def _send(self, call: Sequence[Entry]) -> list[_Failure]:
@@ -305,9 +312,9 @@ class OnS3:
 
     def open(self) -> int:
         """
-        Find the last number by binary search.
+        Return the number of the last file, which is found by binary search.
 
-        A listing would return all files from the first one on, 1,000 at a time.
+        A listing would return all files, 1,000 at a time, beginning with the first.
         """
         self._client = connect("s3")
         self._client.head_bucket(Bucket=self._bucket)  # fail if the bucket is missing
@@ -325,10 +332,11 @@ class OnS3:
 
     def put(self, number: int, body: bytes) -> None:
         """
-        Write the file if it does not exist.
+        Write the file with this number.
 
-        If the response to a successful request is lost, the repeated request finds the file and
-        raises `Overtaken`.
+        Raises:
+            Overtaken: a file with this number exists. Its writer may also be this worker, if the
+                response to a successful request was lost and the request was repeated.
         """
         key = self._key(number)
         try:
@@ -360,7 +368,7 @@ def connect(service: str) -> Any:
 
 
 def target_of(target: str, service: str) -> Dataset:
-    """Return the lineage dataset of a topic ARN, a queue URL, or the name of a bus or stream."""
+    """Return the lineage dataset of *target*: a topic's ARN, a queue's URL, or a bus or stream."""
     where, _, name = target.rpartition(":" if target.startswith("arn:") else "/")
     return Dataset(where or service, name)
 
@@ -370,7 +378,7 @@ def checked_target(target: str, rule: str, pattern: re.Pattern[str]) -> str:
     Return *target* if it matches *pattern*.
 
     Raises:
-        WrongPipeline: *target* does not match; *rule* is the message.
+        WrongPipeline: *target* does not match. The message begins with *rule*.
     """
     if not isinstance(target, str) or not pattern.fullmatch(target):
         raise WrongPipeline(f"{rule}, not {target!r}")
@@ -392,12 +400,12 @@ def _calls(entries: Sequence[Entry], limits: _Limits) -> Iterator[list[Entry]]:
 
 
 def _size_of(entry: Entry) -> int:
-    """Return the size of *entry* in bytes, with everything that a service counts."""
+    """Return the size of *entry* in bytes, including all fields that any of the services counts."""
     return len(entry.body) + len(_group_of(entry)) + len(entry.op) + len(SOURCE)
 
 
 def _group_of(entry: Entry) -> str:
-    """Return the object's name as the group of an entry, or a hash of an invalid name."""
+    """Return the group id of an entry: the name of its object, or a hash if the name is invalid."""
     if _GROUP.fullmatch(entry.object):
         return entry.object
     return hashlib.sha256(entry.object.encode(errors="surrogatepass")).hexdigest()
@@ -415,24 +423,27 @@ def _status(error: ClientError) -> int:
     return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
 
 
-WAIT_S = 5  # how long one request waits for a message
-FILL_S = 0.3  # how long to request more messages after the first
-HIDDEN_S = 300  # visibility timeout; a post may take two minutes
-KNOWN = 1500  # stored ids of messages that may be delivered again; 36 bytes each fit an operation
-_CALL = 10  # maximum number of messages in a request
+WAIT_S = 5  # the time that one request waits for a message
+FILL_S = 0.3  # the time for more requests after the first messages of a batch
+HIDDEN_S = 300  # the visibility timeout; it is long, because a post may take two minutes
+# The most message ids that the state keeps, of messages that may be delivered again. With 36 bytes
+# each, they fit into one operation.
+KNOWN = 1500
+_CALL = 10  # the most messages in a request
 
 Received = dict[str, Any]
 
 
 class SqsQueue:
     """
-    A source of the messages of the queue at *url*, which deletes each message that the feed has.
+    A source that reads the messages of the queue at *url*.
 
-    A message that is delivered again is recognized by its message id and skipped. A message that
-    cannot be read ends the reader. With *rejects* such a message stays in the queue, which handles
-    it by its redrive policy.
+    Each message is deleted from the queue when the feed has it. A message that is delivered again
+    is recognized by its message id, and skipped. A message that cannot be read ends the reader; if
+    *rejects*, it stays in the queue instead, which handles it by its redrive policy.
+
     *envelope*, *type* and *key* are those of `Messages`; an SQS message has no key. *client* is a
-    boto3 client for SQS, if the default AWS settings do not apply.
+    boto3 client for SQS; by default, a client with the default AWS settings is created.
 
     Raises:
         WrongPipeline: *url* is not a URL, or the envelope is unknown.
@@ -451,9 +462,11 @@ class SqsQueue:
         self._url, self._rejects, self._given = checked_target(url, *QUEUE_RULE), rejects, client
         self._messages = Messages(envelope, type, key)
         self._client: Any = None
-        self._again = dict[str, None]()  # in the feed, perhaps not deleted; oldest first
-        self._held = list[Received]()  # received messages that are not deleted
-        self._all_shown_s = 0.0  # until then the messages of `_again` may be delivered again
+        # The ids of messages that are in the feed, but perhaps not deleted, the oldest first.
+        self._again = dict[str, None]()
+        self._held = list[Received]()  # messages that were received and not deleted yet
+        # At this time, all messages of `_again` are visible again, unless they were deleted.
+        self._all_shown_s = 0.0
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
         self._again = dict.fromkeys(state.get(self._url, {}).get("taken", ()))
@@ -465,15 +478,15 @@ class SqsQueue:
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a message cannot be read. All other messages were read, except for those
-                that follow it in its group.
+            WrongPipeline: a message cannot be read. The other messages of its batch were read,
+                except for those that follow it in its group.
             ClientError: the queue does not exist, or access is denied.
         """
         while True:
             asked_s, received = time.monotonic(), self._received()
             if not received:
                 if asked_s > self._all_shown_s:
-                    self._again.clear()  # the queue is empty
+                    self._again.clear()  # the queue is empty, so these messages are deleted
                 yield Batch()
                 continue
             self._held = list(received)
@@ -491,9 +504,9 @@ class SqsQueue:
 
     def close(self) -> None:
         """
-        Make the messages that were received but not deleted visible again.
+        Make those messages visible again that were received and not deleted.
 
-        If that fails, they become visible after `HIDDEN_S`.
+        If this request fails, they become visible after `HIDDEN_S`.
         """
         with suppress(Exception):
             for call in _calls_of(self._held):
@@ -512,7 +525,7 @@ class SqsQueue:
         return f"sqs {name}" + ("" if name.endswith(".fifo") else " (standard: in any order)")
 
     def _received(self) -> Sequence[Received]:
-        """Return up to one batch without duplicates, which collects messages for `FILL_S`."""
+        """Return the messages of a batch without duplicates, collected for up to `FILL_S`."""
         received = self._asked(WAIT_S)
         began_s = time.monotonic()
         while received and len(received) <= BATCH - _CALL and time.monotonic() - began_s < FILL_S:
@@ -523,7 +536,7 @@ class SqsQueue:
         return list(received.values())
 
     def _asked(self, wait_s: int) -> dict[str, Received]:
-        """Return messages by id; of a message that was delivered twice, keep the later receipt."""
+        """Return the messages of one request by id. If one occurs twice, keep the later receipt."""
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_CALL,
@@ -539,9 +552,9 @@ class SqsQueue:
         """
         Return the readable messages with their operations, and the first error.
 
-        Only the messages that follow an unreadable one in its group are skipped. More would be
-        wrong: SQS counts each receipt of a skipped message, and its redrive policy might remove a
-        readable message for its count.
+        Skip a readable message only if it follows an unreadable message in the same group.
+        SQS counts each delivery of a skipped message. If more messages were skipped, the redrive
+        policy could remove readable messages because of this count.
         """
         told, wrong, groups = [], None, set[str]()
         for message in received:
@@ -557,14 +570,14 @@ class SqsQueue:
         return told, wrong
 
     def _told(self, message: Received) -> list[dict[str, Any]]:
-        """Return the operations of *message*, or an empty list if the feed has them."""
+        """Return the operations of *message*, or an empty list if they are already in the feed."""
         if message["MessageId"] in self._again:
             return []
         place = f"{self._url.rpartition('/')[2]}, message {message['MessageId']}"
         return self._messages.operations(place, None, message["Body"].encode())
 
     def _delete(self, messages: Sequence[Received]) -> None:
-        """Delete the messages; one that remains is delivered again, and skipped then."""
+        """Delete *messages*. If a message remains, it is delivered again, and then skipped."""
         self._again |= dict.fromkeys(message["MessageId"] for message in messages)
         for call in _calls_of(messages):
             answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=_entries(call))

@@ -18,7 +18,7 @@ from tidings.core.model.operations import to_canonical_json
 from tidings.pipelines.files import line_of
 from tidings.pipelines.messages import Message, WrongPipeline
 
-_DIGEST_CHARS = 32  # 128 bits: unique among all messages of all feeds
+_DIGEST_CHARS = 32  # 128 bits, so that digests are unique among all messages of all feeds
 _SLOT_BITS = PAGE_END.bit_length()
 
 Encode = Callable[[Message], str]
@@ -39,7 +39,7 @@ def until_refused(
             made.append(make(index, message))
         except Unwritten as refusal:
             return made, refusal
-        except Exception as error:  # noqa: BLE001 functions of the author may raise anything
+        except Exception as error:  # noqa: BLE001 a function of the user may raise anything
             return made, Unwritten(index, f"{type(error).__name__}: {error}")
     return made, None
 
@@ -47,12 +47,12 @@ def until_refused(
 @contextmanager
 def blame_message(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[None]:
     """
-    Blame the message if a batch of one fails with one of *errors*.
+    If a batch of one message fails with one of *errors*, raise `Unwritten` for this message.
 
-    Stores that write a batch completely or not at all use this.
+    This is used by stores that write a batch completely or not at all.
 
     Raises:
-        Unwritten: the batch has only one message, so that message caused the error.
+        Unwritten: the batch has only one message, so this message caused the error.
     """
     try:
         yield
@@ -97,10 +97,10 @@ def object_of(message: Message) -> str:
 
 def identity_of(message: Message, consumer: str) -> str:
     """
-    Return an id that is the same for each delivery of a message to *consumer*, and else unique.
+    Return an id of a message that is unique, and the same for each delivery to *consumer*.
 
-    The id of the event is not sufficient, because all objects of a copy have the same one, and
-    because two feeds may use the same ids.
+    The id of the event is not sufficient, because all objects of a copy have the same event id, and
+    because two feeds may use the same event ids.
     """
     told = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
     return f"{message.id}-{hashlib.sha256(told).hexdigest()[:_DIGEST_CHARS]}"
@@ -110,8 +110,8 @@ def version_of(event_id: str) -> int:
     """
     Return the position of an event in the log as one number.
 
-    For a copied object this is the end of the last page that the copy includes, so that all later
-    events are newer.
+    For an object of a copy, return the end of the last page that the copy includes. So all later
+    events have a higher number.
     """
     place = cursors.parse(event_id)
     assert isinstance(place, Place | Replication)
@@ -122,10 +122,11 @@ def version_of(event_id: str) -> int:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """
-    The message at *index* of its batch.
+    The message at *index* of its batch, encoded.
 
-    *object* identifies the object of the message. *identity* is the same for each delivery of the
-    message. *place* is the id of the message's event, and *body* is the bytes to send.
+    *object* identifies the object of the message (`object_of`). *identity* is the same for each
+    delivery of the message (`identity_of`). *place* is the id of the message's event, and *body*
+    has the bytes to send.
     """
 
     index: int
@@ -138,7 +139,9 @@ class Entry:
 
     def headers(self) -> dict[str, str]:
         """
-        Return the headers by which a receiver orders messages; the latest has the highest sequence.
+        Return the headers by which a receiver can order the messages of an object.
+
+        The latest message has the highest `tidings-sequence`.
         """
         return {
             "tidings-op": self.op,
@@ -150,10 +153,11 @@ class Entry:
 
 class EntryStore:
     """
-    A sink that encodes messages as entries; a subclass sends them.
+    A sink that encodes messages as entries. A subclass sends the entries.
 
-    A `reset` is left out. None of these stores guarantees the order among objects, so a receiver
-    that emptied its store on a `reset` could lose messages that arrived before it.
+    A `reset` is not sent. The order of messages of different objects is not guaranteed. So messages
+    after the `reset` could arrive before it, and a receiver would lose them if it emptied its store
+    on a `reset`.
     """
 
     def __init__(self, envelope: str, feed: str) -> None:
@@ -166,7 +170,7 @@ class EntryStore:
 
         Raises:
             Unwritten: a message cannot be encoded, or the store rejected it.
-            Busy: the store did not accept a message, which may nevertheless be valid.
+            Busy: the store did not accept a message, although the message may be valid.
         """
         entries, refusal = until_refused(messages, self._entry)
         if kept := [each for each in entries if each]:
@@ -182,5 +186,5 @@ class EntryStore:
         return Entry(index, message.op, message.namespace, name, identity, message.id, body)
 
     def _put(self, entries: Sequence[Entry]) -> None:
-        """Send all *entries*, of which there is at least one; raise the same errors as `write`."""
+        """Send *entries*, which are at least one. Raise the same errors as `write`."""
         raise NotImplementedError

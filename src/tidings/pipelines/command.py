@@ -30,7 +30,7 @@ _file = click.argument("file", default=DEFAULT_FILE, type=click.Path(path_type=P
 
 
 class _Named(click.Choice[str]):
-    """A choice of *names* that also accepts aliases; *others* maps each alias to its name."""
+    """A choice of *names* that also accepts aliases. *others* maps each alias to its name."""
 
     def __init__(self, names: Mapping[str, object], others: Mapping[str, str]) -> None:
         super().__init__(list(names))
@@ -44,7 +44,7 @@ class _Named(click.Choice[str]):
 @click.group(epilog=EXIT_CODES)
 def pipeline() -> None:
     """
-    Copy a feed into stores and keep them up to date, with functions on the way.
+    Copy a feed into stores and keep the stores up to date; functions may transform the messages.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def pipeline() -> None:
     "sources",
     multiple=True,
     type=_Named(SOURCES, SOURCE_NAMES),
-    help="Also read this source; repeatable.",
+    help="Also read this source into the feed; repeatable.",
 )
 @click.option("--file", default=DEFAULT_FILE, show_default=True, type=click.Path(path_type=Path))
 @click.option("--name", default="copy", show_default=True, help="Name of the pipeline.")
@@ -78,7 +78,7 @@ def init(
     feed: str,
     force: bool,
 ) -> None:
-    """Write a pipeline that saves to each of SINKS."""
+    """Write a file with a pipeline that saves to each of SINKS."""
     if file.exists() and not force and not _consents(file):
         raise click.ClickException(f"{file} exists and was left as it is")
     once = tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(sinks))
@@ -88,7 +88,9 @@ def init(
 
 def _consents(file: Path) -> bool:
     """
-    Return True if the file may be overwritten; without a terminal, do not ask and return False.
+    Return True if the user agrees to overwrite the file.
+
+    If stdin is not a terminal, return False without asking.
     """
     return sys.stdin.isatty() and click.confirm(f"{file} exists, overwrite?")
 
@@ -98,10 +100,10 @@ def _consents(file: Path) -> bool:
 @click.pass_context
 def test(ctx: click.Context, file: Path) -> None:
     """
-    Check FILE and show the pipeline; no data moves.
+    Check FILE and show its pipeline, without copying data.
 
-    Connect to each table or collection that it reads, check that it can be followed, and print the
-    grants that its user needs. The exit code is 1 if one cannot be read.
+    Connect to each table or collection that the pipeline reads, check that it can be read, and
+    print the grants that the database user needs. The exit code is 1 if one of them cannot be read.
     """
     made = _loaded(file)
     click.echo(made.tree())
@@ -111,8 +113,8 @@ def test(ctx: click.Context, file: Path) -> None:
 
 
 def _checked(name: str, consumer: str, reader: Reader) -> bool:
-    """Print the reasons why *reader* cannot read; return True if there are none."""
-    check = getattr(reader, "check", None)  # only tables and collections have it
+    """Print the reasons why *reader* cannot read. Return True if no reason was found."""
+    check = getattr(reader, "check", None)  # only readers of tables and collections have `check`
     if check is None:
         return True
     try:
@@ -128,7 +130,7 @@ def _checked(name: str, consumer: str, reader: Reader) -> bool:
     if not problems:
         click.echo(f"{name}: can be read")
     if grants:
-        click.echo("\n  ".join([f"{name}: its user needs", *grants]))
+        click.echo("\n  ".join([f"{name}: the database user needs", *grants]))
     return not problems
 
 
@@ -150,7 +152,11 @@ def about(name: str | None) -> None:
 @pipeline.command(epilog=EXIT_CODES)
 @_file
 @click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
-@click.option("--emf", is_flag=True, help="The same, with metrics as CloudWatch embeds them.")
+@click.option(
+    "--emf",
+    is_flag=True,
+    help="Like --json, with metrics in CloudWatch's embedded metric format.",
+)
 @click.option("--events-url", metavar="URL", help="Also post each event to this address.")
 @click.option(
     "--events-bus", metavar="NAME", help="Also put each event on this bus of EventBridge."
@@ -160,7 +166,7 @@ def about(name: str | None) -> None:
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Attempts at a message before its store is stopped.",
+    help="Attempts to write a message before its store is stopped.",
 )
 @lineage_option
 @click.option("--worker", default="", metavar="TEXT", help="Unique name of this process.")
@@ -179,10 +185,10 @@ def run(
     """
     Run FILE until Ctrl-C or SIGTERM.
 
-    Each store has its own position, kept by the feed: `tidings consumers list` shows them, under
-    the names PIPELINE.STORE. After a kill, it resumes at these positions. A store that keeps
-    failing is stopped, the others continue, and the exit code is 1. A store that was reached before
-    and is unreachable is retried until it returns.
+    The feed keeps the position of each store, as a consumer named PIPELINE.STORE, which
+    `tidings consumers list` shows. If the command is killed, the next run resumes at these
+    positions. A store that keeps failing is stopped; the other stores continue, and the exit code
+    is 1. A store that was reached once and becomes unavailable is retried until it is available.
     """
     from tidings.pipelines.events import emitter
     from tidings.pipelines.running import Runner

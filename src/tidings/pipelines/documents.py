@@ -24,7 +24,12 @@ _IN_JSON = (str, int, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """A converter of documents to objects of *type*, or of operations if *type* is empty."""
+    """
+    A converter of documents to operations.
+
+    A document is an object of *type*, with the field *key* as its id. If *type* is empty, the
+    document already is an operation.
+    """
 
     type: str
     key: str
@@ -34,7 +39,7 @@ class Documents:
         Return the operation that inserts *document*.
 
         Raises:
-            WrongPipeline: the key is missing.
+            WrongPipeline: the document does not have the field *key*.
         """
         if not self.type:
             return {"event": "insert", **document}
@@ -46,10 +51,10 @@ class Documents:
 
 class Keyed:
     """
-    Rows of *table* as objects of *type* (default: the table's name).
+    A converter of rows of *table* to operations on objects of *type* (default: the table's name).
 
-    *key* names the columns that form an object's id (`join_key`). If it is empty, *keys* is set
-    later, from the primary key.
+    *key* names the columns that form an object's id (`join_key`). If *key* is empty, the attribute
+    `keys` is set later, from the primary key.
     """
 
     def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
@@ -57,13 +62,13 @@ class Keyed:
         self.name, self.type = table, type or table.rpartition(".")[2]
 
     def place(self, row: Row) -> list[Any]:
-        """Return the key of *row* as JSON values, for `page`."""
+        """Return the key of *row* as JSON values."""
         return [plain(row[key]) for key in self.keys]
 
     def id(self, row: Row) -> str:
         missing = [key for key in self.keys if row.get(key) is None]
         if missing:
-            raise WrongPipeline(f"a row of {self.name} has no {missing[0]!r} to be its key")
+            raise WrongPipeline(f"a row of {self.name} has no {missing[0]!r}, a part of its key")
         return join_key([row[key] for key in self.keys])
 
     def put(self, row: Row, data: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -80,8 +85,9 @@ class Keyed:
         """
         Yield deletions of the objects in the feed that no longer have a row.
 
-        *pages* reads the keys of all rows. The caller must then read the log from a position before
-        this call, because only the log contains the rows that are inserted in the meantime.
+        *pages* reads the keys of all rows. A row that is inserted during this call may be missed,
+        and its object deleted. So the caller must afterwards read the database's log from a
+        position before this call.
         """
         gone = set(known(self.type))
         for page in pages() if gone else ():
@@ -91,9 +97,9 @@ class Keyed:
 
 def join_key(values: Sequence[Any]) -> str:
     """
-    Return the id of an object from the *values* of its key, different for each key.
+    Return the id of an object with the *values* of its key. Different keys give different ids.
 
-    Several values are joined by `/`. In each of them `%` and `/` become `%25` and `%2F`.
+    Several values are joined by `/`. Within these values, `%` and `/` become `%25` and `%2F`.
     """
     texts = [_text(plain(value)) for value in values]
     if len(texts) == 1:
@@ -103,7 +109,9 @@ def join_key(values: Sequence[Any]) -> str:
 
 def split_key(id: str, count: int) -> list[str] | None:
     """
-    Return the *count* parts that `join_key` joined to *id*, as text; None if it did not make *id*.
+    Return the *count* values, as text, that `join_key` joined to *id*.
+
+    Return None if `join_key` cannot have made *id*.
     """
     if count == 1:
         return [id]
@@ -139,7 +147,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, _IN_JSON):
         return value
     if isinstance(value, float):
-        return value if value - value == 0 else str(value)  # JSON has neither NaN nor infinity
+        return value if value - value == 0 else str(value)  # JSON has no NaN and no infinity
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -154,13 +162,13 @@ def plain(value: Any) -> Any:
 
 
 PLAIN = "plain"
-_OURS = f"{TIDINGS}."  # prefix of the types of Tidings' own CloudEvents
-_MONGODB = "mongodb"  # a connector that sends rows and ids as text
+_OURS = f"{TIDINGS}."  # the prefix of the types of Tidings' own CloudEvents
+_MONGODB = "mongodb"  # the connector that sends documents and ids as text
 _INSERTED, _DELETED, _TOLD, _TRUNCATED = ("c", "r"), "d", "m", "t"
 
 Fields = dict[str, Any]
 Message = TypeVar("Message")
-# Converts the key and value of a message to operations.
+# A function that converts the key and the value of a message to operations.
 Read = Callable[[bytes | None, bytes | None], Iterable[Fields]]
 
 
@@ -170,13 +178,16 @@ class Messages:
 
     *envelope* is one of:
 
-    - `plain`: objects of *type* with the field *key* as their id. A message without a value deletes
-      the object of its key. Without a *type*, messages are operations as they are posted;
-    - `tidings`, `cloudevents`, `debezium`: the formats that Tidings writes. Other CloudEvents, in
-      structured JSON, are objects of *type*; their id is the field *key*, or else the subject.
-      Change events of Debezium's connectors are objects of *type* (default: the name of their
-      table); their id is the key of the message, or else the field *key*;
-    - a function that converts the key and value of a message to operations.
+    - `plain`: A message is an object of *type* with the field *key* as its id. A message without a
+      value deletes the object with the message's key. If *type* is empty, a message is an operation
+      in the form in which operations are posted.
+    - `tidings`: The format that Tidings writes.
+    - `cloudevents`: The format that Tidings writes, or other CloudEvents in structured JSON. These
+      are objects of *type*. Their id is the field *key*, or the subject if the field is missing.
+    - `debezium`: The format that Tidings writes, or change events of Debezium's connectors. These
+      are objects of *type* (default: the name of their table). Their id is the key of the message,
+      or the field *key* if the message has no key.
+    - A function that converts the key and the value of a message to operations.
 
     Raises:
         WrongPipeline: the envelope is unknown.
@@ -200,7 +211,9 @@ class Messages:
 
     def operations(self, place: str, key: bytes | None, value: bytes | None) -> list[Fields]:
         """
-        Return the operations of the message at *place*; an empty list if it changes no object.
+        Return the operations of a message; an empty list if the message changes no object.
+
+        *place* identifies the message in errors.
 
         Raises:
             WrongPipeline: the message cannot be read, or a feed would reject it.
@@ -211,7 +224,7 @@ class Messages:
                 line_from(each, now_ms=0)
         except (WrongPipeline, InvalidOperation, TooLarge) as error:
             raise WrongPipeline(f"{place}: {error}") from None
-        except Exception as error:  # noqa: BLE001 bad bytes, or the author's function, may raise anything
+        except Exception as error:  # noqa: BLE001 bad bytes or a user's function may raise anything
             raise WrongPipeline(f"{place}: {type(error).__name__}: {error}") from None
         return operations
 
@@ -229,40 +242,42 @@ class Messages:
         if event["type"].startswith(_OURS):
             return _told(event["type"].removeprefix(_OURS), event.get("data", {}))
         if not self._type:
-            raise WrongPipeline(f"a CloudEvent {event['type']!r} is an object of no type: give one")
+            rule = f"a CloudEvent {event['type']!r} needs the type of its object; give type="
+            raise WrongPipeline(rule)
         data = event["data"]
         named = {self._key: event.get("subject"), **data}
         return [self._documents.operation(named) | {"data": plain(data)}]
 
     def _debezium(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         if value is None:
-            return []  # a tombstone after a deletion, for compaction
+            return []  # after a deletion, Debezium sends a message without a value, for compaction
         event = _payload(parse_json(value))
         if "op" not in event:
-            raise WrongPipeline(f"no change event of Debezium: {sorted(event)}")
+            raise WrongPipeline(f"not a change event of Debezium; its fields are {sorted(event)}")
         source, op = event["source"], event["op"]
         if source.get("connector") == TIDINGS:
             return _told(source["event"], event["after"] or event["before"] or {})
         if op == _TOLD:
             return []
         if op == _TRUNCATED:
-            raise WrongPipeline("a feed has no truncation: set skipped.operations=t")
+            raise WrongPipeline("a feed cannot express a truncation; set skipped.operations=t")
         kind = self._type or source.get("table") or source["collection"]
         after, before = _document(event["after"]), _document(event.get("before"))
         named = {"type": kind, "id": self._id(key, after or before or {}, source.get("connector"))}
         if op == _DELETED:
             return [{"event": "delete", **named}]
         if after is None:
-            raise WrongPipeline(f"an event {op!r} without the whole row")
+            raise WrongPipeline(f"an event {op!r} lacks the whole row")
         made = "insert" if op in _INSERTED else "update"
         return [{"event": made, **named, "data": plain(after)}]
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
-        """Return the id of a row, which joins the values in the key of its message (`join_key`)."""
+        """Return the id of a row: the values in its message's key, joined by `join_key`."""
         fields = _payload(parse_json(key)) if key else {self._key: row.get(self._key)}
         values = list(fields.values()) if isinstance(fields, dict) else [fields]
         if not values or None in values:
-            raise WrongPipeline(f"a row has neither a key nor a {self._key!r}: {sorted(row)}")
+            fields = sorted(row)
+            raise WrongPipeline(f"a row has neither a key nor a {self._key!r}; it has {fields}")
         if connector == _MONGODB:
             values = [_mongo_id(parse_json(each)) for each in values]
         return join_key(values)
@@ -274,7 +289,11 @@ class Messages:
 def until_wrong(
     told: Callable[[Message], list[Fields]], messages: Iterable[Message]
 ) -> tuple[list[list[Fields]], WrongPipeline | None]:
-    """Return the operations of each message before the first unreadable one, and its error."""
+    """
+    Return the operations of each message before the first unreadable message, and its error.
+
+    The error is None if all messages can be read.
+    """
     found: list[list[Fields]] = []
     for message in messages:
         try:
@@ -293,26 +312,28 @@ def _object(value: bytes | None) -> Fields:
 
 def _told(event: str, fields: Fields) -> list[Fields]:
     """
-    Return the operation of a Tidings event, or nothing for an event without one, such as `live`.
+    Return the operation of an event of Tidings, as a list.
+
+    The list is empty if the event has no operation, like `live`.
     """
     event = "delete" if event == "leave" else event
     return [{**fields, "event": event}] if event in EVENTS else []
 
 
 def _payload(value: Any) -> Any:
-    """Remove the schema that a converter may wrap around the payload."""
+    """Return the payload of *value*, in which a converter may have wrapped payload and schema."""
     is_wrapped = isinstance(value, dict) and value.keys() == {"schema", "payload"}
     return value["payload"] if is_wrapped else value
 
 
 def _document(row: Fields | str | None) -> Fields | None:
-    """Return a row as a dict; MongoDB sends documents as text."""
+    """Return a row as a dict. The connector for MongoDB sends documents as text."""
     found: Fields | None = parse_json(row) if isinstance(row, str) else row
     return found
 
 
 def _mongo_id(value: Any) -> Any:
-    """Return the id of a document, without the type that extended JSON adds."""
+    """Return the id of a document of MongoDB, without the type that extended JSON adds."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, held),) = value.items()
         return held if name.startswith("$") else json.dumps(value)

@@ -4,8 +4,8 @@ Run a pipeline on EMR Serverless.
     python -m tidings.pipelines.emr --events-bus default pipeline.py
 
 The job prints events as lines of JSON, with metrics in CloudWatch's embedded format. On SIGTERM it
-stops after the current batches. The exit code is 1 if a store or a reader failed, and else 0. EMR
-starts a failed job again, a few times an hour.
+stops after the current batches. The exit code is 1 if a store or a reader failed, and 0 otherwise.
+EMR starts a failed job again, up to a few times an hour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidings.pipelines.running import Runner
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tidings.pipelines.emr")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--events-bus", metavar="NAME", help="put each event on this bus, too")
+    parser.add_argument("--events-bus", metavar="NAME", help="also put each event on this bus")
     named = parser.parse_args(arguments)
     try:
         made = load(_beside(named.file))
@@ -43,7 +43,9 @@ def _ran(made: Pipeline, bus: str | None) -> bool:
 
 def _beside(file: Path) -> Path:
     """
-    Return *file* if it exists, else its path on `sys.path`, where a job's archive is unpacked.
+    Return *file* if it exists; otherwise its path in a folder of `sys.path`.
+
+    The archive of a job is unpacked in such a folder.
     """
     places = [file, *(Path(each) / file for each in sys.path)]
     return next((each for each in places if each.is_file()), file)

@@ -16,8 +16,8 @@ from tidings.lineage.runs import Job, Run, Send, State, sending
 from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.running import READS, EventSink
 
-ANSWER_S = 5.0  # limit of a post, so that an unavailable receiver does not delay the pipeline
-NAMESPACE = "Tidings/Pipelines"  # of the CloudWatch metrics
+ANSWER_S = 5.0  # the limit of a post, because an unavailable receiver delays the pipeline
+NAMESPACE = "Tidings/Pipelines"  # the namespace of the metrics in CloudWatch
 _TAKEN = (200, 201)
 _COUNTS = ("records", "batches", "failures")
 
@@ -36,9 +36,10 @@ def emitter(
     """
     Yield a function that emits events.
 
-    The function prints events as lines of JSON or logs them. It also posts them to *url* and puts
-    them on *bus* if these are given. With *lineage* events are also reported as lineage of that
-    pipeline. With *emf* a line of metrics contains CloudWatch's embedded metric format.
+    The function prints events as lines of JSON if *as_json* or *emf*, and logs them otherwise. If
+    *emf*, metrics are printed in CloudWatch's embedded metric format. If *url* or *bus* is given,
+    events are also posted to this address or put on this event bus. If *lineage* is given, events
+    are also reported as lineage of this pipeline.
     """
     with ExitStack() as stack:
         tellers: list[EventSink] = [_printed if as_json or emf else _logged]
@@ -61,7 +62,7 @@ def emitter(
 
 
 def to_embedded_metrics(event: dict[str, Any]) -> dict[str, Any]:
-    """Add CloudWatch's embedded metric format to an event of metrics; return others unchanged."""
+    """Add CloudWatch's embedded metric format to an event `metrics`; return others unchanged."""
     if event["kind"] != "metrics":
         return event
     made = {
@@ -82,10 +83,10 @@ def _posting(url: str) -> Iterator[EventSink]:
             try:
                 answer = client.post(url, json=event)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                _log.warning("an event was not taken: %s", error)
+                _log.warning("an event was not accepted: %s", error)
                 return
             if answer.status_code not in _TAKEN:
-                _log.warning("an event was answered with %d", answer.status_code)
+                _log.warning("an event was not accepted: HTTP status %d", answer.status_code)
 
         yield tell
 
@@ -105,7 +106,7 @@ _ENDS = {"failed": State.FAIL, "done": State.COMPLETE, "stopped": State.COMPLETE
 
 @contextmanager
 def telling(pipeline: Pipeline) -> Iterator[EventSink]:
-    """Yield a function that converts the events of a `Runner` to lineage."""
+    """Yield a function that reports the events of a `Runner` as lineage."""
     with sending() as send:
         told = _Told(pipeline, send)
         try:
@@ -156,11 +157,11 @@ class _Told:
 
 
 def _named(end: object) -> Sequence[Dataset]:
-    """Return the datasets of a store or reader, or none if it does not define them."""
+    """Return the datasets of a store or reader, or () if it does not define any."""
     datasets: Callable[[], Sequence[Dataset]] | None = getattr(end, "datasets", None)
     if datasets is None:
         return ()
     try:
         return datasets()
-    except Exception:  # noqa: BLE001 an invalid address fails its store, which reports it
+    except Exception:  # noqa: BLE001 if the address is invalid, the store itself reports it
         return ()

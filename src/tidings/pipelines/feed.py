@@ -22,7 +22,7 @@ class Feed:
         self._poster = Poster(self._url, self._feed, password=self._password)
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """Post the operations; skip a reset, because the objects after it are posted again."""
+        """Post the operations. Skip a reset, because all objects follow it and are posted again."""
         assert self._poster is not None
         operations = [message for message in messages if not message.is_command]
         if operations:
@@ -45,7 +45,7 @@ class Feed:
 
 
 class Call:
-    """A sink that calls *function* with each batch, which is written when the function returns."""
+    """A sink that calls *function* with each batch. The batch is written when the call returns."""
 
     def __init__(self, function: Callable[[Sequence[Message]], None]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""Read and write files of JSON lines, which may be gzipped; read DataFrames of Spark."""
+"""Write files of JSON lines; read such files, which may be gzipped, and DataFrames of Spark."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ S3 = "s3://"
 
 
 class Parts(Protocol):
-    """Files `part-0000000001...` and so on, without a gap."""
+    """Numbered files, `part-0000000001...` and so on, without a gap."""
 
     def open(self) -> int:
-        """Return the number of the last file; 0 if the folder is empty."""
+        """Open the folder, and return the number of the last file, or 0 if the folder is empty."""
 
     def read(self, number: int) -> io.BytesIO: ...
 
@@ -88,9 +88,9 @@ class Ndjson:
     """
     A sink that appends one line of JSON for each message to *path*.
 
-    A line has `op`, `namespace`, `ts`, `id` and `data`. A batch is synced to disk before it is
-    acknowledged. A few lines may occur twice, with the same `id`. A line with the op `command`
-    means that a copy of all objects follows.
+    A line has the fields `op`, `namespace`, `ts`, `id` and `data`. A batch is synced to disk before
+    it is acknowledged. A few lines may occur twice, with the same `id`. A line with the op
+    `command` means that a copy of all objects follows.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -123,7 +123,7 @@ class Ndjson:
 
     def _end_cut_line(self) -> None:
         """
-        End a partial line that a killed writer left, so that the next message has its own line.
+        End a partial line that a killed writer left, so that the next message begins a new line.
         """
         assert self._file is not None
         size = self._file.seek(0, os.SEEK_END)
@@ -144,17 +144,18 @@ def line_of(message: Message) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
-LOOK_S = 0.5  # how often a followed file is checked
+LOOK_S = 0.5  # the time between two checks of followed files
 _NEWLINE = b"\n"
 
 
 class Files:
     """
-    A source of the lines of the files that match *patterns*, in the order of their names.
+    A source that reads the lines of all files that match *patterns*, in the order of their names.
 
-    Reading resumes at the last position in each file. A line is an operation as it is posted. If
-    *type* is given, a line is a document with *key* as its id. With *follow* the files and new ones
-    are read continuously. A file may only grow.
+    Reading resumes at the last position in each file, so a file may only grow. A line is an
+    operation in the form in which operations are posted. If *type* is given, a line is instead an
+    object of *type*, with the field *key* as its id. If *follow*, new lines and new files are read
+    continuously.
 
     Raises:
         WrongPipeline: no pattern is given.
@@ -204,13 +205,17 @@ class Files:
         return paths
 
     def _file(self, path: str) -> Iterator[Batch]:
-        """Yield the new lines of one file; `at` in its state counts decompressed bytes."""
+        """
+        Yield the new lines of one file.
+
+        In the state of the file, `size` is its size, and `at` counts decompressed bytes.
+        """
         at = self._state.get(path, {})
         size = Path(path).stat().st_size
         if at.get("mode") == COMPLETE and at["size"] == size:
             return
         if size < at.get("size", 0):
-            raise WrongPipeline(f"{path} is shorter than it was: give a new file a new name")
+            raise WrongPipeline(f"{path} is shorter than before; a new file needs a new name")
         line, offset = at.get("lines", 0), at.get("at", 0)
         with _opened(path) as file:
             file.seek(offset)
@@ -229,7 +234,7 @@ class Files:
         """
         Return the operations of up to `BATCH` lines after *line*.
 
-        Also return how many lines and bytes were read.
+        Also return the numbers of lines and bytes that were read.
         """
         operations: list[dict[str, Any]] = []
         count = length = 0
@@ -252,7 +257,7 @@ def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
     try:
         document = parse_json(text)
     except ValueError as error:
-        raise WrongPipeline(f"{path}, line {line}: no JSON: {error}") from None
+        raise WrongPipeline(f"{path}, line {line}: not JSON: {error}") from None
     if not isinstance(document, dict):
         raise WrongPipeline(f"{path}, line {line}: must be a JSON object")
     return document
@@ -260,10 +265,10 @@ def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
 
 class Frame:
     """
-    A source of the rows of a DataFrame, as objects of *type* with the column *key* as id.
+    A source that reads the rows of a DataFrame as objects of *type*, with the column *key* as id.
 
-    *make* creates the DataFrame from a session. Rows have no defined order, so an interrupted read
-    starts from the beginning. A complete read is not repeated.
+    *make* creates the DataFrame from a session of Spark. Rows have no defined order, so an
+    interrupted read starts again from the beginning. A complete read is not repeated.
     """
 
     def __init__(self, make: Callable[[SparkSession], DataFrame], type: str, key: str) -> None:

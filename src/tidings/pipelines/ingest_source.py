@@ -1,9 +1,9 @@
 """
-Append the operations of a source that is not a feed to a feed, which the stores follow.
+Append to a feed the operations of a source that is not a feed. The stores follow this feed.
 
-Each batch is appended together with an object of the type `READER`, which stores the position of
-the reader, in the same page. The data and the position are therefore always consistent, and a
-reader that restarts receives its last position, however old it is.
+Each batch is appended in one page with an object of the type `READER`, which stores the position of
+the reader. So the data and the position are always consistent. A reader that restarts receives its
+last position, even if the position is old, because the state of the feed keeps this object.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tidings.client.errors import Refused
 from tidings.client.poster import Poster, encode
 from tidings.pipelines.messages import READER
 
-BATCH = 500  # maximum number of operations; the reader's object still fits into the request
-COPY, COMPLETE = "copy", "complete"  # modes of a namespace: being copied, or copied completely
+BATCH = 500  # the most operations of a batch; the reader's object still fits into the request
+COPY, COMPLETE = "copy", "complete"  # modes of a namespace: it is being copied, or is copied
 
 ReaderState = Mapping[str, Mapping[str, Any]]  # the position of a reader in each namespace, as JSON
-Known = Callable[[str], Iterable[str]]  # returns the ids of all objects of a type
+Known = Callable[[str], Iterable[str]]  # a function that returns the ids of all objects of a type
 _TOO_LARGE = 413
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    The *operations* to append, and the *state*, the reader's position after them.
+    The *operations* to append, and the *state*: the position of the reader after them.
 
-    *state* maps each namespace to JSON. Its field `mode` is `copy` or `complete`, and the reader
+    *state* maps each namespace to JSON. The field `mode` is `copy` or `complete`; the reader
     defines all other fields.
     """
 
@@ -50,9 +50,9 @@ class Reader(Protocol):
 
     def read(self) -> Iterator[Batch]:
         """
-        Yield batches of at most `BATCH` operations in order, and an empty one if nothing is new.
+        Yield batches of at most `BATCH` operations, in order; an empty batch if nothing is new.
 
-        The caller requests the next batch only when the feed has the previous one. The iterator
+        The caller requests the next batch only when the previous batch is in the feed. The iterator
         ends when everything has been read.
         """
         ...
@@ -65,7 +65,7 @@ class Reader(Protocol):
 
 
 def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Batch]:
-    """Yield all *operations* in batches, the last one with *state*."""
+    """Divide *operations* into batches; only the last batch has the *state*."""
     while len(operations) > BATCH:
         yield Batch(operations[:BATCH])
         operations = operations[BATCH:]
@@ -74,13 +74,14 @@ def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Ba
 
 def append(poster: Poster, name: str, batch: Batch) -> None:
     """
-    Append the *batch* of the reader *name* as one page, or as several if it is too large.
+    Append the *batch* of the reader *name* as one page, or as several pages if it is too large.
 
-    A repeated request has the random idempotency key of `post_lines`. A key made from the content
-    would drop a batch that occurs again, such as the deletions after a second truncation.
+    The idempotency key of a request is random (`post_lines`). A key made from the content would
+    drop a batch with the same content as an earlier one, such as the deletions after a second
+    truncation.
 
     Raises:
-        Refused: an operation is invalid; the operations before it may have been appended.
+        Refused: an operation is invalid. The operations before it may have been appended.
     """
     operations, state = batch.operations, batch.state
     lines = [encode(each) for each in operations]

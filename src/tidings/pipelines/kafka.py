@@ -26,7 +26,7 @@ from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Reade
 from tidings.pipelines.messages import Busy, WrongPipeline
 
 PORT = 9092
-ANSWER_S = 60  # a batch that the broker confirms later than this fails
+ANSWER_S = 60  # a batch fails if the broker does not confirm it within this time
 _NAMESPACE = "{namespace}"
 _NO_TOPIC = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)
@@ -34,12 +34,12 @@ _NO_TOPIC = frozenset(
 
 
 def namespace_of(servers: str) -> str:
-    """Return the lineage namespace of the brokers at *servers*, named after the first of them."""
+    """Return the lineage namespace of the brokers at *servers*: the address of the first one."""
     return datasets.server(f"kafka://{servers.split(',')[0].strip()}", port=PORT)
 
 
 class _Failure(NamedTuple):
-    """An entry that was not written; *alone* is True if it was the only one of its request."""
+    """An entry that was not written. *alone* is True if its request had no other entry."""
 
     entry: Entry
     error: KafkaError
@@ -50,11 +50,11 @@ class Kafka(EntryStore):
     """
     A sink that sends each message to *topic* of the brokers at *servers*.
 
-    `{namespace}` in *topic* is replaced by the type. The key of a message names its object, so that
-    a partition has the messages of an object in order. Topics are not created, because their owner
-    decides how many partitions they have. A batch is written when all in-sync replicas have it.
-    *options* are those of librdkafka, for passwords and TLS. *envelope* is `tidings`, `cloudevents`
-    or `debezium`; the last two contain the name *feed*.
+    `{namespace}` in *topic* is replaced by the type of the object. The key of a message names its
+    object, so all messages of an object are in one partition, in order. The sink creates no topics,
+    because their owner decides the number of partitions. A batch counts as written when all in-sync
+    replicas have it. *options* are options of librdkafka, for example for passwords and TLS.
+    *envelope* is `tidings`, `cloudevents` or `debezium`; the last two contain the name *feed*.
 
     Raises:
         WrongPipeline: no server or topic is given, or the envelope is unknown.
@@ -72,10 +72,10 @@ class Kafka(EntryStore):
         super().__init__(envelope, feed)
         self._servers, self._topic = servers, checked_names(servers, topic)[0]
         self._options = connecting(servers, options) | {
-            "enable.idempotence": True,  # implies acks=all, and retries keep the order
-            "partitioner": "murmur2_random",  # as in Java, so that partitions agree
+            "enable.idempotence": True,  # implies acks=all; retries keep the order
+            "partitioner": "murmur2_random",  # chooses the same partitions as Java's client
             "delivery.timeout.ms": ANSWER_S * 1000,
-            "queue.buffering.max.messages": 0,  # unlimited, as at most one batch is in flight
+            "queue.buffering.max.messages": 0,  # no limit, because only one batch is in flight
         }
         self._producer: Producer | None = None
 
@@ -152,8 +152,8 @@ def checked_names(servers: str, *topics: str) -> tuple[str, ...]:
 
 
 def connecting(servers: str, options: Mapping[str, str | int] | None) -> dict[str, str | int]:
-    """Return librdkafka's settings for the brokers at *servers*, with the author's *options*."""
-    # Suppress log output on stderr, because exceptions carry the same information.
+    """Return librdkafka's settings for the brokers at *servers*, with the user's *options*."""
+    # `log_level` suppresses output on stderr, because exceptions have the same information.
     return {"log_level": 2, **(options or {}), "bootstrap.servers": servers}
 
 
@@ -170,17 +170,17 @@ def partitions_of(client: Producer | Consumer, topic: str) -> list[int]:
     return sorted(found.partitions)
 
 
-LOOK_S = 0.3  # how long to wait for a batch, so that a message is in the feed within a second
-PARTITIONS_S = 60.0  # how often to look for added partitions
+LOOK_S = 0.3  # the time to collect a batch; it is short, so that a message is soon in the feed
+PARTITIONS_S = 60.0  # the time between two searches for new partitions
 
 
 class KafkaTopics:
     """
-    A source of the messages of *topics* of the brokers at *servers*, beginning with the oldest.
+    A source that reads the messages of *topics* of the brokers at *servers*, the oldest first.
 
-    The offset of each partition is stored in the feed; no consumer group is created and nothing is
-    committed to Kafka. *options* are those of librdkafka. *envelope*, *type* and *key* are those of
-    `Messages`.
+    The offset of each partition is stored in the feed. No consumer group is created, and no offset
+    is committed to Kafka. *options* are options of librdkafka. *envelope*, *type* and *key* are
+    those of `Messages`.
 
     Raises:
         WrongPipeline: no server or topic is given, or the envelope is unknown.
@@ -199,7 +199,7 @@ class KafkaTopics:
         self._messages = Messages(envelope, type, key)
         self._options = connecting(servers, options) | {
             "enable.auto.commit": False,
-            "auto.offset.reset": "error",  # lost messages are an error, not skipped
+            "auto.offset.reset": "error",  # if messages were lost, fail, and do not skip them
         }
         self._state: dict[str, dict[str, Any]] = {}
         self._assigned = 0
@@ -224,8 +224,8 @@ class KafkaTopics:
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a message cannot be read or no longer exists. The messages before it were
-                read.
+            WrongPipeline: a message cannot be read, or no longer exists. All messages before it
+                were read.
         """
         assert self._consumer is not None
         looked_s = time.monotonic()
@@ -254,7 +254,7 @@ class KafkaTopics:
         return f"kafka {', '.join(self._topics)} at {self._servers}"
 
     def _assign(self) -> None:
-        """Assign all partitions, each at its stored offset, or at its oldest message."""
+        """Assign all partitions, each at its stored offset, or if it has none at its beginning."""
         assert self._consumer is not None
         partitions = [
             TopicPartition(
@@ -275,7 +275,7 @@ class KafkaTopics:
             if error.code() != KafkaError._AUTO_OFFSET_RESET:
                 raise KafkaException(error)
             rule = "was removed, or the topic was created again"
-            raise WrongPipeline(f"{place}: {rule}: rename the reader to continue")
+            raise WrongPipeline(f"{place}: {rule}; rename the reader to read all topics again")
         operations = self._messages.operations(place, message.key(), message.value())
         self._state[topic]["offsets"][str(partition)] = offset + 1
         return operations

@@ -1,4 +1,4 @@
-"""Messages of a pipeline, its errors, and the rules for names."""
+"""The messages of a pipeline, the errors of pipelines, and the rules for names."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ if TYPE_CHECKING:
 
 
 class WrongPipeline(Exception):
-    """The pipeline is invalid; the message says why and where."""
+    """The pipeline or its data are invalid. The message says where and why."""
 
 
 class Busy(Exception):
-    """The store does not accept messages now, although they may be valid."""
+    """The store or source cannot be used now. The messages may nevertheless be valid."""
 
 
 class Overtaken(Exception):
-    """A later worker of the same consumer has written; nothing of this batch was written."""
+    """Another worker of the same consumer has taken over. Nothing of this batch was written."""
 
 
 class Away(Exception):
-    """A store or source that was open before cannot be opened now; retry without limit."""
+    """A store or source that was available before is not available now. Retry without limit."""
 
 
-READER = "tidings.reader"  # type of the objects that store the position of a reader
-EVERYTHING = "/.*/"  # the pattern that matches each namespace
+READER = "tidings.reader"  # the type of the objects that store the positions of readers
+EVERYTHING = "/.*/"  # a pattern that matches every namespace
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # a consumer is named NAME.NAME
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 
 def validate_name(name: str, what: str) -> str:
     """
-    Return *name* if it is a valid name of *what*.
+    Return *name* if it is valid. *what* names its owner in the error, for example `a pipeline`.
 
     Raises:
         WrongPipeline: the name is invalid.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        rule = "1 to 31 of a-z, 0-9, '-' and '_', and start with a letter or digit"
-        raise WrongPipeline(f"{what} must have a name of its own, {rule}; not {name!r}")
+        rule = "1 to 31 characters a-z, 0-9, '-' and '_', and must begin with a letter or digit"
+        raise WrongPipeline(f"the name of {what} must have {rule}; not {name!r}")
     return name
 
 
 def checked_table(name: str, what: str = "table") -> str:
     """
-    Return *name* if every database accepts it as a table name without quotes.
+    Return *name* if every database accepts it as the name of a table without quotes.
 
-    *what* is the word for the named object in the error.
+    *what* names the kind of the object in the error, for example `table`.
 
     Raises:
         WrongPipeline: the name is invalid.
     """
     if not _TABLE.fullmatch(name):
-        rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
+        rule = "must be 1 to 63 characters a-z, 0-9 and '_', and must not begin with a digit"
         raise WrongPipeline(f"{what} {rule}; not {name!r}")
     return name
 
 
 def matcher(namespace: str) -> re.Pattern[str]:
     """
-    Compile the regular expression *namespace*, which may match any part of a namespace.
+    Compile the regular expression *namespace*, which may be enclosed in slashes.
 
-    The expression may be enclosed in slashes.
+    A namespace matches if the expression matches any part of it.
 
     Raises:
         WrongPipeline: *namespace* is not a regular expression.
@@ -77,7 +77,8 @@ def matcher(namespace: str) -> re.Pattern[str]:
         ) from None
 
 
-COMMAND = "command"  # the op of a `reset`: a copy follows, and earlier objects may not exist
+# The op of a `reset`: a copy of all objects follows, and other objects may no longer exist.
+COMMAND = "command"
 
 
 @dataclass(slots=True)
@@ -85,9 +86,10 @@ class Message:
     """
     An operation on its way to a store. Functions may change every field except `id`.
 
-    `op` is insert, update, delete or command. `namespace` is the type of the object, and `ts` the
-    timestamp of the operation. `data` is the operation as it was posted, with `type`, `id`,
-    `parents`, `timestamp` and its other fields. A command has no data.
+    `op` is insert, update, delete, leave or command. `namespace` is the type of the object, and
+    `ts` the timestamp of the operation. `data` is the operation as it was posted, with `type`,
+    `id`, `parents`, `timestamp` and its other fields. A command has no data. `id` is the id of the
+    event.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""Write to collections of MongoDB, and copy a collection and then follow its change stream."""
+"""Write to a collection of MongoDB; read a collection: copy it, then follow its change stream."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from tidings.pipelines.messages import Busy, Message, Overtaken, WrongPipeline, 
 
 PORT = 27017
 ANSWER_MS = 60_000  # a batch fails if the server takes longer than this
-GONE_S = 86_400  # how long the marker of a deleted object is kept
-DOCUMENT_BYTES = 16 * 1024 * 1024
-FIND_MS = 5_000  # time limit for finding a server
+GONE_S = 86_400  # the time for which the document of a deleted object is kept
+DOCUMENT_BYTES = 16 * 1024 * 1024  # MongoDB's limit for a document
+FIND_MS = 5_000  # the limit of the search for an available server
 _DUPLICATE_KEY, _INVALID = 11000, 121
-_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)  # the owner's index or validation rule rejected it
+# Errors that a single message causes: a unique index or a validation rule of the user rejects it.
+_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)
 _WRITERS = "tidings_writers"
 
 
@@ -69,10 +70,10 @@ class MongoDB:
     A sink that keeps *collection* of the database in *url* equal to the objects of the feed.
 
     A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`. The version is the
-    position of the event in the log, so a repeated or late message changes nothing, whichever
+    position of the event in the log. So a repeated or late message changes nothing, whichever
     worker sends it. A deleted object leaves a document with `_id`, `version` and `gone` for a day.
-    A batch is one bulk write, which the majority of the servers acknowledges. A reset empties the
-    collection.
+    A batch is one bulk write, which the majority of the servers must acknowledge. A reset empties
+    the collection.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database, or *collection* is not a
@@ -96,9 +97,10 @@ class MongoDB:
         Write the messages as documents.
 
         Raises:
-            Unwritten: the message at its index cannot be a document; those before it are written.
+            Unwritten: the message at the error's *index* cannot be stored. The messages before it
+                are written.
             Overtaken: a later worker has written.
-            Busy: the server did not accept all of the batch.
+            Busy: the server did not accept the whole batch.
         """
         documents, refusal = until_refused(messages, _document)
         if documents:
@@ -128,8 +130,8 @@ class MongoDB:
         """
         Raise `Overtaken` if a later worker has written.
 
-        A write of an earlier worker may still be running. The versions make it harmless, unless it
-        is a reset.
+        A write of an earlier worker may still be running. Because of the versions, it does no harm,
+        unless it is a reset.
         """
         mine, earlier = {"_id": self._writer}, {"fence": {"$lte": fence}}
         try:
@@ -137,22 +139,23 @@ class MongoDB:
                 {**mine, **earlier}, {"$set": {"fence": fence}}, upsert=True
             )
         except DuplicateKeyError:
-            raise Overtaken(f"a later worker than {fence} writes {self._name}") from None
+            raise Overtaken(f"a worker later than {fence} writes {self._name}") from None
 
     def _put(self, documents: Sequence[_Document | None]) -> None:
-        """Write the documents in order; None empties the collection."""
+        """Write the documents in order. A None in *documents* empties the collection."""
         latest: dict[str, _Document] = {}
         for document in documents:
             if document is None:
                 self._collection().delete_many({})
                 latest.clear()
             else:
-                # An object occurs only once, so the server may write the documents in any order.
+                # Keep only the last document of an object. So the server may write the documents
+                # in any order.
                 latest[document.id] = document
         self._bulk(list(latest.values()))
 
     def _bulk(self, documents: list[_Document], *, upsert: bool = True) -> None:
-        """Replace the documents, except for those that exist with a later version."""
+        """Write the documents, except for those that already exist with a later version."""
         if not documents:
             return
         try:
@@ -169,12 +172,13 @@ class MongoDB:
                     raise _failure(each) from None
             if unconfirmed:
                 raise Busy(unconfirmed[0]["errmsg"]) from None
-            # The existing document is newer, or another worker has just inserted it.
+            # Each failed document already exists, with a later version, or because another worker
+            # has just inserted it. In the second case it is replaced now.
             self._bulk([documents[each["index"]] for each in failures], upsert=False)
 
 
 class _Document(NamedTuple):
-    """A document to write; *content* is encoded here, so that errors occur before sending."""
+    """A document to write. *content* is already encoded, so that errors occur before sending."""
 
     id: str
     version: int
@@ -182,7 +186,7 @@ class _Document(NamedTuple):
 
     @property
     def or_earlier(self) -> dict[str, Any]:
-        """Return the query for the document that this one replaces."""
+        """Return the query for the document to replace, which must not have a later version."""
         return {"_id": self.id, "version": {"$lte": self.version}}
 
 
@@ -216,25 +220,27 @@ def _failure(failure: dict[str, Any]) -> Exception:
     return WriteError(reason) if failure["code"] in _OF_A_MESSAGE else Busy(reason)
 
 
-LOOK_MS = 300  # how long to wait for changes, so that they are in the feed within a second
-SAID_S = 600.0  # how often an idle collection stores its position, before the oplog drops it
-CHECK_S = 5.0  # limit of a check; an available server responds within 1 s
+LOOK_MS = 300  # the time to collect changes; it is short, so that they are soon in the feed
+# The time after which the position in an idle stream is stored, before the oplog drops it.
+SAID_S = 600.0
+CHECK_S = 5.0  # the limit of a check; an available server responds within 1 s
 _CHANGES = ("insert", "update", "replace")
 _ENDS = ("drop", "dropDatabase", "rename", "invalidate")
-# The oplog no longer contains the position, or the stream cannot be continued there.
+# Errors that mean that the stream cannot continue at the position, for example because the oplog no
+# longer contains it.
 _LOST = (136, 260, 280, 286)
 
 
 class MongoCollection:
     """
-    A source of the documents of *collection* of the database in *url*.
+    A source that reads the documents of *collection* of the database in *url*.
 
-    Each document is an object of *type* (default: the collection's name), with `_id` as id. With
-    *follow* later changes are read, too, which requires a replica set. Without *follow* the
-    collection is copied once. An interrupted copy starts from the beginning.
+    Each document is an object of *type* (default: the collection's name), with `_id` as id. The
+    collection is copied. If *follow*, later changes are read, too, which requires a replica set. An
+    interrupted copy starts again from the beginning.
 
     If the collection is dropped or renamed, or the oplog no longer contains the position, the
-    collection is copied again, and objects without a document are deleted. No other producer may
+    collection is copied again, and objects without a document are deleted. So no other producer may
     post objects of this type.
 
     Raises:
@@ -256,7 +262,7 @@ class MongoCollection:
         """
         self._state, self._known = dict(state.get(self._rows.type, {})), known
         self._client = connect(self._url)
-        self._client.admin.command("ping")  # detect a wrong address now
+        self._client.admin.command("ping")  # fails if the address is wrong
         self._collection = self._client[self._database].get_collection(
             self._rows.name,
             codec_options=CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO),
@@ -299,7 +305,7 @@ class MongoCollection:
             hello = client.admin.command("hello")
             found = list[str]()
             if self._follow and "setName" not in hello and hello.get("msg") != "isdbgrid":
-                found.append("to be followed the server must be of a replica set; or follow=False")
+                found.append("to follow it, the server must be in a replica set; or follow=False")
             try:
                 client[self._database][self._rows.name].find_one({}, {"_id": 1})
             except OperationFailure as error:
@@ -312,7 +318,9 @@ class MongoCollection:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all documents; store a time before the copy, at which the change stream will start.
+        Yield all documents of the collection.
+
+        The state has a time before the copy, at which the change stream starts later.
         """
         assert self._client is not None
         with self._client.start_session(causal_consistency=True) as session:
@@ -337,15 +345,15 @@ class MongoCollection:
 
     def _time(self, at: Timestamp | None) -> list[int]:
         if at is None:
-            rule = "to be followed the server must be of a replica set; or give follow=False"
+            rule = "to follow it, the server must be in a replica set; or give follow=False"
             raise WrongPipeline(f"{self}: {rule}")
         return [at.time, at.inc]
 
     def _changes(self) -> Iterator[Batch]:
         """
-        Yield the changes of the stream, each batch with the position of its last event.
+        Yield batches of the changes in the stream, each with the position after its last change.
 
-        Stop when the collection must be copied again.
+        End when the collection must be copied again.
         """
         try:
             yield from self._streamed()
@@ -379,17 +387,21 @@ class MongoCollection:
                 yield Batch(operations, {self._rows.type: self._state})
 
     def _operation(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return a put of the current document of a change, or a delete if it does not exist."""
+        """
+        Return the operation for a change.
+
+        It inserts the current document, or deletes the object if the document no longer exists.
+        """
         document = event.get("fullDocument")
         if event["operationType"] in _CHANGES and document:
             return self._rows.put(document, document)
         if event["operationType"] in ("delete", *_CHANGES):
             return self._rows.gone(self._rows.id(event["documentKey"]))
-        raise WrongPipeline(f"{self}: {event['operationType']} of the collection is unknown")
+        raise WrongPipeline(f"{self}: the change {event['operationType']!r} is unknown")
 
 
 def _received(stream: ChangeStream[Any]) -> Iterator[Any]:
-    """Yield the events that are available now."""
+    """Yield at most `BATCH` events, which arrive within `LOOK_MS`."""
     began_s = time.monotonic()
     for _ in range(BATCH):
         event = stream.try_next()

@@ -1,4 +1,4 @@
-"""Write to tables of MySQL and MariaDB, and copy a table and then follow the binary log."""
+"""Write to a table of MySQL or MariaDB; read a table: copy it, then follow the binary log."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ from tidings.pipelines.ingest_source import (
 )
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
-ANSWER_S = 60  # limit of a wait for a locked table, and for the next packet of the log
+ANSWER_S = 60  # the limit of a wait for a locked table, or for the next packet of the log
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
 _OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
 
-# Names are binary, because a collation would treat 'a' and 'A', or 'a' and 'a ', as one object.
+# The columns `namespace` and `id` are binary, because a collation would treat 'a' and 'A', or 'a'
+# and 'a ', as one object.
 _MAKE = """
     CREATE TABLE IF NOT EXISTS {table} (
         namespace varbinary(128) NOT NULL,
@@ -84,9 +85,9 @@ class MySQL:
     """
     A sink that keeps *table* of the database at *url* equal to the objects of the feed.
 
-    A batch is one transaction, and a worker that was overtaken can no longer write. A reset empties
-    the table, in the same transaction as the messages after it in the batch. *url* is
-    `mysql://user:password@host:3306/database`, with `?unix_socket=PATH` for a socket and
+    A batch is one transaction. After a later worker has written, an earlier worker can no longer
+    write. A reset empties the table, in the same transaction as the messages after it in the batch.
+    *url* is `mysql://user:password@host:3306/database`, with `?unix_socket=PATH` for a socket and
     `?ssl_ca=PATH` for TLS.
 
     Raises:
@@ -116,7 +117,7 @@ class MySQL:
                     cursor.executemany(statement.format(table=self._table), values)
             connection.commit()
         except BaseException:
-            connection.close()  # rolls back in any state
+            connection.close()  # this rolls back, whatever state the connection is in
             raise
 
     def close(self) -> None:
@@ -131,14 +132,14 @@ class MySQL:
         return f"table {self._table} at {self._shown}"
 
     def _connected(self) -> pymysql.Connection[Any]:
-        """Return the connection; reconnect if it broke or the server closed it."""
+        """Return the connection. Connect again if it broke or the server closed it."""
         if self._connection is not None:
             with suppress(pymysql.Error):
                 self._connection.ping(reconnect=False)
                 return self._connection
         self._connection = pymysql.connect(
             **self._server,
-            sql_mode="STRICT_ALL_TABLES",  # values that do not fit are rejected, not truncated
+            sql_mode="STRICT_ALL_TABLES",  # the server rejects values that it would truncate
             read_timeout=ANSWER_S,
             write_timeout=ANSWER_S,
         )
@@ -146,13 +147,15 @@ class MySQL:
 
     def _check(self, cursor: Any, fence: int) -> None:
         """
-        Raise `Overtaken` if a later worker has written; lock the fence until the transaction ends.
+        Raise `Overtaken` if a later worker has written.
+
+        Otherwise store and lock the fence until the transaction ends.
         """
         cursor.execute(_FENCE, (self._writer, fence))
         cursor.execute(_LATEST, (self._writer,))
         ((latest,),) = cursor.fetchall()
         if latest > fence:
-            raise Overtaken(f"worker {latest} writes {self._table}, a later one than {fence}")
+            raise Overtaken(f"worker {latest} writes {self._table}, later than worker {fence}")
 
 
 def server_of(url: str) -> tuple[dict[str, Any], str]:
@@ -204,25 +207,26 @@ def _values(message: Message) -> tuple[object, ...]:
 
 
 _DUMP = 0x12  # the command that makes the server send events of the log
-_HEADER = struct.Struct("<IBIIIH")  # timestamp, type, server, size, position of the next, flags
+# The header of an event: timestamp, type, server, size, position of the next event, flags.
+_HEADER = struct.Struct("<IBIIIH")
 _FORMAT, _QUERY, _PAYLOAD, _INCIDENT = 15, 2, 40, 26
-_IGNORABLE = 0x80  # the flag of an event that a reader may skip if its type is unknown
+_IGNORABLE = 0x80  # the flag of an event that a reader may skip if it does not know the type
 # Compressed event types of MariaDB, and the types of the events that they contain.
 _COMPRESSED = {165: _QUERY, 166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 _UPDATES, _VERSION_2 = (24, 31), (30, 31, 32)
 _KNOWN = {2, 3, 4, 5, 13, 14, 15, 16, 17, 18, 19, 23, 24, 25, 27, 28, 29, 30, 31, 32, 33, 34, 35}
 _KNOWN |= {36, 37, 38, 39, 41, 160, 161, 162, 163, 164}
-_QUERY_FIELDS = 13  # bytes before the status variables of a query
-_ROWS_FIELDS = 8  # bytes of the table and flags of a rows event
-_ZSTD, _NONE = 0, 255  # compressions of a transaction
+_QUERY_FIELDS = 13  # the bytes before the status variables in a query event
+_ROWS_FIELDS = 8  # the bytes for the table and the flags in a rows event
+_ZSTD, _NONE = 0, 255  # the codes of the compressions of a transaction
 _COMPRESSION_FIELD, _END_FIELD = 2, 0
 
 
 class LogConnection(pymysql.Connection):
-    """A connection that returns each event of the log uncompressed."""
+    """A connection that decompresses the events of the log."""
 
     _is_dump = False
-    _checksum = 0  # size in bytes of the checksum after each event
+    _checksum = 0  # the size in bytes of the checksum after each event
 
     def _write_bytes(self, data: bytes) -> None:
         self._is_dump = data[4:5] == bytes([_DUMP])
@@ -236,7 +240,7 @@ class LogConnection(pymysql.Connection):
             packet = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
             data: bytes = packet.get_all_data()
             if data[0] != 0:
-                return packet  # the end of the log
+                return packet  # an error, or the end of the log
             if data[5] == _FORMAT:
                 self._checksum = 4 if data[-5] == 1 else 0
             self._waiting.extend(expand_packet(data, self._checksum))
@@ -245,17 +249,20 @@ class LogConnection(pymysql.Connection):
 
 def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
     """
-    Yield the events in *packet*, each as a packet; *checksum* is the size of its checksum.
+    Yield the events in *packet*, each as a packet of its own, uncompressed.
+
+    *checksum* is the size of the checksum at the end of a packet.
 
     Raises:
-        WrongPipeline: the type of the event or its compression is unknown.
+        WrongPipeline: the type of an event or its compression is unknown.
     """
     timestamp, kind, server, _, position, flags = _HEADER.unpack_from(packet, 1)
     start, end = 1 + _HEADER.size, len(packet) - checksum
     if kind == _PAYLOAD:
         events = list(_events(_transaction(packet[start:end])))
         for number, (header, body) in enumerate(events, 1):
-            # The log can be resumed only after the last event of the transaction.
+            # Only the last event of the transaction has a position, because the log cannot be
+            # resumed within a transaction.
             place = position if number == len(events) else 0
             size = _HEADER.size + len(body) + checksum
             fields = _HEADER.unpack(header)
@@ -269,13 +276,13 @@ def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
     elif kind in _KNOWN or flags & _IGNORABLE:
         yield packet
     else:
-        what = "an incident: changes are missing" if kind == _INCIDENT else f"an event {kind}"
-        rule = "which cannot be read: a reader with a new name copies the table again"
-        raise WrongPipeline(f"the binary log has {what}, {rule}")
+        what = "lacks changes (incident)" if kind == _INCIDENT else f"has an unknown event {kind}"
+        rule = "rename the reader, so that it copies the table again"
+        raise WrongPipeline(f"the binary log {what}; {rule}")
 
 
 def _uncompressed(body: bytes, kind: int) -> bytes:
-    """Return the body of a MariaDB event of the type *kind* uncompressed."""
+    """Decompress the body of an event of MariaDB; *kind* is the type of the result."""
     if kind == _QUERY:
         database, status = body[8], int.from_bytes(body[11:13], "little")
         at = _QUERY_FIELDS + status + database + 1
@@ -289,7 +296,7 @@ def _uncompressed(body: bytes, kind: int) -> bytes:
 
 
 def _transaction(body: bytes) -> bytes:
-    """Return the events of a MySQL transaction uncompressed."""
+    """Decompress the events of a transaction of MySQL."""
     at, compression = 0, _NONE
     while True:
         field, at = _number(body, at)
@@ -319,7 +326,7 @@ def _events(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return the length-encoded integer at *at*, and the offset after it."""
+    """Return the length-encoded integer at the offset *at*, and the offset after it."""
     sizes = {252: 2, 253: 3, 254: 8}
     size = sizes.get(data[at])
     if size is None:
@@ -327,13 +334,13 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size
 
 
-LOOK_S = 0.3  # how long changes are collected, so that they are in the feed within a second
+LOOK_S = 0.3  # the time to collect changes; it is short, so that they are soon in the feed
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
 _STATEMENTS = (BeginLoadQueryEvent, ExecuteLoadQueryEvent)
 _ROWS = (WriteRowsEvent, UpdateRowsEvent, PartialUpdateRowsEvent, DeleteRowsEvent)
 _EVENTS = (*_ROWS, XidEvent, QueryEvent, HeartbeatLogEvent, *_STATEMENTS)
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
-_WANTED |= {"binlog_row_metadata": "FULL"}  # the names and types of columns
+_WANTED |= {"binlog_row_metadata": "FULL"}  # the log then has the names and types of columns
 _PARSE_ERROR, _NO_TABLE, _NO_COLUMN, _DENIED = 1064, 1146, 1054, (1044, 1142, 1227)
 _COLUMNS = """SELECT column_name AS name, data_type AS kind, character_maximum_length AS size,
     character_set_name AS charset, column_type LIKE '%% COMPRESSED*/' AS compressed
@@ -353,45 +360,51 @@ _CASCADES = """SELECT r.unique_constraint_schema AS base, r.referenced_table_nam
 _RESTRICTED = ("RESTRICT", "NO ACTION")
 _COMMENT = re.compile(r"/\*(?![!M]).*?\*/|/\*M?!\d*|\*/|--[ \t][^\n]*|#[^\n]*", re.S)
 _FIRST = re.compile(r"[\s(]*(\w+)")
-# Types and character sets that a key column may not have. A query cannot compare values of
-# `_INEXACT` exactly, and the log has values of `_OTHERWISE_IN_LOG` in another form than a query.
+# Types and character sets that a key column must not have. Values of the types `_INEXACT` cannot be
+# compared exactly in a query. Values of `_OTHERWISE_IN_LOG` have another form in the log than in
+# the result of a query.
 _INEXACT = {"float", "bit"}
 _OTHERWISE_IN_LOG = {"set", "inet4", "inet6", "ucs2", "utf16", "utf16le", "utf32"}
-# Statements that need no copy of the table, because each row that they change is logged.
+# Statements after which the table need not be copied again, because the log has each row that they
+# change.
 _HARMLESS = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "GRANT", "REVOKE"}
 _HARMLESS |= {"ANALYZE", "OPTIMIZE", "CHECK", "FLUSH"}
-# A session with `binlog_format=STATEMENT` logs these instead of the rows that they change.
+# Statements that a session with `binlog_format=STATEMENT` logs instead of the rows that they
+# change.
 _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT"}
 
-# The log contains a transaction before its rows are visible. Reading with a lock waits for them.
+# The log contains a transaction before its rows are visible. A query with a lock waits until they
+# are.
 _LOCKED = "LOCK IN SHARE MODE"
 _SESSION = (
     "SET time_zone = '+00:00'",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",  # locks rows, not gaps
+    # At this level, a query with a lock locks rows, but not the gaps between them.
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 
 Values = tuple[Any, ...]
 
 
 class _Altered(Exception):
-    """The table lacks a column of its former key."""
+    """The table no longer has a column of its key."""
 
 
 class MySQLTable:
     """
-    A source of the rows of *table* of the database at *url*.
+    A source that reads the rows of *table* of the database at *url*.
 
     Each row is an object of *type* (default: the table's name). *key* names the columns that form
-    an object's id (default: the primary key). Without *follow* the table is copied once.
+    an object's id (default: the primary key). The table is copied. If *follow*, later changes are
+    read, too.
 
-    With *follow* later changes are read, too. A changed row is queried when its change is
-    processed, so several changes of a row may appear as one. Following requires
-    `binlog_format=ROW`, `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user with
-    `REPLICATION SLAVE` and `REPLICATION CLIENT`, and a *server_id* that no other replica of the
-    server has. The default of *server_id* is derived from the names of pipeline and reader.
+    A changed row is queried when its change is processed, so several changes of a row may appear as
+    one change. To follow a table, the server needs `binlog_format=ROW`, `binlog_row_image=FULL` and
+    `binlog_row_metadata=FULL`, and the user needs `REPLICATION SLAVE` and `REPLICATION CLIENT`.
+    *server_id* must be an id that no other replica of the server has. Its default is derived from
+    the names of the pipeline and the reader.
 
-    The table is copied again, and objects without a row are deleted, if a statement may have
-    changed rows that are missing from the log, or if the log no longer contains the position. No
+    If a statement may have changed rows that the log does not have, or if the log no longer
+    contains the position, the table is copied again, and objects without a row are deleted. So no
     other producer may post objects of this type.
 
     Raises:
@@ -416,7 +429,7 @@ class MySQLTable:
         self._follow, self._server_id = follow, server_id
         self._is_key_given = bool(self._rows.keys)
         self._state: Mapping[str, Any] = {}
-        self._replicated = 0  # id of the server that writes the log
+        self._replicated = 0  # the id of the server that writes the log
         self._connection: pymysql.Connection[Any] | None = None
         self._log: Any = None
 
@@ -425,7 +438,7 @@ class MySQLTable:
         Connect, and resume at *state*.
 
         Raises:
-            WrongPipeline: the table cannot be followed. The message names each reason.
+            WrongPipeline: the table cannot be read or followed. The message has each reason.
             Away: the table was read before and is missing.
         """
         self._server_id = self._server_id or zlib.crc32(name.encode()) | 1 << 31
@@ -442,7 +455,7 @@ class MySQLTable:
 
         Raises:
             WrongPipeline: a row has no key, or the log cannot be read.
-            Away: the table is missing. It is copied again when it exists.
+            Away: the table is missing. When it exists again, it is copied again.
             pymysql.Error: the server is not available, or rejects a query.
         """
         if self._follow and "file" not in self._state:
@@ -511,32 +524,33 @@ class MySQLTable:
         if not self._follow or found:
             return found
         if kind not in ("BASE TABLE", "SYSTEM VERSIONED"):
-            found.append(f"a {kind.lower()} cannot be followed: give follow=False")
+            found.append(f"a {kind.lower()} cannot be followed; give follow=False")
         elif not any(set(self._rows.keys) >= columns for columns in self._unique.values()):
             found.append(
-                f"the key ({', '.join(self._rows.keys)}) is not unique: add a unique index"
+                f"the key ({', '.join(self._rows.keys)}) is not unique; add a unique index"
             )
         for name, wanted in _WANTED.items():
             settings = self._asked("SHOW GLOBAL VARIABLES LIKE %s", name)
             value = str(settings[0]["Value"]) if settings else "absent"
             if value.upper() != wanted:
-                rule = f"to be followed the server must run with {name}={wanted}"
+                rule = f"to follow it, the server must run with {name}={wanted}"
                 found.append(f"{rule}, not {value}; or give follow=False")
         return found or [*self._problems_of_log()]
 
     def _problems_of_columns(self) -> Iterator[str]:
         if not self._rows.keys:
-            yield "it has no primary key: give key="
+            yield "it has no primary key; give key="
         refused = _INEXACT | (_OTHERWISE_IN_LOG if self._follow else set())
         for key in self._rows.keys:
             column = self._columns.get(key)
             if column is None:
-                yield f"it has no column {key!r}; there are {', '.join(self._columns)}"
+                yield f"it has no column {key!r}; the columns are {', '.join(self._columns)}"
             elif wrong := refused & {column["kind"], column["charset"]}:
-                yield f"its key {key} may not be of {wrong.pop()}: give another with key="
+                rule = f"must not be {wrong.pop()}; give other columns with key="
+                yield f"its key column {key} {rule}"
         for name, column in self._columns.items() if self._follow else ():
             if column["compressed"]:
-                yield f"its column {name} is compressed: give follow=False"
+                yield f"its column {name} is compressed; give follow=False"
 
     def _problems_of_log(self) -> Iterator[str]:
         try:
@@ -550,15 +564,17 @@ class MySQLTable:
         base = self._base
         only, ignored = status.get("Binlog_Do_DB"), status.get("Binlog_Ignore_DB")
         if (only and base not in only.split(",")) or base in (ignored or "").split(","):
-            yield f"the server does not log changes of {base}: see binlog_do_db, binlog_ignore_db"
+            yield f"the server does not log changes of {base}; see binlog_do_db, binlog_ignore_db"
         grants = " ".join(str(v) for each in self._asked("SHOW GRANTS") for v in each.values())
-        allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")  # a role may grant it
+        allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")  # a role may include it
         if not any(each in grants for each in allowed):
             yield "the user may not read the log: GRANT REPLICATION SLAVE ON *.*"
 
     def _look_at_table(self) -> str:
         """
-        Set the columns, the key and the tables that may change this one; return its kind.
+        Look at the table, and return its kind, for example `BASE TABLE`.
+
+        Set its names, columns, unique indexes and key, and the tables that change it by cascades.
 
         Raises:
             WrongPipeline: the table is missing and was never read.
@@ -569,7 +585,7 @@ class MySQLTable:
             missing = f"{self}: no table has this name"
             raise (Away if self._state else WrongPipeline)(missing)
         table = min(tables, key=lambda each: str(each["name"]) != self._rows.name)
-        self._base, self._rows.name = table["base"], table["name"]  # as the log has them
+        self._base, self._rows.name = table["base"], table["name"]  # spelled as in the log
         self._columns = {each["name"]: each for each in self._asked(_COLUMNS, self._rows.name)}
         parts = self._asked(_KEYS, self._rows.name)
         partial = {each["name"] for each in parts if not each["whole"]}
@@ -584,10 +600,10 @@ class MySQLTable:
 
     def _look_at_cascades(self) -> dict[tuple[str, str], tuple[bool, set[str]]]:
         """
-        Return the tables that change this one through foreign keys, which the log leaves out.
+        Return the tables that change this table through foreign keys.
 
-        Each value says whether a deletion changes this table, and names the columns that change it
-        when they are updated.
+        The log leaves out such changes of this table. Each value has two parts: True if a deletion
+        in the other table changes this table, and the columns that change it when they are updated.
         """
         found: dict[tuple[str, str], tuple[bool, set[str]]] = {}
         waiting = [(self._base, self._rows.name)]
@@ -605,7 +621,7 @@ class MySQLTable:
         return found
 
     def _is_resumable(self) -> bool:
-        """Return True if the log contains all changes since the stored state."""
+        """Return True if the log has the stored position, and server and key are the same."""
         files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
         (found,) = self._asked("SELECT @@server_id AS id")
         self._replicated = found["id"]
@@ -622,7 +638,7 @@ class MySQLTable:
         except pymysql.ProgrammingError as error:
             if error.args[0] != _PARSE_ERROR:
                 raise
-            (found,) = self._asked("SHOW MASTER STATUS")  # before MySQL 8.2, and MariaDB
+            (found,) = self._asked("SHOW MASTER STATUS")  # for MariaDB, and MySQL before 8.2
         return found
 
     def _end_of_log(self) -> dict[str, Any]:
@@ -635,9 +651,9 @@ class MySQLTable:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all rows in the order of their keys, after the last position.
+        Yield all rows after the stored key, in the order of their keys.
 
-        Changes made during the copy are in the log, and are read from there afterwards.
+        Changes that are made during the copy are in the log, and are read from there afterwards.
         """
         for rows in self._pages("*", after=self._state.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
@@ -674,9 +690,9 @@ class MySQLTable:
 
     def _changes(self) -> Iterator[Batch]:
         """
-        Yield the changes in the log, with the end of the last transaction as the state.
+        Yield batches of the changes in the log, each with the end of its last transaction as state.
 
-        Stop after a transaction or statement that requires another copy of the table.
+        End after a transaction or statement that requires that the table is copied again.
         """
         changed, told_s, end = dict[str, Values](), time.monotonic(), self._state
         is_stale = False
@@ -697,17 +713,18 @@ class MySQLTable:
             is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - told_s > LOOK_S
             if not is_due and len(changed) < BATCH:
                 continue
-            # Store the name of a new file, because the server may remove the previous one.
+            # If a new file has begun, store its name, because the server may remove the old file.
             if changed or end["file"] != self._state["file"]:
                 operations, self._state = self._now(changed), {"mode": COMPLETE, **end}
                 yield from batches(operations, {self._rows.type: self._state})
             else:
-                self._asked("DO 0")  # the server closes a connection that is idle for hours
+                # Use the connection, because the server closes a connection that is idle for hours.
+                self._asked("DO 0")
                 yield Batch()
             changed, told_s = {}, time.monotonic()
 
     def _events(self) -> Iterator[Any]:
-        """Yield the events of the log forever, with a heartbeat if nothing is new."""
+        """Yield the events of the log without end, and a heartbeat event if nothing is new."""
         tables = [(self._base, self._rows.name), *self._cascades]
         self._log = BinLogStreamReader(
             {**self._server, "read_timeout": ANSWER_S},
@@ -729,7 +746,7 @@ class MySQLTable:
         return (event.schema, event.table) == (self._base, self._rows.name)
 
     def _may_change(self, event: Any, kind: str) -> bool:
-        """Return True if *event* may change rows of the table that it does not contain."""
+        """Return True if *event* may change rows of the table that are not in the event."""
         if isinstance(event, RowsEvent):
             deletes, updated = self._cascades.get((event.schema, event.table), (False, ()))
             if isinstance(event, DeleteRowsEvent):
@@ -748,9 +765,10 @@ class MySQLTable:
 
     def _keys(self, event: Any) -> dict[str, Values] | None:
         """
-        Return the keys before and after each change in *event*, by object id.
+        Return the keys before and after each change in *event*, by the id of the object.
 
-        Return None if a row lacks a column of the key, because the table was altered after it.
+        Return None if a row in the event lacks a column of the key, because the table was altered
+        after the event.
         """
         found = {}
         for row in event.rows:
@@ -763,7 +781,7 @@ class MySQLTable:
         return found
 
     def _logged(self, column: str, value: Any) -> Any:
-        """Return *value* of the log as a query does, with padded binaries and UUIDs as text."""
+        """Return *value* of the log as a query returns it: binaries padded, and UUIDs as text."""
         kind = self._columns[column]["kind"]
         if isinstance(value, bytes) and kind == "binary":
             return value.ljust(self._columns[column]["size"], b"\0")
@@ -771,7 +789,9 @@ class MySQLTable:
 
     def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
         """
-        Query the *changed* rows; return a put for each of them, and a deletion if it is missing.
+        Query the *changed* rows, and return an operation for each of them.
+
+        It inserts the row, or deletes the object if the row is missing.
         """
         if not changed:
             return []
@@ -806,7 +826,7 @@ def _keyword(query: str) -> str:
 
 
 def _written(value: Any) -> Any:
-    """Return a part of a key as JSON, which `_parsed` converts back to a query's parameter."""
+    """Return a part of a key as JSON, from which `_parsed` makes a parameter of a query again."""
     return {"hex": value.hex()} if isinstance(value, bytes) else plain(value)
 
 

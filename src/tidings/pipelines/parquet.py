@@ -31,13 +31,13 @@ SCHEMA = pyarrow.schema(
 
 class Parquet:
     """
-    A sink that writes each batch as one file to *folder*; readers see all of it or nothing.
+    A sink that writes each batch as one file to *folder*. Readers see a file completely or not.
 
     *folder* is a path, or `s3://BUCKET/PREFIX`, which also requires the extra `flow-aws`. The
-    column `data` is JSON. Files are numbered in the order of the log, and the column `sequence`
-    continues from file to file. The latest row of an object has its highest sequence. A row with
-    the op `command` means that objects in earlier rows may no longer exist. A few messages may
-    occur twice.
+    column `data` has JSON. Files are numbered in the order of the log, and the column `sequence`
+    increases from row to row and from file to file. So the latest row of an object has the highest
+    `sequence` of its rows. A row with the op `command` means that objects in earlier rows may no
+    longer exist. A few messages may occur twice.
 
     Raises:
         WrongPipeline: *folder* is an S3 address without a bucket or a prefix.
@@ -84,7 +84,7 @@ class Parquet:
 def _parts(folder: str | Path) -> Parts:
     if not str(folder).startswith(S3):
         return OnDisk(Path(folder), SUFFIX)
-    from tidings.pipelines.aws import OnS3  # requires an extra, which writing to disk does not need
+    from tidings.pipelines.aws import OnS3  # requires an extra, which files on disk do not need
 
     return OnS3(str(folder), SUFFIX)
 

@@ -1,5 +1,5 @@
 """
-The definition of a pipeline, which has a source, and stores to which it writes.
+The definition of a pipeline: a source, functions, and the stores to which it writes.
 
     pipeline = Pipeline("videos", Source("http://127.0.0.1:8042"))
     pipeline.save("table", Postgres("postgresql:///videos"), omit("data.secret"))
@@ -61,7 +61,7 @@ def omit(*fields: str) -> Step:
 
 
 def pick(*fields: str) -> Step:
-    """Return a step that keeps only *fields*, and the type and id of the object."""
+    """Return a step that removes all fields except *fields*, `type` and `id`."""
     paths = [_path(each) for each in (*fields, "type", "id")]
 
     def step(message: Message) -> Message:
@@ -76,7 +76,7 @@ def pick(*fields: str) -> Step:
 
 
 def rename(fields: Mapping[str, str]) -> Step:
-    """Return a step that renames fields; *fields* maps old names to new ones."""
+    """Return a step that renames fields. *fields* maps old names to new names."""
     paths = [(_path(old), _path(new)) for old, new in fields.items()]
 
     def step(message: Message) -> Message:
@@ -90,7 +90,7 @@ def rename(fields: Mapping[str, str]) -> Step:
 
 
 def remap(namespaces: Mapping[str, str]) -> Step:
-    """Return a step that renames namespaces; *namespaces* maps old names to new ones."""
+    """Return a step that renames namespaces. *namespaces* maps old names to new names."""
 
     def step(message: Message) -> Message:
         message.namespace = namespaces.get(message.namespace, message.namespace)
@@ -103,9 +103,9 @@ def skip(field: str, comparison: str, match: Any) -> Step:
     """
     Return a step that keeps only messages with a matching *field*.
 
-    *comparison* is `==`, `=~`, `>`, `>=`, `<` or `<=`, and *match* the value to compare with.
-    Integers and floats are compared by value. A field that is missing or has another type does not
-    match.
+    *comparison* is `==`, `=~`, `>`, `>=`, `<` or `<=`, and *match* is the value to compare with.
+    Integers and floats are compared by value. A field does not match if it is missing or has
+    another type than *match*.
 
     Raises:
         WrongPipeline: the comparison is unknown.
@@ -120,16 +120,16 @@ def skip(field: str, comparison: str, match: Any) -> Step:
 
 def opfilter(*, whitelist: tuple[str, ...] = (), blacklist: tuple[str, ...] = ()) -> Step:
     """
-    Return a step that keeps only the operations of *whitelist*, or all except *blacklist*.
+    Return a step that keeps only messages with an op in *whitelist*, or not in *blacklist*.
 
     Raises:
-        WrongPipeline: both or neither are given, or an operation is unknown.
+        WrongPipeline: both lists are given, or no list, or an op is unknown.
     """
     if bool(whitelist) == bool(blacklist):
         raise WrongPipeline("opfilter needs a whitelist or a blacklist, and not both")
     for op in (*whitelist, *blacklist):
         if op not in _OPS:
-            raise WrongPipeline(f"opfilter: {op!r} is none of {', '.join(sorted(_OPS))}")
+            raise WrongPipeline(f"opfilter: {op!r} is unknown; known are {', '.join(sorted(_OPS))}")
     kept = frozenset(whitelist) or _OPS - frozenset(blacklist)
 
     def step(message: Message) -> Message | None:
@@ -139,7 +139,7 @@ def opfilter(*, whitelist: tuple[str, ...] = (), blacklist: tuple[str, ...] = ()
 
 
 def pretty(spaces: int = 2) -> Step:
-    """Return a step that logs each message and passes it on."""
+    """Return a step that logs each message and keeps it unchanged."""
 
     def step(message: Message) -> Message:
         text = json.dumps(message.data, indent=spaces, ensure_ascii=False)
@@ -167,7 +167,7 @@ def _comparison(name: str, match: Any) -> Callable[[Any], bool]:
         return lambda value: isinstance(value, str) and pattern.search(value) is not None
     if name not in _ORDERED:
         known = ", ".join(["==", _MATCHES, *_ORDERED])
-        raise WrongPipeline(f"skip: {name!r} is no comparison; there are {known}")
+        raise WrongPipeline(f"skip: {name!r} is not a comparison; the comparisons are {known}")
     compare = _ORDERED[name]
     return lambda value: _comparable(value, match) and compare(value, match)
 
@@ -180,7 +180,7 @@ def _pattern(match: Any) -> re.Pattern[str]:
 
 
 def _same(value: Any, match: Any) -> bool:
-    """Compare as JSON does: true and 1 differ, which are equal in Python."""
+    """Compare two values of JSON. True and 1 are different, although they are equal in Python."""
     return isinstance(value, bool) == isinstance(match, bool) and bool(value == match)
 
 
@@ -224,21 +224,23 @@ STARTS = ("copy", "oldest", "now")
 
 
 class Sink(Protocol):
-    """A store, which must be idempotent, because the same messages may be written again."""
+    """A store. It must be idempotent, because the same messages may be written again."""
 
     def open(self, consumer: str) -> None:
-        """Connect, and create the tables or files that are missing. *consumer* names the writer."""
+        """Connect, and create missing tables or files. *consumer* is the name of the writer."""
         ...
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write all messages or no message, and return when they are durable.
+        Write all messages, and return when they are durable.
 
-        *fence* grows with each new worker. A store that supports it rejects a lower one.
+        *fence* is higher for each new worker. A store that supports fences rejects a *fence* that
+        is lower than an earlier one.
 
         Raises:
-            Unwritten: the message at its index was rejected; the messages before it are durable.
-            Exception: no message was written, and the store failed.
+            Unwritten: the message at the error's *index* was rejected. The messages before it are
+                durable.
+            Exception: the store failed. The messages will be written again.
         """
         ...
 
@@ -260,9 +262,10 @@ class Source:
     """
     A feed, and a selection of its objects.
 
-    *types* and *parents* select objects of these types below these parents; an empty one selects
-    all. A new store begins at *start*, which is `copy` (every object, then the log), `oldest` or
-    `now`. For a deployed stage, *url* is its `FeedUrl` and *ws_url* its `SocketsUrl`.
+    *types* and *parents* select objects of these types and with these parents. If one of them is
+    empty, it selects all objects. A new store begins at *start*, which is `copy` (every object,
+    then the log), `oldest` or `now`. For a deployed stage, *url* is the stage's `FeedUrl`, and
+    *ws_url* its `SocketsUrl`.
     """
 
     url: str
@@ -281,13 +284,13 @@ class Source:
         return f"feed {self.feed} at {self.url}"
 
     def opened(self, api: Callable[..., Api]) -> Api:
-        """Return a new client of the class *api*, connected to the feed; the caller closes it."""
+        """Return a new client of the class *api* for the feed. The caller must close it."""
         return api(self.url, self.feed, password=self.password)
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The path to one store; each of its *steps* applies to the namespaces that it names."""
+    """The path of messages to one store. Each of the *steps* applies only to some namespaces."""
 
     name: str
     sink: Sink
@@ -315,7 +318,7 @@ class Branch:
         Transform and write *messages*; return the number of operations written.
 
         Raises:
-            Unwritten: a function or the store failed at this index of *messages*.
+            Unwritten: a function or the store rejected the message at the error's *index*.
         """
         kept, failure = self._all_transformed(messages)
         try:
@@ -334,7 +337,7 @@ class Branch:
         for index, message in enumerate(messages):
             try:
                 result = self.transformed(message)
-            except Exception as error:  # noqa: BLE001 the author's function may raise anything
+            except Exception as error:  # noqa: BLE001 a function of the user may raise anything
                 return kept, Unwritten(index, f"{type(error).__name__}: {error}")
             if result is not None:
                 kept.append((index, result))
@@ -345,8 +348,8 @@ class Pipeline:
     """
     A source, functions, and stores.
 
-    *name* and the names of the stores form the names of the consumers. The feed keeps their
-    positions.
+    Each store is a consumer of the feed, which keeps the store's position. *name* and the name of
+    the store form the name of the consumer.
 
     Raises:
         WrongPipeline: the name is invalid.
@@ -359,7 +362,7 @@ class Pipeline:
 
     def read(self, name: str, reader: Reader) -> Pipeline:
         """
-        Append everything that *reader* reads to the feed, for the stores to follow.
+        Append to the feed everything that *reader* reads. The stores follow the feed.
 
         Raises:
             WrongPipeline: the name is invalid or used already.
@@ -382,9 +385,10 @@ class Pipeline:
         """
         Write to *sink* the messages that pass the *steps*.
 
-        A step in a pair with a namespace applies only to that namespace. With *park*, a message
-        that a step or the store keeps rejecting is parked with its error, and the next ones are
-        written. Without it, the store stops before that message.
+        A step may be a pair of a namespace and a function. It then applies only to this namespace.
+        *bulk* is the most messages of a batch. If a step or the store keeps rejecting a message,
+        the store stops before this message. If *park*, the message is instead parked with its
+        error, and the next messages are written.
 
         Raises:
             WrongPipeline: the name is invalid or used already, or *namespace* is not a regular
@@ -403,7 +407,7 @@ class Pipeline:
         return f"{self.name}.{branch.name}"
 
     def reader(self, name: str) -> str:
-        """Return the name of a reader in the feed."""
+        """Return the name of the reader *name* in the feed."""
         return f"{self.name}.{name}"
 
     def tree(self) -> str:
@@ -411,7 +415,7 @@ class Pipeline:
         lines = [f"{self.name}: {self.source}, from {self.source.start}"]
         lines += [f"- reads {name}: {reader}" for name, reader in self.readers.items()]
         for branch in self.branches:
-            parks = ", parks refused messages" if branch.park else ""
+            parks = ", parks rejected messages" if branch.park else ""
             lines.append(f"- {branch.name}: {branch.sink}{_of(branch.namespace)}{parks}")
             lines += [f"  - {name_of(each.step)}{_of(each.namespace)}" for each in branch.steps]
         return "\n".join(lines)
@@ -420,7 +424,7 @@ class Pipeline:
 def _wanted(step: Step | tuple[str, Step]) -> _Wanted:
     namespace, function = step if isinstance(step, tuple) else (EVERYTHING, step)
     if not callable(function):
-        raise WrongPipeline(f"{function!r} is no function")
+        raise WrongPipeline(f"{function!r} is not a function")
     return _Wanted(namespace=matcher(namespace), step=function)
 
 
@@ -433,23 +437,24 @@ def load(path: Path) -> Pipeline:
     Run the file *path*, and return the only pipeline that it creates.
 
     Raises:
-        WrongPipeline: the file fails, creates no or several pipelines, or one without a store.
+        WrongPipeline: the file fails, or does not create exactly one pipeline, or the pipeline has
+            no store.
     """
     if not path.is_file():
-        raise WrongPipeline(f"{path} is not there; `tidings pipeline init` writes one")
+        raise WrongPipeline(f"{path} does not exist; `tidings pipeline init` writes such a file")
     try:
         made = runpy.run_path(str(path), run_name="pipeline")
     except WrongPipeline:
         raise
-    except Exception as error:  # noqa: BLE001 the author's file may raise anything
+    except Exception as error:  # noqa: BLE001 a user's file may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise WrongPipeline(f"{path}{_line_of(error, path)}: {reason}") from None
     pipelines = {id(value): value for value in made.values() if isinstance(value, Pipeline)}
     if len(pipelines) != 1:
-        raise WrongPipeline(f"{path} makes {len(pipelines)} pipelines; it must make one")
+        raise WrongPipeline(f"{path} creates {len(pipelines)} pipelines; it must create one")
     (pipeline,) = pipelines.values()
     if not pipeline.branches:
-        raise WrongPipeline(f"{path}: {pipeline.name} saves to no store")
+        raise WrongPipeline(f"{path}: the pipeline {pipeline.name} has no store")
     return pipeline
 
 

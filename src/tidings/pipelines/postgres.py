@@ -1,4 +1,4 @@
-"""Write to tables of PostgreSQL, and copy a table and then follow its logical replication."""
+"""Write to a table of PostgreSQL; read a table: copy it, then follow its logical replication."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tidings.pipelines.ingest_source import (
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
 PORT = 5432
-WRITE_TIMEOUT_MS = 60_000  # a longer statement, such as one on a locked table, fails its batch
+WRITE_TIMEOUT_MS = 60_000  # a batch fails if a statement takes longer, as on a locked table
 _SHOWN = ("host", "port", "dbname")
 _OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
@@ -70,8 +70,8 @@ class Postgres:
     """
     A sink that keeps *table* of the database at *dsn* equal to the objects of the feed.
 
-    A batch is one transaction, and a worker that was overtaken can no longer write. A reset empties
-    the table, in the same transaction as the messages after it in the batch.
+    A batch is one transaction. After a later worker has written, an earlier worker can no longer
+    write. A reset empties the table, in the same transaction as the messages after it in the batch.
 
     Raises:
         WrongPipeline: *table* is not a simple name.
@@ -97,7 +97,7 @@ class Postgres:
         ):
             self._check(cursor, fence)
             for statement, alike in groupby(messages, _statement):
-                # One round trip for consecutive messages with the same statement.
+                # Consecutive messages with the same statement need only one round trip.
                 cursor.executemany(
                     statement.format(**self._names), [_values(message) for message in alike]
                 )
@@ -114,7 +114,7 @@ class Postgres:
         return f"table {self._table} at {without_secrets(self._dsn)}"
 
     def _connected(self) -> psycopg.Connection:
-        """Return the connection; reconnect if it broke."""
+        """Return the connection. Connect again if it broke."""
         if self._connection is None or self._connection.closed:
             options = f"-c statement_timeout={WRITE_TIMEOUT_MS}"
             self._connection = psycopg.connect(self._dsn, autocommit=True, options=options)
@@ -123,7 +123,7 @@ class Postgres:
     def _check(self, cursor: psycopg.Cursor, fence: int) -> None:
         cursor.execute(_FENCE.format(**self._names), (self._writer, fence))
         if cursor.fetchone() is None:
-            raise Overtaken(f"a later worker than {fence} writes {self._table}")
+            raise Overtaken(f"a worker later than {fence} writes {self._table}")
 
 
 def _statement(message: Message) -> sql.SQL:
@@ -143,14 +143,16 @@ def _values(message: Message) -> tuple[object, ...]:
 
 def table_of(dsn: str, name: str) -> Dataset:
     """
-    Return the lineage dataset of the table *name*, with or without schema, of the database *dsn*.
+    Return the lineage dataset of the table *name* in the database *dsn*.
+
+    *name* may contain the schema; otherwise it is `public`.
 
     Raises:
         psycopg.ProgrammingError: *dsn* is invalid.
     """
     parts = conninfo_to_dict(dsn)
     host, port = (str(parts.get(name) or "").split(",")[0] for name in ("host", "port"))
-    server = "" if host.startswith("/") else host  # a path is a folder of Unix sockets
+    server = "" if host.startswith("/") else host  # a path names the folder of Unix sockets
     where = datasets.server(f"//{server}", "postgres", int(port or PORT))
     schema = "" if "." in name else "public."
     return Dataset(where, f"{parts.get('dbname') or parts.get('user', '')}.{schema}{name}")
@@ -164,16 +166,17 @@ def without_secrets(dsn: str) -> str:
     return " ".join(each for each in dsn.split() if each.split("=")[0] in _SHOWN) or "local"
 
 
-Values = dict[str, bytes | None]  # text by column; unchanged values may be missing
+Values = dict[str, bytes | None]  # the text of each column's value; unchanged values may be missing
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
     """
-    A changed row with its previous key or row *old* and its current values *new*.
+    A changed row of the table with the id *relation*.
 
-    *old* is None if the server did not send it, and *new* is None if the row was deleted. *whole*
-    is True if *new* has a value for every column.
+    *old* has the previous key or the previous row, or is None if the server did not send it. *new*
+    has the current values, or is None if the row was deleted. *whole* is True if *new* has a value
+    for every column.
     """
 
     relation: int
@@ -189,7 +192,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The end of a transaction; the next one begins after *end*, an LSN."""
+    """The end of a transaction. *end* is its position (LSN) in the server's log."""
 
     end: str
 
@@ -197,16 +200,16 @@ class Committed:
 @dataclass(slots=True)
 class Decoder:
     """
-    A decoder of one stream.
+    A decoder of one stream of logical replication (plugin `pgoutput`).
 
-    *relations* maps the id of a relation to the types of its columns, by name. The server describes
-    each relation before its first row.
+    *relations* has, by the id of a table, the type of each column. The server describes each table
+    before the first change of one of its rows.
     """
 
     relations: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def decode(self, message: bytes) -> Changed | Truncated | Committed | None:
-        """Decode *message*; return None for messages that are not needed."""
+        """Decode *message*. Return None if it has no change, truncation or end of transaction."""
         kind, rest = message[:1], _Bytes(message, 1)
         match kind:
             case b"R":
@@ -262,7 +265,7 @@ class Decoder:
 
 
 class _Bytes:
-    """A buffer that is read from the front."""
+    """Bytes that are read from the front to the end."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data, self._at = data, at
@@ -273,13 +276,13 @@ class _Bytes:
         return taken
 
     def number(self, kind: str) -> int:
-        """Return a big-endian unsigned number: B one byte, H two, I four, Q eight."""
+        """Read a big-endian unsigned number; *kind* is B for one byte, H two, I four, Q eight."""
         number: int = struct.unpack_from(f">{kind}", self._data, self._at)[0]
         self._at += struct.calcsize(kind)
         return number
 
     def text(self) -> str:
-        """Return the text before the next zero byte."""
+        """Read the text up to the next zero byte."""
         end = self._data.index(0, self._at)
         text, self._at = self._data[self._at : end].decode(), end + 1
         return text
@@ -296,18 +299,21 @@ def _committed(rest: _Bytes) -> Committed:
     return Committed(f"{end >> 32:X}/{end & 0xFFFFFFFF:X}")
 
 
-LOOK_S = 0.3  # between two reads of the slot, so that a change is in the feed within a second
+LOOK_S = 0.3  # the time between two reads of the slot, so that a change is soon in the feed
 CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely
-CHECK_S = 5  # connection timeout of a check; an available server responds within 1 s
-RELEASE_S = 10.0  # between two releases of the log that other tables fill while this one is idle
+CHECK_S = 5  # the connection timeout of a check; an available server responds within 1 s
+# The time between two releases of the server's log if only other tables change.
+RELEASE_S = 10.0
 _SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 _TABLE = re.compile(r"([a-z_][a-z0-9_]*\.)?[a-z_][a-z0-9_]*", re.ASCII)
 _ALL = sql.SQL("*")
 
-# Times are in UTC, and values are written as text in the same way in queries and in the log.
+# Settings of a session, so that times are in UTC, and a value has the same text in a query and in
+# the log.
 SESSION = """SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'postgres';
     SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = off"""
-# Values outside the range of Python's types, such as `infinity`, remain text.
+# Types with values outside the range of Python's types, such as `infinity`. These values remain
+# text.
 _PARTIAL = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
 
 _SERVER = """SELECT current_setting('wal_level') AS level, pg_is_in_recovery() AS standby,
@@ -337,7 +343,8 @@ _PEEK = """SELECT data FROM pg_logical_slot_peek_binary_changes(
     %s, %s, %s, 'proto_version', '1', 'publication_names', %s)"""
 _ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
 
-# The table and the tables that also hold its rows: its partitions and those that inherit from it.
+# A query for the table, and for the other tables with its rows: its partitions, and the tables that
+# inherit from it.
 _SHAPE = """WITH RECURSIVE tree AS (
     SELECT to_regclass(%s)::oid AS oid
     UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid)
@@ -361,7 +368,7 @@ _UNIQUE = """SELECT array_agg(attname::text) AS columns FROM pg_index JOIN pg_at
 
 class Rows(Keyed):
     """
-    Rows of a PostgreSQL table.
+    The queries for the rows of a table of PostgreSQL, and the conversion of rows to operations.
 
     Raises:
         WrongPipeline: *table* is not a simple name.
@@ -369,7 +376,7 @@ class Rows(Keyed):
 
     def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
         if not _TABLE.fullmatch(table):
-            raise WrongPipeline(f"table must be [SCHEMA.]NAME in a-z, 0-9 and '_', not {table!r}")
+            raise WrongPipeline(f"table must be [SCHEMA.]NAME of a-z, 0-9 and '_', not {table!r}")
         super().__init__(table, key, type)
         self.table = sql.Identifier(*table.split("."))
 
@@ -388,9 +395,10 @@ class Rows(Keyed):
         table: sql.Composable | None = None,
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
         """
-        Return a query for up to *most* rows after the key *after*, and its parameters.
+        Return a query for up to *most* rows after the key *after*, and the query's parameters.
 
-        *table* is a partition to read instead of the whole table.
+        *columns* are the columns to read, by default all. *table* is a partition to read instead of
+        the whole table.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
@@ -403,7 +411,9 @@ class Rows(Keyed):
         self, kinds: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequence[str] = ()
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
         """
-        Return a query for the rows with the keys *values* of the types *kinds*, and its parameters.
+        Return a query for the rows with the keys *values*, and the query's parameters.
+
+        *kinds* are the types of the columns of the key.
         """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         arrays = sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in kinds)
@@ -412,7 +422,7 @@ class Rows(Keyed):
         return query.format(_named(columns), self.table, keys, arrays), columnwise
 
     def same(self, values: Sequence[Iterable[str]]) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """Return a query for the rows with the keys *values*, and its parameters."""
+        """Return a query for the rows with the keys *values*, and the query's parameters."""
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
         each = sql.SQL(", ").join([sql.SQL("({})").format(places)] * len(values))
@@ -422,36 +432,40 @@ class Rows(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """The tables that hold the rows (the root first), and the columns with type and place."""
+    """
+    The shape of a table.
+
+    *tables* are the tables with its rows, the table itself first. *columns* are its columns, each
+    with its type and its place in the primary key.
+    """
 
     tables: tuple[Row, ...]
     columns: tuple[Row, ...]
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the description that a reader stores, to detect a change of the table later."""
+        """Return the description that a reader stores, in order to detect changes of the table."""
         parts = sorted(each["oid"] for each in self.tables)
         columns = [[each["name"], each["kind"], each["modifier"]] for each in self.columns]
         return {"table": self.tables[0]["oid"], "parts": parts, "columns": sorted(columns)}
 
     @property
     def identities(self) -> list[Any]:
-        """Return, for each table, its replica identity and the columns of that identity."""
+        """Return the replica identity of each of the tables, and the columns of this identity."""
         return [(each["oid"], each["identity"], each["known"]) for each in self.tables]
 
 
 class PostgresTable:
     """
-    A source of the rows of *table* at *dsn*, as objects of *type* (default: the table's name).
+    A source that reads the rows of *table* at *dsn* as objects of *type* (default: its name).
 
-    *key* names the columns that form an object's id (default: the primary key). With *follow* later
-    changes are read, too. This requires `wal_level=logical`, and creates a publication and a
-    replication slot named *slot* (default: `tidings_PIPELINE_READER`). The server retains its log
-    until the slot is read or dropped. A slot belongs to one feed. Without *follow* the table is
-    copied once.
+    *key* names the columns that form an object's id (default: the primary key). The table is
+    copied. If *follow*, later changes are read, too. This requires `wal_level=logical`, and creates
+    a publication and a replication slot, both named *slot* (default: `tidings_PIPELINE_READER`).
+    The server keeps its log until the slot is read or dropped. A slot belongs to one feed.
 
     If the table is replaced or altered, or the slot is lost, the table is copied again, and objects
-    without a row are deleted. No other producer may post objects of this type.
+    without a row are deleted. So no other producer may post objects of this type.
 
     Raises:
         WrongPipeline: *table* or *slot* is not a simple name.
@@ -468,7 +482,8 @@ class PostgresTable:
         slot: str = "",
     ) -> None:
         if slot and not _SLOT.fullmatch(slot):
-            raise WrongPipeline(f"slot must be 1 to 63 of a-z, 0-9 and '_', not {slot!r}")
+            rule = "slot must be 1 to 63 characters a-z, 0-9 and '_'"
+            raise WrongPipeline(f"{rule}, not {slot!r}")
         self._rows = Rows(table, key, type)
         self._type, self._dsn, self._follow = self._rows.type, dsn, follow
         self._is_key_given = bool(self._rows.keys)
@@ -479,11 +494,13 @@ class PostgresTable:
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
-        Connect, and resume at *state*. Check everything before anything is created.
+        Connect, and resume at *state*.
+
+        Nothing is created before everything is checked.
 
         Raises:
-            WrongPipeline: the table cannot be followed, or the slot belongs to another feed. The
-                message names each reason and its remedy.
+            WrongPipeline: the table cannot be read or followed, or the slot belongs to another
+                feed. The message has each reason and its remedy.
             Away: the table was read before and is missing.
         """
         self._slot = self._slot or _slot_of(name)
@@ -500,12 +517,12 @@ class PostgresTable:
 
         Raises:
             WrongPipeline: the table can no longer be followed.
-            Away: the table is missing. It is copied again when it exists.
+            Away: the table is missing. When it exists again, it is copied again.
             psycopg.Error: the server is not available, or rejects a query.
         """
         if self._follow and "table" not in self._state:
-            # Store the slot's name before creating the slot, because an existing slot that is
-            # missing from the state counts as another reader's.
+            # Store the name of the slot before the slot is created. An existing slot counts as that
+            # of another reader if its name is not in the state.
             again = self._state.get("again", False)
             self._state = {"mode": COPY, "slot": self._slot, "again": again}
             yield Batch([], {self._type: self._state})
@@ -515,7 +532,7 @@ class PostgresTable:
             yield from self._copied()
         while self._follow:
             ((end,),) = (each.values() for each in self._asked(_END))
-            if end != self._released:  # an equal end means that no row or table has changed
+            if end != self._released:  # if they are equal, no row and no table has changed
                 yield from self._changes(end)
             yield Batch()
             time.sleep(LOOK_S)
@@ -539,7 +556,7 @@ class PostgresTable:
         self._connection = connect(self._dsn, connect_timeout=CHECK_S)
         try:
             shape = self._look()
-            self._state = {"slot": self._slot}  # an existing slot may be this reader's
+            self._state = {"slot": self._slot}  # if the slot exists, it may be that of this reader
             problems = self._problems(shape)
             (server,) = self._asked(_SERVER)
         finally:
@@ -574,10 +591,11 @@ class PostgresTable:
 
     def _refuse(self, shape: _Shape) -> None:
         """
-        Raise WrongPipeline if the table cannot be read.
+        Raise `WrongPipeline` if the table cannot be read or followed.
 
-        If the log lacks the key of changed rows, stop publishing the table, because otherwise its
-        updates and deletions may fail. It is copied again once it can be followed.
+        If the log would not contain the key of changed rows, stop publishing the table, because
+        updates and deletions of its rows may otherwise fail. The table is copied again when it can
+        be followed again.
         """
         problems = self._problems(shape)
         if not problems:
@@ -592,11 +610,11 @@ class PostgresTable:
         (root, *_), found = shape.tables, list[str]()
         columns = [each["name"] for each in shape.columns]
         if not self._rows.keys:
-            found.append("it has no primary key: give key=")
+            found.append("it has no primary key; give key=")
         if unknown := [key for key in self._rows.keys if key not in columns]:
-            found.append(f"it has no column {unknown[0]!r}; there are {', '.join(columns)}")
+            found.append(f"it has no column {unknown[0]!r}; the columns are {', '.join(columns)}")
         if not root["readable"]:
-            found.append(f"its rows may not be read: GRANT SELECT ON {root['name']}")
+            found.append(f"the user may not read its rows: GRANT SELECT ON {root['name']}")
         if self._follow and not found:
             (server,) = self._asked(_SERVER)
             found += [*self._problems_of_server(server), *self._problems_of_slot(root, server)]
@@ -605,7 +623,7 @@ class PostgresTable:
 
     def _problems_of_server(self, server: Row) -> Iterator[str]:
         if server["level"] != "logical":
-            rule = "to be followed the server must run with wal_level=logical"
+            rule = "to follow it, the server must run with wal_level=logical"
             yield f"{rule}, not {server['level']}; or give follow=False"
         if server["standby"]:
             yield "a standby cannot be followed: connect to the primary server"
@@ -616,25 +634,25 @@ class PostgresTable:
         slot, ours = self._slot, self._state.get("slot") == self._slot
         stands = self._asked(_STANDS, slot)
         if stands and not ours:
-            yield f"the slot {slot} is there and is not of this feed: give another, or drop it"
+            yield f"the slot {slot} exists, but not for this feed: give another one, or drop it"
         if not stands and not server["is_slot_free"]:
-            yield "all replication slots are in use: raise max_replication_slots, or drop one"
+            yield "all replication slots are in use: raise max_replication_slots, or drop a slot"
         published = self._asked(_PUBLISHED, self._rows.name, slot)
         if not published and not (root["owned"] and server["creates"]):
             create = f"CREATE PUBLICATION {slot} FOR TABLE {root['name']}"
-            yield f"{server['me']} may not publish it: as its owner, {create}"
+            yield f"{server['me']} may not publish it: let its owner run {create}"
         for each in published:
             if not (each["ours"] or each["everything"] or ours) and each["used"]:
-                yield f"the publication {slot} is of another table"
+                yield f"the publication {slot} publishes another table"
             elif not each["complete"] or not each["whole"]:
-                rule = "must publish all rows, columns and operations, of partitions as their own"
+                rule = "must publish all rows, columns and operations, and partitions by their name"
                 yield f"the publication {slot} {rule}: DROP PUBLICATION {slot}"
 
     def _problems_of_identity(self, shape: _Shape) -> Iterator[str]:
         """
         Yield each reason why the log would not contain the key of a changed row.
 
-        Publishing a table without a replica identity makes its updates and deletions fail.
+        If a table without a replica identity is published, updates and deletions of its rows fail.
         """
         keys = set(self._rows.keys)
         for each in shape.tables:
@@ -649,16 +667,16 @@ class PostgresTable:
                 give = f"ADD PRIMARY KEY, or ALTER TABLE {name} REPLICA IDENTITY FULL"
                 yield f"{name} has no replica identity: ALTER TABLE {name} {give}"
             elif not keys <= known:
-                give = "REPLICA IDENTITY FULL, or USING INDEX of one that has the key"
+                give = "REPLICA IDENTITY FULL, or USING INDEX with an index that has the key"
                 rule = f"the key ({', '.join(self._rows.keys)}) is not in the replica identity"
                 yield f"{rule} ({', '.join(sorted(known))}) of {name}: ALTER TABLE {name} {give}"
         unique = self._asked(_UNIQUE, shape.tables[0]["oid"])
         if shape.tables[0]["kind"] in "rp" and not any(keys >= {*e["columns"]} for e in unique):
-            rule = "is not unique: CREATE UNIQUE INDEX, which is not deferrable"
+            rule = "is not unique: CREATE UNIQUE INDEX; the index must not be deferrable"
             yield f"the key ({', '.join(self._rows.keys)}) {rule}"
 
     def _is_resumable(self) -> bool:
-        """Return True if the log contains all changes of this table since the stored state."""
+        """Return True if the log has all changes of this table since the stored position."""
         stands, state = self._asked(_STANDS, self._slot), self._state
         published = self._asked(_PUBLISHED, self._rows.name, self._slot)
         return (
@@ -670,7 +688,7 @@ class PostgresTable:
         )
 
     def _make_slot(self) -> None:
-        """Create the publication and the slot; replace those of an earlier table."""
+        """Create the publication and the slot. Replace them if they exist for an earlier table."""
         if self._asked(_STANDS, self._slot):
             self._asked(_DROP, self._slot)
         names = {"slot": sql.Identifier(self._slot), "table": self._rows.table}
@@ -684,9 +702,9 @@ class PostgresTable:
 
     def _copied(self) -> Iterator[Batch]:
         """
-        Yield all rows in the order of their keys, after the last position.
+        Yield all rows after the stored key, in the order of their keys.
 
-        Changes made during the copy are in the log, and are read from there afterwards.
+        Changes that are made during the copy are in the log, and are read from there afterwards.
         """
         for rows in self._pages(after=self._state.get("at")):
             at = self._rows.place(rows[-1])
@@ -716,13 +734,14 @@ class PostgresTable:
         yield from self._rows.missing(self._known, partial(self._pages, columns=self._rows.keys))
 
     def _changes(self, end: str) -> Iterator[Batch]:
-        """Yield the changes in the slot up to *end*; advance the slot when the feed has them."""
+        """Yield the changes in the slot up to *end*. Advance the slot when the feed has them."""
         found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
         stored = {name: self._state.get(name) for name in shape.state}
         is_same = shape.state == stored and shape.identities == self._shape.identities
         if not is_same or not self._is_resumable():
-            yield from self._reshaped(shape)  # the changes may be of a former table
+            # The changes may belong to the table as it was before.
+            yield from self._reshaped(shape)
             return
         if not self._loaders:
             self._loaders = self._load_columns()
@@ -751,7 +770,7 @@ class PostgresTable:
         """
         Let the server remove its log up to *end*.
 
-        If nothing was read, do so at most once every `RELEASE_S` seconds.
+        If *is_idle*, do this at most once every `RELEASE_S` seconds.
         """
         is_due = not is_idle or time.monotonic() - self._released_s >= RELEASE_S
         if is_due and end != self._released:
@@ -760,7 +779,7 @@ class PostgresTable:
 
     def _reshaped(self, shape: _Shape) -> Iterator[Batch]:
         """
-        Continue with a table that was replaced, altered or removed from its publication.
+        Continue after the table was replaced, altered or removed from its publication.
 
         Raises:
             WrongPipeline: the table can no longer be followed.
@@ -787,15 +806,15 @@ class PostgresTable:
             yield Batch([], {self._type: self._state})
 
     def _copied_part(self, part: Row) -> Iterator[Batch]:
-        table = sql.SQL(part["name"])  # quoted by the server
+        table = sql.SQL(part["name"])  # the server has quoted this name
         for rows in self._pages(table=table):
             yield Batch([self._rows.put(row, row) for row in rows])
 
     def _told(self, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[Batch]:
         """
-        Yield the operations of *changes*, pairs of an old and a new row.
+        Yield the operations of *changes*, which are pairs of an old and a new row.
 
-        Query each incomplete row again.
+        New rows that are incomplete are queried again.
         """
         operations, again = list[dict[str, Any]](), dict[int, Row]()
         for old, new in changes:
@@ -815,9 +834,9 @@ class PostgresTable:
 
     def _read_again(self, rows: dict[int, Row]) -> dict[int, Row | None]:
         """
-        Return the current row for each of *rows*, or None if it was deleted.
+        Return the current row for each of *rows*, or None for a row that was deleted.
 
-        The log leaves out generated columns and unchanged large values.
+        Rows in the log are incomplete if the table has generated columns or unchanged large values.
         """
         if not rows:
             return {}
@@ -827,7 +846,11 @@ class PostgresTable:
         return {at: found.get(self._rows.id(row)) for at, row in rows.items()}
 
     def _load_columns(self) -> dict[str, Callable[[bytes], Any]]:
-        """Return, by column, the function that converts its text to the value a query returns."""
+        """
+        Return a function for each column, which converts a value of the log.
+
+        The function takes the text in the log, and returns the value that a query would return.
+        """
         assert self._connection is not None
         cursor = self._connection.execute(
             sql.SQL("SELECT * FROM {} LIMIT 0").format(self._rows.table)
@@ -840,9 +863,10 @@ class PostgresTable:
 
     def _loaded(self, values: Values | None, kinds: Mapping[str, int]) -> Row | None:
         """
-        Return *values*, of the types *kinds*, as a query would return them.
+        Return *values* of the log, of the types *kinds*, as a query would return them.
 
-        Leave out columns that were dropped or changed their type, except for those of the key.
+        Columns that were dropped are left out. Columns with a new type are also left out, except
+        for columns of the key, which are returned as text.
         """
         if values is None:
             return None
@@ -870,9 +894,10 @@ class PostgresTable:
 
 def connect(dsn: str, **options: Any) -> psycopg.Connection[Any]:
     """
-    Return a connection with the session settings of `SESSION`.
+    Return a connection with the settings `SESSION`.
 
-    Times and JSON numbers outside the range of Python's types are returned as text.
+    The connection returns times and JSON numbers as text if they are outside the range of Python's
+    types.
     """
     connection = psycopg.connect(dsn, autocommit=True, **options)
     connection.execute(SESSION)
@@ -886,7 +911,7 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Any]:
 
 
 def _or_text(loader: type[Any]) -> type[Loader]:
-    """Return a loader that returns the text of a value that *loader* cannot load."""
+    """Return a loader like *loader* that returns a value as text if *loader* cannot load it."""
 
     class OrText(Loader):
         def __init__(self, oid: int, context: Any = None) -> None:
@@ -903,7 +928,7 @@ def _or_text(loader: type[Any]) -> type[Loader]:
 
 
 def _slot_of(reader: str) -> str:
-    """Return the default slot of *reader*, a valid name of at most 63 characters."""
+    """Return the name of the default slot of *reader*, which is valid: at most 63 characters."""
     return f"tidings_{re.sub('[^a-z0-9]', '_', reader)}"[:63]
 
 

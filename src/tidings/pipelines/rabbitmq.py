@@ -1,4 +1,4 @@
-"""Read and write queues and exchanges of RabbitMQ."""
+"""Write to exchanges and queues of RabbitMQ; read queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidings.pipelines.documents import PLAIN, Messages, Read, until_wrong
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, ReaderState, batches
 from tidings.pipelines.messages import Busy, WrongPipeline
 
-ANSWER_S = 60  # a batch that the broker confirms later than this fails
+ANSWER_S = 60  # a batch fails if the broker does not confirm it within this time
 _NAMESPACE = "{namespace}"
 _RULE = "url must be amqp://user:password@host:5672/vhost, or amqps://"
 
@@ -28,11 +28,11 @@ class RabbitMQ(EntryStore):
     """
     A sink that publishes each message to *exchange* with the routing *key*.
 
-    `{namespace}` in *key* is replaced by the type. The exchange without a name delivers to the
-    queue *key*. Exchanges and queues are not created, because their owner configures them. A
-    message is persistent, and a batch is written when the broker has confirmed all of its messages.
-    A repeated message has the same `message_id`. *envelope* is `tidings`, `cloudevents` or
-    `debezium`; the last two contain the name *feed*.
+    `{namespace}` in *key* is replaced by the type of the object. If *exchange* is empty, messages
+    are delivered to the queue *key*. The sink creates no exchanges and queues, because their owner
+    configures them. Messages are persistent. A batch counts as written when the broker has
+    confirmed all of its messages. A repeated message has the same `message_id`. *envelope* is
+    `tidings`, `cloudevents` or `debezium`; the last two contain the name *feed*.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address, *key* is empty, or the envelope is unknown.
@@ -50,7 +50,7 @@ class RabbitMQ(EntryStore):
         super().__init__(envelope, feed)
         self._parameters = parameters_of(url)
         if not key:
-            raise WrongPipeline("key must be that of a queue or binding, not ''")
+            raise WrongPipeline("key must be the name of a queue or the key of a binding, not ''")
         self._key, self._exchange = key, exchange
         self._publisher: _Publisher | None = None
 
@@ -88,7 +88,8 @@ class RabbitMQ(EntryStore):
         for key, entry in zip(keys, entries, strict=True):
             if entry.identity in returned:
                 reason = f"{self}: no queue is bound for the key {key!r}"
-                # If all messages have the same key, the queue is missing for each of them.
+                # If all messages have the same key, the queue is missing for all of them, so this
+                # message is not the cause.
                 raise Unwritten(entry.index, reason) if key != self._key else Busy(reason)
 
 
@@ -105,22 +106,24 @@ def parameters_of(url: str) -> pika.URLParameters:
     try:
         parameters = pika.URLParameters(url)
     except (TypeError, ValueError):
-        raise WrongPipeline(f"{_RULE}; an option behind '?' is wrong") from None
+        raise WrongPipeline(f"{_RULE}; an option after '?' is invalid") from None
     parameters.blocked_connection_timeout = ANSWER_S
     return parameters
 
 
 def broker_of(parameters: pika.ConnectionParameters) -> str:
-    """Return the lineage namespace of a broker; the path is the name of the virtual host."""
+    """Return the lineage namespace of a broker: its address, with the virtual host as the path."""
     where = datasets.server(f"//{parameters.host}", "amqp", parameters.port)
     return f"{where}/{parameters.virtual_host.strip('/')}".rstrip("/")
 
 
 class _Publisher:
     """
-    A channel with publisher confirms. Its event loop runs only while a response is awaited.
+    A channel with publisher confirms.
 
-    pika's blocking channel would wait for the confirmation of each message before sending the next.
+    Its event loop runs only while the publisher waits for the broker. The channel does not block,
+    because pika's blocking channel would wait for the confirmation of each message before it sends
+    the next message.
     """
 
     def __init__(self, parameters: pika.URLParameters) -> None:
@@ -130,10 +133,11 @@ class _Publisher:
         Raises:
             pika.exceptions.AMQPError: see `RabbitMQ.open`.
         """
-        parameters.heartbeat = 0  # the loop, which would answer, does not run between batches
+        # Without heartbeats, because the loop, which answers them, does not run between batches.
+        parameters.heartbeat = 0
         self._channel: Any = None
         self._error: BaseException | None = None
-        self._last = 0  # delivery tag of the last published message
+        self._last = 0  # the delivery tag of the last published message
         self._unconfirmed = set[int]()
         self._returned = set[str]()
         self._connection = pika.SelectConnection(
@@ -146,7 +150,7 @@ class _Publisher:
 
     def look_at(self, exchange: str, queue: str) -> None:
         """
-        Check that *exchange* exists, or *queue* if *exchange* is empty.
+        Check that *exchange* exists, or if *exchange* is empty, that *queue* exists.
 
         Raises:
             pika.exceptions.ChannelClosedByBroker: the exchange or queue does not exist.
@@ -159,7 +163,7 @@ class _Publisher:
 
     def publish(self, exchange: str, entries: Sequence[tuple[str, Entry]]) -> set[str]:
         """
-        Publish each entry with its key; return the identities of those that reached no queue.
+        Publish each entry with its key; return the identities of entries that reached no queue.
 
         Raises:
             Busy: the broker rejected an entry, or took longer than `ANSWER_S`.
@@ -188,7 +192,7 @@ class _Publisher:
 
     def _await(self) -> None:
         loop = self._connection.ioloop
-        late = partial(self._failed, None, Busy(f"the broker took longer than {ANSWER_S} s"))
+        late = partial(self._failed, None, Busy(f"the broker did not respond for {ANSWER_S} s"))
         timer = loop.call_later(ANSWER_S, late)
         loop.start()
         loop.remove_timeout(timer)
@@ -209,7 +213,7 @@ class _Publisher:
 
     def _confirmed(self, frame: Any) -> None:
         if isinstance(frame.method, pika.spec.Basic.Nack):
-            self._failed(None, Busy("the broker did not take a message"))
+            self._failed(None, Busy("the broker rejected a message"))
             return
         tag = frame.method.delivery_tag
         if frame.method.multiple:
@@ -224,9 +228,10 @@ class _Publisher:
         self._connection.ioloop.stop()
 
 
-LOOK_S = 0.3  # how long to wait for a batch, so that a message is in the feed within a second
-HELD_S = 180.0  # how long to wait for another reader, which may be dead for two heartbeats
-_IDENTITY_CHARS = 16  # 64 bits: unique within a batch
+LOOK_S = 0.3  # the time to collect a batch; it is short, so that a message is soon in the feed
+# The longest wait for another reader. If its host died, the broker notices after two heartbeats.
+HELD_S = 180.0
+_IDENTITY_CHARS = 16  # 64 bits, so that identities are unique within a batch
 
 
 class _Delivery(NamedTuple):
@@ -236,7 +241,7 @@ class _Delivery(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Return an id that is equal for each delivery; "" if the publisher set no message id."""
+        """Return an id that is the same for each delivery; "" if the message has no message id."""
         if not self.properties.message_id:
             return ""
         told = self.properties.message_id.encode() + b"\0" + self.body
@@ -245,13 +250,13 @@ class _Delivery(NamedTuple):
 
 class RabbitMQQueue:
     """
-    A source of the messages of *queue* of the broker at *url*.
+    A source that reads the messages of *queue* of the broker at *url*.
 
-    Each message is acknowledged when the feed has it. A redelivered message is recognized by its
-    message id and skipped. A message that cannot be read ends the reader. With *rejects* such a
-    message is rejected instead. A queue with a dead letter exchange forwards it there; a queue
-    without one drops it. *envelope*, *type* and *key* are those of `Messages`; a RabbitMQ message
-    has no key.
+    Each message is acknowledged when the feed has it. A message that is delivered again is
+    recognized by its message id, and skipped. A message that cannot be read ends the reader. If
+    *rejects*, such a message is rejected instead: a queue with a dead letter exchange forwards it
+    there, and another queue drops it. *envelope*, *type* and *key* are those of `Messages`; a
+    RabbitMQ message has no key.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address, *queue* is empty, or the envelope is unknown.
@@ -268,12 +273,14 @@ class RabbitMQQueue:
         rejects: bool = False,
     ) -> None:
         if not queue:
-            raise WrongPipeline("queue must be that of a queue, not ''")
+            raise WrongPipeline("queue must be the name of a queue, not ''")
         self._parameters, self._queue, self._rejects = parameters_of(url), queue, rejects
         self._messages = Messages(envelope, type, key)
         self._connection: pika.BlockingConnection | None = None
-        self._again = list[str]()  # messages in the feed that may not have been acknowledged
-        self._rejected = set[int]()  # delivery tags, kept until the batch is in the feed
+        # The identities of messages that are in the feed, and perhaps not acknowledged.
+        self._again = list[str]()
+        # The delivery tags of messages to reject as soon as the batch is in the feed.
+        self._rejected = set[int]()
 
     def open(self, name: str, state: ReaderState, known: Known) -> None:
         """
@@ -284,7 +291,7 @@ class RabbitMQQueue:
                 have the queue.
         """
         self._again = list(state.get(self._queue, {}).get("taken", ()))
-        self._rejected.clear()  # a tag is valid only in its channel
+        self._rejected.clear()  # a delivery tag is valid only in the channel of the delivery
         self._connection = pika.BlockingConnection(self._parameters)
         self._channel = self._connection.channel()
         self._channel.basic_qos(prefetch_count=BATCH)
@@ -295,9 +302,9 @@ class RabbitMQQueue:
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a message cannot be read; the messages before it were read.
+            WrongPipeline: a message cannot be read. All messages before it were read.
             pika.exceptions.AMQPError: the connection broke.
-            Busy: the queue was deleted, or another reader uses or used it.
+            Busy: the queue was deleted, or another reader uses it, or used it until now.
         """
         yield from self._until_free()
         waiting = self._channel.consume(self._queue, inactivity_timeout=LOOK_S)
@@ -330,10 +337,11 @@ class RabbitMQQueue:
 
     def _until_free(self) -> Iterator[Batch]:
         """
-        Wait while the queue has another reader; raise `Busy` afterwards.
+        If the queue has another reader, wait until it has none, and then raise `Busy`.
 
-        If the host of a reader dies, the broker keeps the reader until it misses heartbeats. The
-        reader's unacknowledged messages would arrive after newer ones.
+        If the host of a reader dies, the broker keeps this reader until heartbeats are missing.
+        Only then does it deliver the reader's unacknowledged messages again. If this reader did not
+        wait, it would receive them after newer messages.
         """
         assert self._connection is not None
         if not self._is_held():
@@ -342,15 +350,16 @@ class RabbitMQQueue:
         while self._is_held() and time.monotonic() - began_s < HELD_S:
             yield Batch()
             self._connection.sleep(LOOK_S)
-        # The other reader may have appended messages after this one loaded the ids in the feed.
-        raise Busy(f"{self}: another reader has the queue, or had it until now")
+        # This reader must load its state again, because the other reader may have appended messages
+        # after the state was loaded.
+        raise Busy(f"{self}: another reader uses the queue, or used it until now")
 
     def _is_held(self) -> bool:
         found = self._channel.queue_declare(self._queue, passive=True).method
         return bool(found.consumer_count)
 
     def _received(self, waiting: Iterator[tuple[Any, Any, bytes]]) -> Sequence[_Delivery]:
-        """Return the messages that arrive within `LOOK_S`, at most one batch."""
+        """Return the messages that arrive within `LOOK_S`, but at most `BATCH` messages."""
         received, began_s = list[_Delivery](), time.monotonic()
         for each in waiting:
             if each[0] is not None:
@@ -361,7 +370,7 @@ class RabbitMQQueue:
 
     def _told(self, delivery: _Delivery) -> list[dict[str, Any]]:
         if not delivery.method.redelivered:
-            self._again = []  # redelivered messages come before new ones
+            self._again = []  # redelivered messages arrive before new messages, so none follows
         elif delivery.identity in self._again:
             self._again.remove(delivery.identity)
             return []
@@ -376,7 +385,9 @@ class RabbitMQQueue:
 
     def _settle(self, read: Sequence[_Delivery]) -> None:
         """
-        Acknowledge *read*, reject the others, and wait for the broker, which responds in order.
+        Acknowledge *read*, reject the messages in `_rejected`, and wait until the broker did both.
+
+        The broker handles requests in order, so its answer to the last request is sufficient.
         """
         for tag in self._rejected:
             self._channel.basic_reject(tag, requeue=False)

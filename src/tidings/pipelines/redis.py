@@ -18,7 +18,8 @@ ANSWER_S = 60  # a batch fails if the server takes longer than this
 _SCHEMES = ("redis", "rediss", "unix")
 _PUT, _DELETE, _EMPTY = "put", "delete", "empty"
 
-# Redis runs a script atomically, so readers see a batch completely or not at all.
+# A script that writes a batch. Redis runs a script atomically, so readers see a batch completely or
+# not at all.
 _WRITE = """
 local objects, writers, writer, fence = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local latest = tonumber(redis.call('HGET', writers, writer) or 0)
@@ -43,10 +44,10 @@ class Redis:
     """
     A sink that keeps the hash *key* at *url* equal to the objects of the feed.
 
-    `HGET key type/id` returns JSON. One script writes a batch, and a worker that was overtaken can
-    no longer write. The hash `key:writers` stores the last worker. A reset empties the hash *key*.
-    A written batch is on disk only if the server is configured with `appendonly yes` and
-    `appendfsync always`.
+    `HGET key type/id` returns the object as JSON. One script writes a batch. The hash `key:writers`
+    has the last worker; after a later worker has written, an earlier worker can no longer write. A
+    reset empties the hash *key*. A written batch is on disk only if the server is configured with
+    `appendonly yes` and `appendfsync always`.
 
     Raises:
         WrongPipeline: *url* is not a Redis address, or *key* is empty.
@@ -55,7 +56,8 @@ class Redis:
     def __init__(self, url: str, key: str = "objects") -> None:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
-            raise WrongPipeline(f"url must be {', '.join(_SCHEMES)} with a host or path")
+            schemes = " or ".join(_SCHEMES)
+            raise WrongPipeline(f"url must begin with {schemes}, and have a host or a path")
         if not key:
             raise WrongPipeline("key must be given")
         self._url, self._key = url, key
@@ -67,15 +69,16 @@ class Redis:
     def open(self, consumer: str) -> None:
         self._writer = consumer
         self._client = redis.Redis.from_url(self._url, socket_timeout=ANSWER_S)
-        self._client.ping()  # detect a wrong address or password now, not with the first batch
+        self._client.ping()  # fails now, not with the first batch, if address or password is wrong
         self._script = self._client.register_script(_WRITE)
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write the messages with one script call.
+        Write the messages with one call of the script.
 
         Raises:
-            Unwritten: JSON cannot represent the message at its index; those before it are written.
+            Unwritten: JSON cannot represent the message at the error's *index*. The messages before
+                it are written.
             Overtaken: a later worker has written.
         """
         commands, refusal = until_refused(messages, _command)
@@ -83,7 +86,7 @@ class Redis:
             keys = [self._key, f"{self._key}:writers"]
             parts = [part for command in commands for part in command]
             if latest := self._script(keys=keys, args=[self._writer, fence, *parts]):
-                raise Overtaken(f"worker {latest} writes {self._key}, a later one than {fence}")
+                raise Overtaken(f"worker {latest} writes {self._key}, later than worker {fence}")
         if refusal is not None:
             raise refusal
 

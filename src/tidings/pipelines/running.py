@@ -19,7 +19,7 @@ from tidings.pipelines.ingest_source import append
 from tidings.pipelines.messages import READER, Away, WrongPipeline, message_of
 from tidings.pipelines.pipeline import Branch, Pipeline
 
-ATTEMPTS = 3  # attempts at a message; most temporary failures have passed by then
+ATTEMPTS = 3  # attempts to write a message; most temporary failures end before the last attempt
 
 Say = Callable[..., None]
 EventSink = Callable[[dict[str, Any]], None]
@@ -28,10 +28,11 @@ EventSink = Callable[[dict[str, Any]], None]
 @dataclass(slots=True)
 class Progress:
     """
-    The state and counters of a reader or a store.
+    The state and the counters of a reader or a store.
 
-    *state* is starting, running, standing by, failing, failed, done or stopped. *records* counts
-    the operations read. *written* counts those written, which are fewer if functions filter some.
+    *state* is starting, running, standing by, failing, failed, done or stopped. *records* is the
+    number of operations that were read, and *written* the number that were written, which is lower
+    if functions filter out operations.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Progress:
     error: str = ""
 
     def count(self, records: int, written: int | None = None) -> None:
-        """Count a batch that was written. If *written* is None, all its records were written."""
+        """Count a batch. *written* of its *records* were written, or all if *written* is None."""
         self.state, self.error = "running", ""
         self.records += records
         self.written += records if written is None else written
@@ -52,18 +53,18 @@ class Progress:
 
 @dataclass(slots=True)
 class Reconnect:
-    """The connection to a store or a source, which is opened again at each attempt."""
+    """The connection to a store or a source. Each attempt opens it again."""
 
     was_open: bool = False
 
     @contextmanager
     def tried(self) -> Iterator[None]:
         """
-        Open the connection in this context.
+        Observe an attempt to open the connection, which is made within this context.
 
         Raises:
-            Away: the connection was open before. The first attempt raises the original error
-                instead, so that a wrong address or password counts as a failure.
+            Away: the connection cannot be opened, but was open before. If it was never open, the
+                original error is raised, so that a wrong address or password counts as a failure.
         """
         try:
             yield
@@ -76,17 +77,17 @@ class Reconnect:
         self.was_open = True
 
 
-CHECK_S = 0.5  # how often to check the positions of the stores and of the state
-READS = "< "  # prefix of a reader's name in the list of stores and readers
-PROJECTED_S = 60.0  # limit of a wait for the state, which is normally 1 s late
+CHECK_S = 0.5  # the time between two checks of the positions of the stores, or of the state
+READS = "< "  # the prefix of the name of a reader in the list of stores and readers
+PROJECTED_S = 60.0  # the longest wait for the state, which is normally 1 s late
 
 
 class SourceWorker:
     """
     The work of one reader.
 
-    *settled* returns True when the stores have everything that the feed held at the start. Until
-    then the source is not read.
+    *settled* returns True as soon as the stores have everything that the feed had at the start. The
+    source is not read before.
     """
 
     def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:
@@ -97,10 +98,10 @@ class SourceWorker:
 
     def once(self, stopping: threading.Event) -> None:
         """
-        Run until stopped, done, or an error is raised.
+        Read the source until *stopping* is set, or until the source ends.
 
         Raises:
-            Away: the source was open before and is not available; the attempt does not count.
+            Away: the source is not available, but was before. Such an attempt does not count.
         """
         while not self._settled():
             self.progress.state = "standing by"
@@ -123,9 +124,10 @@ class SourceWorker:
         return
 
     def _appended(self, stopping: threading.Event) -> bool:
-        """Return True if the source was read to its end."""
+        """Append what the source yields; return True if the source was read to its end."""
         with self._source.opened(Poster) as poster:
-            for batch in self._reader.read():  # a queue acknowledges the previous batch here
+            # With each iteration, the reader of a queue acknowledges the previous batch.
+            for batch in self._reader.read():
                 if stopping.is_set():
                     return False
                 if batch.operations or batch.state:
@@ -142,7 +144,7 @@ class SourceWorker:
         """
         Yield the ids of all objects of the type *kind*.
 
-        First wait until the state includes all appended pages.
+        Wait first until the state includes all pages of the log.
         """
         self._await_state()
         with self._source.opened(Objects) as objects:
@@ -156,7 +158,7 @@ class SourceWorker:
                 if followers["state"]["lag_pages"] == 0:
                     return
                 waited.wait(CHECK_S)
-        raise Lost("the state of the feed does not follow its log")
+        raise Lost("the state of the feed does not reach the end of the log")
 
 
 UNKNOWN = "unknown_consumer"
@@ -172,7 +174,7 @@ class SinkWorker:
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
         self._reconnect = Reconnect()
-        self._refused = ""  # id of the log entry that caused the last failure
+        self._refused = ""  # the id of the log's entry that caused the last failure
 
     def stop(self) -> None:
         if self._worker is not None:
@@ -197,7 +199,7 @@ class SinkWorker:
         Return "" if parking is not enabled, or if the store itself failed.
 
         Raises:
-            Lost: the feed is not available, or has no record of this failure; retry the message.
+            Lost: the feed is not available, or did not record this failure. Retry the message.
         """
         if not self._branch.park or not self._refused:
             return ""
@@ -258,7 +260,7 @@ class SinkWorker:
             refused = batch[error.index].id
             self._refused = refused if is_entry(refused) else ""
             raise
-        # A `reset` is not progress, because a copy may start again at each attempt.
+        # A `reset` does not count as progress, because each attempt may start a copy again.
         self.progress.count(sum(not each.is_command for each in messages), written)
 
     def _held(self, reason: str) -> None:
@@ -269,7 +271,7 @@ Work = SourceWorker | SinkWorker
 
 
 def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
-    """Repeat *work* until it is stopped, done, or has failed *attempts* times without progress."""
+    """Repeat *work* until it is stopped or done, or fails *attempts* times without progress."""
     progress, backoff, tried = work.progress, Backoff(), 0
     try:
         while not stopping.is_set():
@@ -294,9 +296,10 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
 
 def _is_past(work: Work, say: Say) -> bool:
     """
-    Return True if *work* should continue after its last attempt failed.
+    Return True if *work* should continue although its last attempt failed.
 
-    This is so if its message was parked, or if the feed was not available to park the message.
+    It should if the message was parked, or if the message could not be parked because the feed was
+    not available.
     """
     try:
         parked = work.park()
@@ -308,13 +311,13 @@ def _is_past(work: Work, say: Say) -> bool:
 
 
 def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
-    """Run *work* once and report its error; return True if its store or source is not available."""
+    """Run *work* once, and report an error. Return True if a store or source is away (`Away`)."""
     try:
         work.once(stopping)
     except Exception as error:  # noqa: BLE001 a store or a source may raise anything
         progress = work.progress
         progress.failures += 1
-        # The feed would reject the same request again.
+        # After `FellOff` and `Refused`, the feed would reject the same request again.
         progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
         progress.error = _text(error)
         say("error", path=progress.name, error=progress.error)
@@ -326,16 +329,16 @@ def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-LOOK_S = 0.2  # how often a terminal shows the progress
+LOOK_S = 0.2  # the time between two updates of the progress in a terminal
 COUNTS = ("records", "written", "batches", "failures")
-METRICS_S = 5.0  # how often a running pipeline reports its progress
+METRICS_S = 5.0  # the time between two events `metrics`
 
 
 class Runner:
     """
     One run of a pipeline.
 
-    The function *tell* receives all events: `boot`, `metrics`, `error`, `parked` and `exit`.
+    *tell* is called with each event: `boot`, `metrics`, `error`, `parked` and `exit`.
     """
 
     def __init__(
@@ -354,10 +357,10 @@ class Runner:
 
     def run(self, look: Callable[[], None] = lambda: None) -> bool:
         """
-        Run until all threads have stopped; return True if no thread has failed.
+        Run until all readers and stores have stopped; return True if none of them has failed.
 
-        *look* is called every `LOOK_S` seconds. If the pipeline has readers and all of them have
-        finished, the run ends when the stores have reached the end of the feed.
+        *look* is called every `LOOK_S` seconds. If the pipeline has readers, and all readers have
+        finished, the run ends when the stores reach the end of the feed.
         """
         self._say("boot", stores=[each.progress.name for each in self._stores])
         threads = self._started()
@@ -396,9 +399,10 @@ class Runner:
 
     def _has_begun(self) -> bool:
         """
-        Return True if the stores have received everything that the feed held at the start.
+        Return True if the stores have received everything that the feed had at the start.
 
-        Once True, the result stays True, so that operations of one reader do not delay another.
+        After the first True, the result stays True. Otherwise, operations of one reader would delay
+        the start of another reader.
         """
         self._was_settled = self._was_settled or self._settled()
         return self._was_settled

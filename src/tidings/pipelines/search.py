@@ -14,10 +14,12 @@ from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, version_of
 from tidings.pipelines.messages import Busy, Message, WrongPipeline
 
-EMPTY_BATCH = 1000  # documents per request; only their ids are sent
-ANSWER_S = 60  # a bulk request that takes longer is retried
+EMPTY_BATCH = 1000  # the documents that a request deletes; only their ids are sent
+ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
-_OF_SERVER = (403, 429)  # the index is read-only, or there were too many requests
+# The errors of a message for which the server is the cause: the index is read-only, or the server
+# received too many requests.
+_OF_SERVER = (403, 429)
 _SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
 
@@ -26,11 +28,11 @@ class Search:
     """
     A sink that keeps *index* at *url* equal to the objects of the feed.
 
-    `{namespace}` in *index* is replaced by the type. A batch is one bulk request. The version of a
-    document is the position of its event in the log, so a repeated or late message changes nothing,
-    whichever worker sends it. *auth* is the `http_auth` of opensearch-py, which is a name and
-    password, a signer for Amazon's service, or a function that returns headers, for example for an
-    Elasticsearch API key.
+    `{namespace}` in *index* is replaced by the type of the object. A batch is one bulk request. The
+    version of a document is the position of its event in the log. So a repeated or late message
+    changes nothing, whichever worker sends it. *auth* is the `http_auth` of opensearch-py: a name
+    and a password, a signer for Amazon's service, or a function that returns headers, for example
+    for an API key of Elasticsearch.
 
     Raises:
         WrongPipeline: *url* is not an address, or *index* is empty.
@@ -39,7 +41,7 @@ class Search:
     def __init__(self, url: str, index: str = "objects", *, auth: Any = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise WrongPipeline("url must be http or https with a host")
+            raise WrongPipeline("url must begin with http or https, and have a host")
         if not index:
             raise WrongPipeline("index must be given")
         self._url, self._index, self._auth = url, index, auth
@@ -49,7 +51,7 @@ class Search:
     def open(self, consumer: str) -> None:
         auth = {"http_auth": self._auth} if self._auth else {}
         self._client = OpenSearch(self._url, timeout=ANSWER_S, max_retries=0, **auth)
-        # Detect a wrong address or password now, not with the first batch.
+        # This fails now, not with the first batch, if the address or the password is wrong.
         self._refresh()
 
     def write(self, messages: list[Message], fence: int) -> None:
@@ -57,8 +59,9 @@ class Search:
         Write the messages.
 
         Raises:
-            Unwritten: the message at its index was rejected; those before it are written.
-            Busy: the server did not accept a message, which may nevertheless be valid.
+            Unwritten: the message at the error's *index* was rejected. The messages before it are
+                written.
+            Busy: the server did not accept a message, although the message may be valid.
         """
         start = 0
         for at, message in enumerate(messages):
@@ -104,7 +107,7 @@ class Search:
         return [{"index": where}, message.data]
 
     def _empty(self) -> None:
-        """Delete every document that this store may have written."""
+        """Delete every document in the indices of this store."""
         assert self._client is not None
         index = self._refresh()
         hits = helpers.scan(
@@ -114,7 +117,7 @@ class Search:
             self._client.bulk(body=[{"delete": _as_it_is(document)} for document in documents])
 
     def _refresh(self) -> str:
-        """Make all previous writes searchable; return the pattern of this store's indices."""
+        """Make all earlier writes searchable; return the pattern for the indices of this store."""
         assert self._client is not None
         index = self._index.replace(_NAMESPACE, "*")
         self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})
@@ -123,9 +126,10 @@ class Search:
 
 def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
     """
-    Return the delete action for a document, with its current version.
+    Return the action that deletes a document and keeps its version.
 
-    A delete by query would have a newer version, which rejects writes of the object for a minute.
+    A delete by query would increase the version. The index would then reject writes of the object
+    for a minute.
     """
     named = {name: document[name] for name in ("_index", "_id")}
     return {**named, "version": document["_version"], "version_type": "external_gte"}

@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """An example of a source or store. *extra* is the extra that has to be installed."""
+    """
+    An example of a source or store.
+
+    *name* is its class. *extra* is the extra of the package that has to be installed for it.
+    """
 
     description: str
     name: str
@@ -16,19 +20,19 @@ class Sample(NamedTuple):
 
 SINKS = {
     "postgres": Sample(
-        "a table of PostgreSQL, a row an object",
+        "a table of PostgreSQL, with a row for each object",
         "Postgres",
         'Postgres("postgresql:///videos", table="objects")',
         "flow",
     ),
     "search": Sample(
-        "an index of OpenSearch or Elasticsearch, a document an object",
+        "an index of OpenSearch or Elasticsearch, with a document for each object",
         "Search",
         'Search("https://search.example:9200", index="objects")',
         "flow",
     ),
     "parquet": Sample(
-        "Parquet files in a folder or on S3, a file a batch",
+        "Parquet files in a folder or on S3, with a file for each batch",
         "Parquet",
         'Parquet("objects")',
         "flow",
@@ -38,31 +42,31 @@ SINKS = {
         "another feed", "Feed", 'Feed("https://feed.example", feed="main", password="...")'
     ),
     "mysql": Sample(
-        "a table of MySQL or MariaDB, a row an object",
+        "a table of MySQL or MariaDB, with a row for each object",
         "MySQL",
         'MySQL("mysql://me:secret@localhost/videos", table="objects")',
         "flow-mysql",
     ),
     "mongodb": Sample(
-        "a collection of MongoDB, a document an object",
+        "a collection of MongoDB, with a document for each object",
         "MongoDB",
         'MongoDB("mongodb://me:secret@localhost/videos", collection="objects")',
         "flow-mongodb",
     ),
     "redis": Sample(
-        "a hash of Redis or Valkey, a field an object",
+        "a hash of Redis or Valkey, with a field for each object",
         "Redis",
         'Redis("redis://localhost:6379/0", key="objects")',
         "flow-redis",
     ),
     "rabbitmq": Sample(
-        "an exchange or a queue of RabbitMQ, confirmed by the broker",
+        "an exchange or a queue of RabbitMQ, which confirms each message",
         "RabbitMQ",
         'RabbitMQ("amqp://me:secret@localhost/", key="objects")',
         "flow-rabbitmq",
     ),
     "kafka": Sample(
-        "topics of Kafka, an object a key",
+        "topics of Kafka, with the object as the key of a message",
         "Kafka",
         'Kafka("localhost:9092", topic="objects")',
         "flow-kafka",
@@ -83,16 +87,16 @@ SINKS = {
         "an event bus of EventBridge", "EventBridge", 'EventBridge("default")', "flow-aws"
     ),
     "kinesis": Sample(
-        "a data stream of Kinesis, an object a partition key",
+        "a data stream of Kinesis, with the object as the partition key",
         "Kinesis",
         'Kinesis("objects")',
         "flow-aws",
     ),
-    "call": Sample("a function of yours, called with each batch", "Call", "Call(print)"),
+    "call": Sample("your function, which is called with each batch", "Call", "Call(print)"),
 }
 
 SOURCES = {
-    "files": Sample("files of JSON lines, once or as they grow", "Files", 'Files("in/*.json")'),
+    "files": Sample("files of JSON lines, which may grow", "Files", 'Files("in/*.json")'),
     "postgrestable": Sample(
         "a table of PostgreSQL, copied and then followed",
         "PostgresTable",
@@ -112,32 +116,32 @@ SOURCES = {
         "flow-mongodb",
     ),
     "kafkatopics": Sample(
-        "topics of Kafka, Debezium's among them",
+        "topics of Kafka, including those of Debezium",
         "KafkaTopics",
         'KafkaTopics("localhost:9092", "app.public.videos", envelope="debezium", type="video")',
         "flow-kafka",
     ),
     "rabbitmqqueue": Sample(
-        "a queue of RabbitMQ, acknowledged when the feed has its messages",
+        "a queue of RabbitMQ; messages are acknowledged when the feed has them",
         "RabbitMQQueue",
         'RabbitMQQueue("amqp://me:secret@localhost/", "videos", type="video")',
         "flow-rabbitmq",
     ),
     "sqsqueue": Sample(
-        "a queue of SQS, FIFO or standard, deleted from when the feed has its messages",
+        "a queue of SQS, FIFO or standard; messages are deleted when the feed has them",
         "SqsQueue",
         'SqsQueue("https://sqs.eu-west-1.amazonaws.com/123456789012/in.fifo", type="video")',
         "flow-aws",
     ),
     "frame": Sample(
-        "whatever Spark reads, once",
+        "a DataFrame of Spark, which is read once",
         "Frame",
         'Frame(lambda spark: spark.read.parquet("videos"), "video", key="id")',
         "pipeline",
     ),
 }
 
-# Names of products, and names of earlier versions.
+# Other names of the samples: names of products, and names in earlier releases.
 SINK_NAMES = {
     "postgresql": "postgres",
     "mariadb": "mysql",
@@ -172,7 +176,7 @@ source = Source("{url}", feed="{feed}")
 
 
 def transform(message):
-    """Change op, namespace, ts or data; None leaves the message out."""
+    """Change op, namespace, ts or data. Return None to leave the message out."""
     return message
 
 
@@ -182,7 +186,7 @@ pipeline = Pipeline("{name}", source)
 
 
 def needs(name: str) -> str:
-    """Return the requirement of the source or store *name*, as the end of a sentence."""
+    """Return the end of an error message: what to install for the source or store *name*."""
     for sample in (*SOURCES.values(), *SINKS.values()):
         if sample.name == name and sample.extra:
             return f"; {name} needs: pip install 'tidings[{sample.extra}]'"
@@ -192,7 +196,7 @@ def needs(name: str) -> str:
 def render_file(
     name: str, url: str, feed: str, sources: tuple[str, ...], sinks: tuple[str, ...]
 ) -> str:
-    """Return a file with one reader for each of *sources* and one store for each of *sinks*."""
+    """Return a file with a reader for each of *sources*, and a store for each of *sinks*."""
     used = [SOURCES[each].name for each in sources] + [SINKS[each].name for each in sinks]
     names = ", ".join(sorted({"Pipeline", "Source", *used}))
     reads = [f'pipeline.read("{each}", {SOURCES[each].text})' for each in sources]

@@ -178,7 +178,7 @@ def test_a_message_that_is_too_large_is_told_by_its_place() -> None:
     """The messages before it are written, and none after it; the service is not called for it."""
     url = queue()
     batch = [message("a", 1), message("b", 2, text="x" * 1_048_576), message("c", 3)]
-    with pytest.raises(Unwritten, match="sqs takes at most 1,048,576 bytes, not 1,048,") as raised:
+    with pytest.raises(Unwritten, match="sqs accepts at most 1,048,576 bytes, not 1,0") as raised:
         opened(Sqs(url, client=client("sqs"))).write(batch, 1)
     assert raised.value.index == 1
     assert [name for name, _ in told(received(url))] == ["a"]

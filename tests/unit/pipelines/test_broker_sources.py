@@ -294,12 +294,12 @@ def test_a_queue_is_of_one_reader(queue: Queue, monkeypatch: pytest.MonkeyPatch)
     queue.send(*numbered(2))
     assert next(batches) == Batch()
     first.close()
-    with pytest.raises(Busy, match="another reader has the queue, or had it"):
+    with pytest.raises(Busy, match="another reader uses the queue, or used it"):
         list(batches)
     second.close()
     assert [each["id"] for each in taken(opened(second), 2)[0]] == ["1", "2"]
     monkeypatch.setattr(rabbitmq, "HELD_S", 0)
-    with pytest.raises(Busy, match="another reader has the queue"):
+    with pytest.raises(Busy, match="another reader uses the queue"):
         next(opened(first))
     for each in (first, second):
         each.close()
@@ -309,7 +309,7 @@ def test_a_queue_that_is_not_there(queue: Queue) -> None:
     """It may be missing at the start, or later; no secret is shown."""
     with pytest.raises(ChannelClosedByBroker, match="no queue 'missing'"):
         opened(RabbitMQQueue(queue.url, "missing"))
-    with pytest.raises(WrongPipeline, match="queue must be that of a queue"):
+    with pytest.raises(WrongPipeline, match="queue must be the name of a queue"):
         RabbitMQQueue(queue.url, "")
     assert str(RabbitMQQueue("amqp://me:s3cret@host/x", "in")) == "rabbitmq in at host"
     reader = queue.reader()

@@ -119,10 +119,10 @@ def test_test_checks_the_tables_that_are_read(database: str, tmp_path: Path) -> 
         connection.execute("DROP TABLE checked")
     assert (missing.exit_code, unkeyed.exit_code, ready.exit_code) == (1, 1, 0)
     assert "no table has this name" in missing.stdout
-    assert "a: it has no primary key: give key=" in unkeyed.stdout
+    assert "a: it has no primary key; give key=" in unkeyed.stdout
     assert ready.stdout.splitlines()[-5:] == [
         "a: can be read",
-        "a: its user needs",
+        "a: the database user needs",
         '  GRANT SELECT ON checked TO "tidings";',
         '  ALTER ROLE "tidings" REPLICATION;',
         "  CREATE PUBLICATION tidings_p_a FOR TABLE checked;",
@@ -168,13 +168,13 @@ def test_what_has_to_be_installed_is_said() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "is not there; `tidings pipeline init` writes one"),
-        ("x = 1", "makes 0 pipelines"),
+        (None, "does not exist; `tidings pipeline init` writes such a file"),
+        ("x = 1", "creates 0 pipelines"),
         ("a = (", "line 1: SyntaxError"),
         ("a = 1\nb = a + c", "line 2: NameError: name 'c' is not defined"),
-        ("{head}\nPipeline('p', s)\nPipeline('q', s)\na = Pipeline('r', s)", "saves to no store"),
-        ("{head}\na, b = Pipeline('p', s), Pipeline('q', s)", "makes 2 pipelines"),
-        ("{head}\np = Pipeline('', s)", "must have a name"),
+        ("{head}\nPipeline('p', s)\nPipeline('q', s)\na = Pipeline('r', s)", "has no store"),
+        ("{head}\na, b = Pipeline('p', s), Pipeline('q', s)", "creates 2 pipelines"),
+        ("{head}\np = Pipeline('', s)", "the name of a pipeline must have"),
         ("{head}\np = Pipeline('p', s, cofnig=1)", "unexpected keyword argument 'cofnig'"),
     ],
 )

@@ -97,7 +97,7 @@ def test_cloudevents_of_others() -> None:
     assert made == {"event": "insert", "type": "order", "id": "orders/7", "data": {"total": 3}}
     (made,) = read("cloudevents", {**event, "data": {"id": 9}}, type="order")
     assert (made["id"], made["data"]) == ("9", {"id": 9})
-    with pytest.raises(WrongPipeline, match=r"here: a CloudEvent 'com\.shop\.sold' is an object"):
+    with pytest.raises(WrongPipeline, match=r"here: a CloudEvent 'com\.shop\.sold' needs the type"):
         read("cloudevents", event)
 
 
@@ -149,7 +149,7 @@ def test_documents_of_debezium() -> None:
         text = json.dumps({"_id": json.loads(told), "n": 1})
         (made,) = read("debezium", row("r", None, text, **source), {"id": told})
         assert (made["type"], made["id"], made["data"]["n"]) == ("films", name, 1)
-    with pytest.raises(WrongPipeline, match="an event 'u' without the whole row"):
+    with pytest.raises(WrongPipeline, match="an event 'u' lacks the whole row"):
         read("debezium", row("u", None, None, **source), {"id": '"1"'})
 
 
@@ -172,8 +172,8 @@ def test_a_function_of_the_author() -> None:
         ("tidings", None, "must be a JSON object"),
         ("tidings", {}, "KeyError: 'op'"),
         ("cloudevents", {"type": 1}, "AttributeError"),
-        ("debezium", {"a": 1}, r"no change event of Debezium: \['a'\]"),
-        ("debezium", row("c", None, {"a": 1}), r"neither a key nor a 'id': \['a'\]"),
+        ("debezium", {"a": 1}, r"not a change event of Debezium; its fields are \['a'\]"),
+        ("debezium", row("c", None, {"a": 1}), r"neither a key nor a 'id'; it has \['a'\]"),
         ("debezium", row("t", None, None), "skipped.operations=t"),
     ],
 )

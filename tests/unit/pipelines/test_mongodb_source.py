@@ -117,7 +117,7 @@ def test_a_quiet_collection_says_where_it_is(
 def test_a_change_that_is_unknown(collection: Collection) -> None:
     """End the reader; a document that is gone when it is looked up, is deleted."""
     reader = collection.reader()
-    with pytest.raises(WrongPipeline, match="reshard of the collection is unknown"):
+    with pytest.raises(WrongPipeline, match="the change 'reshard' is unknown"):
         reader._operation({"operationType": "reshard"})
     changed = {"operationType": "update", "documentKey": {"_id": 7}, "fullDocument": None}
     assert reader._operation(changed) == {"event": "delete", "type": "film", "id": "7"}
@@ -169,5 +169,5 @@ def test_what_a_collection_needs(collection: Collection) -> None:
         [("insert", "1")],
         [],
     ]
-    with pytest.raises(WrongPipeline, match="must be of a replica set"):
+    with pytest.raises(WrongPipeline, match="must be in a replica set"):
         collection.reader()._time(None)

@@ -267,10 +267,10 @@ def writes(table: Database) -> None:
     ("make", "options", "said"),
     [
         ("(id int, v text)", {"key": "id"}, "has no replica identity.*ADD PRIMARY KEY"),
-        ("(id int, v text)", {}, "has no primary key: give key="),
+        ("(id int, v text)", {}, "has no primary key; give key="),
         ("(id int UNIQUE, v text)", {"key": "id"}, "has no replica identity"),
         ("(id int PRIMARY KEY, v text UNIQUE)", {"key": "v"}, "not in the replica identity"),
-        ("(id int PRIMARY KEY, v text)", {"key": "w"}, "no column 'w'; there are id, v"),
+        ("(id int PRIMARY KEY, v text)", {"key": "w"}, "no column 'w'; the columns are id, v"),
         ("(id int PRIMARY KEY DEFERRABLE, v text)", {}, "has no replica identity|is not unique"),
         ("(id int, v text, PRIMARY KEY (id, v))", {"key": "id"}, "is not unique"),
     ],

@@ -109,7 +109,7 @@ def test_a_queue_that_is_deleted_blames_no_message(broker: Broker) -> None:
     sink.close()
     full = {"x-max-length": 1, "x-overflow": "reject-publish"}
     sink = opened(broker.url, broker.queue("full", **full))
-    with pytest.raises(Busy, match="did not take"):
+    with pytest.raises(Busy, match="rejected a message"):
         sink.write([message("a", page) for page in range(3)], 1)
     sink.close()
 
@@ -147,7 +147,7 @@ def test_what_rabbitmq_needs(rabbitmq_url: str, caplog: pytest.LogCaptureFixture
     for address in ("host", "http://host", "amqp://", "amqp://host?heartbeat=x"):
         with pytest.raises(WrongPipeline, match="url must be amqp://"):
             RabbitMQ(address)
-    with pytest.raises(WrongPipeline, match="key must be that of a queue or binding, not ''"):
+    with pytest.raises(WrongPipeline, match="key must be the name of a queue or"):
         RabbitMQ("amqp://host", "")
     shown = str(RabbitMQ("amqp://me:secret@host/x", "video", exchange="feed"))
     assert shown == "rabbitmq exchange feed by video at host"

@@ -91,7 +91,7 @@ def test_lines_that_are_operations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"id":"a"}\nnone\n', r"lines, line 2: no JSON"),
+        ('{"id":"a"}\nnone\n', r"lines, line 2: not JSON"),
         ("[1]\n", r"lines, line 1: must be a JSON object"),
         ('{"name":"a"}\n', r"a document has no 'id': \['name'\]"),
     ],
@@ -113,7 +113,7 @@ def test_files_that_are_not_there_or_became_shorter(tmp_path: Path) -> None:
     path = written(tmp_path / "lines", "a", "b")
     (batch,) = all_of(Files(path, type="video"))
     written(tmp_path / "lines", "a")
-    with pytest.raises(WrongPipeline, match="lines is shorter than it was"):
+    with pytest.raises(WrongPipeline, match="lines is shorter than before"):
         all_of(Files(path, type="video"), dict(batch.state))
 
 
@@ -344,7 +344,7 @@ def test_a_slot_is_of_one_feed(database: str) -> None:
     batches = first.read()
     (said, copied) = (next(batches).state, next(batches).state)
     assert copied["shared"].items() > {"mode": "complete", "slot": "shared", "key": ["id"]}.items()
-    with pytest.raises(WrongPipeline, match="the slot shared is there and is not of this feed"):
+    with pytest.raises(WrongPipeline, match="the slot shared exists, but not for this feed"):
         Table(database, "shared", slot="shared").open("p.r", {}, known)
     for state in (said, copied):
         again = Table(database, "shared", slot="shared")

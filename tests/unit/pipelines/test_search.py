@@ -186,7 +186,7 @@ def test_what_it_needs() -> None:
     It needs an address and an index; no secret is shown; an unreachable server is an error at once.
     """
     for address in ("search", "ftp://host", "https://"):
-        with pytest.raises(WrongPipeline, match="url must be"):
+        with pytest.raises(WrongPipeline, match="url must begin with"):
             Search(address)
     with pytest.raises(WrongPipeline, match="index"):
         Search("https://host", "")
