@@ -19,7 +19,8 @@ from tidings.core import limits
 from tidings.lake.warehouse import BadColumns
 
 INFER = "infer"
-COLUMNS_MAX = 200  # per type; Athena and Glue reject tables with several thousand nested columns
+# The most columns of a type. Athena and Glue reject tables with several thousand nested columns.
+COLUMNS_MAX = 200
 NAME_CHARS_MAX = 255  # the limit of Glue for the name of a column
 KEY_CHARS_MAX = 255  # a key is the comment of its column, and Glue rejects a longer comment
 # The first columns of every table of a type. The columns of its data follow them.

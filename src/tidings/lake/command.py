@@ -229,7 +229,11 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 @click.option("--url", help="Address of the feed; parts are kept until its consumers read them.")
 @stage_option
 @endpoint_option
-@click.option("--until", metavar="PAGE|AGE", help="Last page to compact, or least age: 30d.")
+@click.option(
+    "--until",
+    metavar="PAGE|AGE",
+    help="Last page to compact, or minimum age of parts to compact, such as 30d.",
+)
 @click.option("--drop-changes", is_flag=True, help="Also remove changes, which have no object.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
@@ -377,7 +381,9 @@ _folder_option = click.option(
     metavar="SECONDS",
     help="Interval between batches.",
 )
-@click.option("--allow-gaps", is_flag=True, help="Use the state in place of missing pages.")
+@click.option(
+    "--allow-gaps", is_flag=True, help="Use the state in place of pages that the log lost."
+)
 @lineage_option
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch.")
 @named_feed_options
@@ -466,7 +472,7 @@ def _as_text(batch: Batch) -> None:
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option("--table", metavar="FOLDER", help="Folder of the tables; otherwise those of --stage.")
+@click.option("--table", metavar="FOLDER", help="Folder of the tables; else those of --stage.")
 @click.option("--json", "as_json", is_flag=True, help="Print the status as one line of JSON.")
 @named_feed_options
 def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
@@ -500,7 +506,7 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
 
     shown = Table(title=title)
     for name in ("table", "page", "pages behind", "operations", "time", "rows", "files", "MB"):
-        is_name = name == "table"  # wrap names instead of truncating
+        is_name = name == "table"  # long names are wrapped, not cut off
         shown.add_column(name, justify="left" if is_name else "right", overflow="fold")
     for each in found:
         lag = each.lag

@@ -52,7 +52,8 @@ _NUMBERS = itertools.count()  # numbers the reads and writes of this process
 # The least number of tasks for eight or more parts, so that several cores are used. A task costs a
 # fifth of a second.
 TASKS_MIN = 8
-PARTS_PER_TASK = 64  # if there are many parts; a task then reads about half a gigabyte of text
+# The parts of a task if there are many parts. A task then reads about half a gigabyte of text.
+PARTS_PER_TASK = 64
 
 
 @dataclass(frozen=True, slots=True)

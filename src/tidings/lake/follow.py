@@ -146,7 +146,7 @@ class Follower:
         self._copy(ends)
 
     def _copy(self, ends: Ends) -> None:
-        """Copy the state to the tables, and then read the log from its floor."""
+        """Copy the state to the tables, which can then continue with the first page of the log."""
         self.tables.begin("copying the state")
         options = {**self.source.options, "what": "state", "atLeast": OLDEST}
         state = self._session().read.format("tidings").options(**options).load()

@@ -83,7 +83,7 @@ class Event:
     error: str = ""
 
 
-# The time between two RUNNING events. Few are enough, because catalogs show states, not progress.
+# The time between two events RUNNING. It can be long, because catalogs show states, not progress.
 RUNNING_S = 60
 ERROR_CHARS_MAX = 2_000  # limit of an error's text, which may contain a whole query plan of Spark
 

@@ -78,7 +78,7 @@ class HttpBackend:
         return cut_log(after, last, sorted(page for page in cuts if page <= projected))
 
     def fallen(self, place: Place) -> Replication | Place:
-        """Return *place*, or the copy that the server sends to a stream from *place* instead."""
+        """Return *place*, or the copy that the server sends instead to a stream from *place*."""
         stream = self._stream(place.encode(), EVERYTHING)
         with closing(stream):
             id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))

@@ -210,7 +210,7 @@ def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
     """
     Return True if *place* is a place of this log.
 
-    It is not if its page was lost, or if the page was committed at another second.
+    Return False if the page of *place* was lost, or was committed at another second.
     """
     if place == START or place.page + 1 == ends.floor or place == ends.frontier:
         return True

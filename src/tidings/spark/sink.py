@@ -63,8 +63,8 @@ class _Sink:
     """
     The common part of the writers of a batch and of a stream.
 
-    The option *job* is a permanent name of the job. Without this option, the job of a batch has a
-    random name, and that of a stream is named by the query id in its checkpoint.
+    The option *job* is a permanent name of the job. Without this option, a batch uses a random
+    name, and a stream uses the query id in its checkpoint.
     """
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:

@@ -255,10 +255,12 @@ def _checked_list(ctx: click.Context, option: click.Parameter, text: str) -> str
 @click.option(
     "--as-of",
     metavar="CURSOR|TIME",
-    help="When the dump began: a time, or the end of the log then (`tidings log end`).",
+    help="Start of the dump: a time, or the end of the log at that time (`tidings log end`).",
 )
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
-@click.option("--skip-bad", type=click.IntRange(0), default=0, help="Most bad lines to skip.")
+@click.option(
+    "--skip-bad", type=click.IntRange(0), default=0, help="Maximum number of bad lines to skip."
+)
 @click.option("--expect", type=click.IntRange(0), help="Required number of objects in the dump.")
 @delete_share_option
 @click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")

@@ -200,7 +200,7 @@ def apply_lines(
 
 _TWIN = "local"
 _TABLES = "tables"  # used in place of the name of a stage if the tables are named
-_READ_S = 10  # bulk reads may be slow; without an endpoint, already the connection fails
+_READ_S = 10  # bulk reads may be slow; a missing endpoint is found earlier, when connecting
 _ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no client waits for it
 
 

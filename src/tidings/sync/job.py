@@ -270,7 +270,7 @@ class _Compared:
     once: bool
 
     def summed(self, summary: Summary) -> Summary:
-        """Return *summary* with these counts."""
+        """Return *summary* with the counts of this comparison."""
         totals = {
             event: sum(each.get(event, 0) for each in self.by_type.values()) for event in NAMES
         }

@@ -154,7 +154,7 @@ class PostgresTable:
         if kind not in _READ_LIVE:
             raise BadTable(f"{table} is not a table or a plain view, so its rows may be outdated")
         if found[0]["standby"]:
-            rule = "must be on a primary server, because a standby may be later than the feed"
+            rule = "must be on a primary server, because a standby may be outdated"
             raise BadTable(f"{table} {rule}")
         columns = self._asked(_COLUMNS, (table,))
         return {each["name"]: (each["kind"], each["place"]) for each in columns}
