@@ -213,7 +213,7 @@ def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
 
 def _last_let_in(ended: Ended) -> int:
     """
-    Return the time after which no process accepts the key of *ended*, or the keys it stands for.
+    Return the time after which no process accepts the key of *ended*, or any key that it replaces.
     """
     if ended.key == FORGOTTEN:
         return ended.from_ms

@@ -134,7 +134,7 @@ class StateStore(Protocol):
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         """
-        For each difference, put the row *wanted*, or delete the row if *wanted* is None.
+        Put the row *wanted* of each difference, or delete the row if *wanted* is None.
 
         Change nothing if the row *stored* has changed in the meantime. Return for each difference
         True if the state now is as wanted, because of this call or another one.
