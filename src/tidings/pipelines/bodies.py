@@ -47,7 +47,7 @@ def until_refused(
 @contextmanager
 def blame_message(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[None]:
     """
-    If a batch of one message fails with one of *errors*, raise `Unwritten` for this message.
+    Raise `Unwritten` for the message if a batch of one message fails with one of *errors*.
 
     This is used by stores that write a batch completely or not at all.
 

@@ -117,7 +117,7 @@ class MySQL:
                     cursor.executemany(statement.format(table=self._table), values)
             connection.commit()
         except BaseException:
-            connection.close()  # this rolls back, whatever state the connection is in
+            connection.close()  # this rolls back in any state of the connection
             raise
 
     def close(self) -> None:

@@ -337,7 +337,7 @@ class RabbitMQQueue:
 
     def _until_free(self) -> Iterator[Batch]:
         """
-        If the queue has another reader, wait until it has none, and then raise `Busy`.
+        Wait while the queue has another reader, and then raise `Busy`.
 
         If the host of a reader dies, the broker keeps this reader until heartbeats are missing.
         Only then does it deliver the reader's unacknowledged messages again. If this reader did not

@@ -94,7 +94,7 @@ def session() -> Iterator[SparkSession]:
 
 def _close_to_others(host: str, port: int) -> None:
     """
-    On Linux, make the server reject all connections except the existing one.
+    Make the server reject all connections except the existing one; do nothing except on Linux.
 
     This is necessary because the server has no password, and runs any Python code that it receives.
     """

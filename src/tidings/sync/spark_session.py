@@ -67,7 +67,7 @@ def sentence_of(error: Exception) -> str:
 @contextmanager
 def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> Iterator[None]:
     """
-    If a task fails with the exception *kind*, raise `told(message)` instead of Spark's exception.
+    Raise `told(message)` instead of Spark's exception if a task fails with the exception *kind*.
 
     *message* is the message of the task's exception, which is part of Spark's message.
     """
