@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidings.core.effects import Count, Sleep, Spread
-    from tidings.core.websocket.connections import ConnectionStore, Outcome
+    from tidings.core.websocket.connections import ConnectionStore
 
 
 class Sockets(Protocol):

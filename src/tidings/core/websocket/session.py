@@ -7,12 +7,8 @@ The table is data, so that tests can iterate over it.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from tidings.core.errors import OutOfTurn
-
-if TYPE_CHECKING:
-    pass
 
 
 class State(Enum):
