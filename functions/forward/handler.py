@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws import wakeups
-from tidings.aws.effects import now_ms
+from tidings.aws.effects import now_ms, steady_ms
 from tidings.aws.stage import stage
 from tidings.aws.telemetry import edge, logger
 from tidings.core import limits
@@ -24,7 +24,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     )  # omits the keys under which messages are parked, and feeds that the stage does not have
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
     run = stage().forwarder.run
-    served = serve(turns, run, clock=now_ms, run_ms=limits.FORWARD_RUN_MS)
+    served = serve(turns, run, clock=steady_ms, run_ms=limits.FORWARD_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("outbox messages wait", feed=feed, reason=str(error))
     served.raise_mistakes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws import wakeups
-from tidings.aws.effects import now_ms
+from tidings.aws.effects import steady_ms
 from tidings.aws.stage import stage
 from tidings.aws.telemetry import edge, logger
 from tidings.core import limits
@@ -15,7 +15,7 @@ from tidings.core.followers.invocation import serve
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
     feeds = stage().settings.feeds & wakeups.feeds_to_wake(event).keys()
-    served = serve(feeds, stage().indexer.run, clock=now_ms, run_ms=limits.INDEX_RUN_MS)
+    served = serve(feeds, stage().indexer.run, clock=steady_ms, run_ms=limits.INDEX_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("tag index stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

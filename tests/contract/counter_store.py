@@ -38,6 +38,11 @@ class TestCounters:
         assert stores.counters.totals(feed, now_ms=NOW + 999).clients == 7
         assert stores.counters.totals(feed, now_ms=NOW + 1000).clients == 0
 
+    def test_a_clock_that_was_ahead_keeps_no_place(self, stores: Stores, feed: str) -> None:
+        """No place is recorded for longer than two minutes from now."""
+        stores.counters.attend(feed, "killed", 7, until_ms=NOW + 2 * 3_600_000)
+        assert stores.counters.totals(feed, now_ms=NOW).clients == 0
+
     def test_a_place_that_empties_leaves_nothing(self, stores: Stores, feed: str) -> None:
         """A repetition does no harm, nor does a place that never had a client."""
         stores.counters.attend(feed, "a", 1, until_ms=NOW + 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from threading import Lock
 
-from tidings.core.counters import Totals
+from tidings.core.counters import Totals, is_present
 
 
 class MemoryCounters:
@@ -33,5 +33,5 @@ class MemoryCounters:
     def totals(self, feed: str, *, now_ms: int) -> Totals:
         with self._lock:
             there = self._places[feed].values()
-            clients = sum(clients for clients, until_ms in there if until_ms > now_ms)
+            clients = sum(count for count, until_ms in there if is_present(until_ms, now_ms))
             return Totals(**self._counts[feed], clients=clients)

@@ -105,6 +105,7 @@ class CorrectingWorld:
                     ),
                     PAGE_MS,
                 ),
+                steady=lambda: NOW_MS,
                 sleep=lambda ms: None,
                 new_id=lambda: name,
                 feeds=frozenset({FEED}),

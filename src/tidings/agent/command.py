@@ -156,7 +156,7 @@ class Agent:
             "kernel_drops": kernel_drops(self._inode),
             "last_error": condition.error,
             "last_error_ms": condition.error_ms,
-            "oldest_queued_ms": None if oldest_ms is None else now_ms() - oldest_ms,
+            "oldest_queued_ms": None if oldest_ms is None else max(0, now_ms() - oldest_ms),
             "queue_bytes": totals.bytes,
             "queue_max_bytes": bound.bytes,
             "retries": condition.retries,

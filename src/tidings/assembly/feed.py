@@ -116,6 +116,15 @@ class Assembly:
         return self.runtime.clock
 
     @property
+    def aging(self) -> Clock:
+        """
+        Return the clock that measures the age of cached values.
+
+        It is the wall clock, because the steady clock of a frozen function may stand still.
+        """
+        return self.runtime.clock
+
+    @property
     def webhook_admin(self) -> WebhookAdmin | None:
         """Return the administration of webhooks; None if this host calls no webhooks."""
         return None
@@ -133,13 +142,13 @@ class Assembly:
     def profiles(self) -> RecentProfiles:
         from tidings.core.settings.profiles import RecentProfiles
 
-        return RecentProfiles(self.stores.profiles, self.runtime.clock)
+        return RecentProfiles(self.stores.profiles, self.aging)
 
     @cached_property
     def documents(self) -> RecentDocuments:
         from tidings.core.changeagent.documents import RecentDocuments
 
-        return RecentDocuments(self.stores.documents, self.runtime.clock)
+        return RecentDocuments(self.stores.documents, self.aging)
 
     @cached_property
     def compatibility(self) -> CompatibilityMode:
@@ -154,7 +163,7 @@ class Assembly:
             return self.settings.sources
         from tidings.core.replication.copies import Copies
 
-        return Copies(self.settings.sources, lambda: self.stores.relays, self.runtime.clock)
+        return Copies(self.settings.sources, lambda: self.stores.relays, self.aging)
 
     @cached_property
     def losses(self) -> Losses:
@@ -182,7 +191,7 @@ class Assembly:
             profiles=self.profiles,
             verifier=Verifier(self._new_key(KEY_BYTES)),
             open=self.settings.open,
-            failures=FailedAttemptLimiter(self.runtime.clock, limits.MISSES_MAX),
+            failures=FailedAttemptLimiter(self.aging, limits.MISSES_MAX),
             bearers=(_LazyKeys(lambda: self.key_ring), *self.tokens),
             target=self.target,
         )
@@ -192,8 +201,8 @@ class Assembly:
         from tidings.core.auth.guard import FailedAttemptLimiter
         from tidings.core.auth.keys import KeyRing
 
-        misses = FailedAttemptLimiter(self.runtime.clock, limits.MISSES_MAX)
-        return KeyRing(self.stores.keys, self.runtime.clock, misses, self.meter)
+        misses = FailedAttemptLimiter(self.aging, limits.MISSES_MAX)
+        return KeyRing(self.stores.keys, self.runtime.clock, self.aging, misses, self.meter)
 
     @cached_property
     def tokens(self) -> Sequence[Bearers]:
@@ -223,7 +232,7 @@ class Assembly:
             operator_documents=self.documents,
             guard=self.guard,
             verifier=UserVerifier(matches_bcrypt, self._new_key(KEY_BYTES)),
-            failures=FailedAttemptLimiter(self.runtime.clock, limits.USER_MISSES_MAX),
+            failures=FailedAttemptLimiter(self.aging, limits.USER_MISSES_MAX),
         )
 
     @cached_property
@@ -308,6 +317,7 @@ class Assembly:
         return Tracer(
             mode=self.settings.traces,
             clock=runtime.clock,
+            steady=runtime.steady,
             new_id=runtime.new_id,
             tell=runtime.trace,
         )
@@ -390,7 +400,8 @@ class Assembly:
     def lister(self) -> Lister:
         from tidings.core.changeagent.list import Lister
 
-        return Lister(self.reader, self.stores.tags, self.losses, self.copies)
+        steady = self.runtime.steady
+        return Lister(self.reader, steady, self.stores.tags, self.losses, self.copies)
 
     @cached_property
     def replication_reader(self) -> ReplicationReader:
@@ -503,7 +514,8 @@ class Assembly:
     def indexer(self) -> Indexer:
         from tidings.core.changeagent.tag_index import Indexer
 
-        return Indexer(self.stores.tags, self.reader, self.settings.page_ms)
+        steady = self.runtime.steady
+        return Indexer(self.stores.tags, self.reader, steady, self.settings.page_ms)
 
     # WebSockets.
 
@@ -682,6 +694,7 @@ class Assembly:
         )
         return Sweeper(
             reader=self.reader,
+            steady=runtime.steady,
             checkpoints=stores.followers,
             retention_service=retention_service,
             connections=stores.connections,
@@ -708,6 +721,7 @@ class Assembly:
         return Corrector(
             states=self.stores.state,
             filler=self.filler,
+            steady=self.runtime.steady,
             sleep=self.runtime.await_writer,
             new_id=self.runtime.new_id,
             feeds=self.settings.feeds,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidings.core import limits
-from tidings.core.effects import has_passed
+from tidings.core.effects import has_passed, is_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,11 @@ class StreamCounter:
         self._connections += delta.connections
         self.sent += delta.sent
         self._changed = True
+
+
+def is_present(until_ms: int, now_ms: int) -> bool:
+    """Return True if the clients of a place, recorded until *until_ms*, still count."""
+    return is_ahead(until_ms, now_ms, max(limits.PRESENCE_MS, limits.SWEPT_PRESENCE_MS))
 
 
 class Counters(Protocol):

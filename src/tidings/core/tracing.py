@@ -106,11 +106,12 @@ class Tracer:
 
     *mode* is `ASKED` for callers that request a trace, `ALL` to include callers that send no
     header, or `OFF`. Many instrumented callers request a trace every time, so a process traces
-    `limits.TRACES_PER_S` requests per second plus a burst.
+    `limits.TRACES_PER_S` requests per second plus a burst, measured by *steady*.
     """
 
     mode: str
     clock: Clock
+    steady: Clock
     new_id: NewId
     tell: TraceSink
     _spent_ms: int = field(default=0)  # the time up to which the rate is used up
@@ -123,7 +124,7 @@ class Tracer:
         """
         if self.mode == OFF or given == "" or (given is None and self.mode == ASKED):
             return ""
-        now_ms = self.clock()
+        now_ms = self.steady()
         paid_ms = max(min(self._spent_ms, now_ms), now_ms - limits.TRACES_AT_ONCE * _TOKEN_MS)
         if paid_ms + _TOKEN_MS > now_ms:
             return ""
@@ -148,4 +149,4 @@ def _no_id() -> str:
 
 def disabled_tracer() -> Tracer:
     """Return a tracer that traces nothing."""
-    return Tracer(mode=OFF, clock=_no_time, new_id=_no_id, tell=discard_trace)
+    return Tracer(mode=OFF, clock=_no_time, steady=_no_time, new_id=_no_id, tell=discard_trace)

@@ -137,6 +137,7 @@ class Host(Assembly):
     target = "--data FOLDER"
     follower_config = STATE_CONFIG
     expiring = staticmethod(expiring_ms)
+    aging = staticmethod(steady_ms)
     sum_rows_max = SUM_ROWS_MAX
 
     def __init__(
@@ -160,7 +161,7 @@ class Host(Assembly):
         self.slow_pool = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="slow-request")
         self.writer = Writer(self.database)
         self.waker = Wakeups(self._replay_soon)
-        self.sum_demand = SumDemand(now_ms, self.waker)
+        self.sum_demand = SumDemand(steady_ms, self.waker)
         stores = FileStores(
             self.database,
             self._elections,
@@ -335,7 +336,7 @@ class Host(Assembly):
             with failures.kept(f"the repair of the feed {feed}"):
                 self._recover(feed)
             with failures.kept(f"the index of the feed {feed}"):
-                self.indexer.run(feed, now_ms() + limits.INDEX_RUN_MS)
+                self.indexer.run(feed)
         with failures.kept("the deletion of expired rows"):
             self.database.delete_expired(expiring_ms())
         if failures.count:
@@ -461,6 +462,7 @@ class Host(Assembly):
             profiles=self.profiles,
             post=post,
             clock=now_ms,
+            steady=steady_ms,
             worker=WEBHOOK_WORKER,
         )
         return Webhooks(self._hook_registry, delivery, self.settings.feeds, now_ms, post.close)

@@ -336,8 +336,8 @@ class MemoryKeyUsage:
     """
     Implements `KeyUsage`.
 
-    It keeps the current and the previous window of each key, because a caller that reads the clock
-    just before a window ends may add its count just after.
+    It keeps the current window of each key and those next to it, because a caller that reads the
+    clock just before a window ends may add its count just after.
     """
 
     def __init__(self) -> None:
@@ -349,7 +349,7 @@ class MemoryKeyUsage:
         with self._lock:
             counts = self._counts[feed, name]
             counts[window] += requests
-            for over in [each for each in counts if each < window - 1]:
+            for over in [each for each in counts if abs(each - window) > 1]:
                 del counts[over]
             return counts[window]
 

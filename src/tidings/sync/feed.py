@@ -23,7 +23,7 @@ from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
-from tidings.aws.effects import new_id, now_ms, sleep_ms
+from tidings.aws.effects import new_id, now_ms, sleep_ms, steady_ms
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
@@ -313,6 +313,7 @@ class Place:
         return Corrector(
             states=self.state(),
             filler=Filler(reader, page_ms),
+            steady=steady_ms,
             sleep=sleep_ms,
             new_id=new_id,
             feeds=self.settings.feeds,

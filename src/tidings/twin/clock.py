@@ -8,6 +8,7 @@ import uuid
 from datetime import UTC, datetime
 
 from tidings.aws.effects import now_ms as now_ms
+from tidings.aws.effects import steady_ms as steady_ms
 
 # AWS polls a shard 4 times a second. On a laptop a developer waits for every wake-up, so the twin
 # polls more often while functions run. Each poll costs the twin and the engine some milliseconds.

@@ -133,6 +133,7 @@ class Connection:
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self.active_ms = caller.connected_ms
+        self._opened_ms = self._used_ms = clock.steady_ms()
         self.outgoing: asyncio.Queue[str | None] = asyncio.Queue()
         self.outgoing_bytes = 0
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -143,10 +144,19 @@ class Connection:
         size = len(text.encode())
         if self.outgoing_bytes + size > OUTGOING_BYTES_MAX:
             return False
-        self.active_ms = clock.now_ms()
+        self.mark_active()
         self.outgoing_bytes += size
         self.outgoing.put_nowait(text)
         return True
+
+    def mark_active(self) -> None:
+        """Record that a message was sent or received."""
+        self.active_ms, self._used_ms = clock.now_ms(), clock.steady_ms()
+
+    def left_ms(self, idle_s: float, life_s: float) -> float:
+        """Return how long the connection may stay open if it stays idle."""
+        end_ms = min(self._used_ms + idle_s * 1000, self._opened_ms + life_s * 1000)
+        return end_ms - clock.steady_ms()
 
     def end(self, code: int, reason: str, *, by_server: bool = True) -> None:
         """Close the connection; the first reason counts."""
@@ -237,7 +247,7 @@ class SocketGateway:
 
     async def _read(self, connection: Connection, receive: Receive) -> None:
         while (event := await receive())["type"] == "websocket.receive":
-            connection.active_ms = clock.now_ms()
+            connection.mark_active()
             text = event.get("text")
             if text is None:
                 connection.end(UNSUPPORTED, "Binary messages are not supported")
@@ -267,14 +277,9 @@ class SocketGateway:
         return isinstance(action, str) and action in self._taken
 
     async def _watch(self, connection: Connection) -> None:
-        life_ms = connection.caller.connected_ms + self._life_s * 1000
-        while (left_ms := self._left_ms(connection, life_ms)) > 0:
+        while (left_ms := connection.left_ms(self._idle_s, self._life_s)) > 0:
             await asyncio.sleep(left_ms / 1000)
         connection.end(GOING_AWAY, "Going away")
-
-    def _left_ms(self, connection: Connection, life_ms: float) -> float:
-        idle_ms = connection.active_ms + self._idle_s * 1000
-        return min(idle_ms, life_ms) - clock.now_ms()
 
     async def _call(self, route: str, event: Mapping[str, object]) -> object:
         """Return the answer of the function of *route*, or `_FAILED`."""

@@ -29,7 +29,7 @@ class Purging:
         self.scene.project()
         self.scene.push()
         self.scene.now_ms += 120_000
-        self.lister = Lister(self.scene.reader, MemoryTags())
+        self.lister = Lister(self.scene.reader, self.scene.runtime.steady, MemoryTags())
 
     def allow(self, records: int, seconds: int) -> None:
         found = Configuration(purge_records=records, purge_ns=seconds * 1_000_000_000)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import re
 import signal
 import socket
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import pytest
 
 from tests.unit.agent.processes import Agent, operation
 from tests.unit.agent.target import Answer, Request, Running, Target
+from tidings.agent.queue import NAME
 
 NDJSON = "application/x-ndjson"
 OPLOG_FIELDS = {
@@ -143,6 +146,13 @@ def test_no_page_posts_with_the_password_behind_it(agent: Agent, target: Target,
         assert agent.http.get(f"{agent.url}/status", headers=headers).status_code == status
 
 
+def _receive_later(queue: Path) -> None:
+    """Change when operations were received, as if the clock had been two hours ahead."""
+    with contextlib.closing(sqlite3.connect(queue)) as db, db:
+        for table in ("chunks", "batches"):
+            db.execute(f"UPDATE {table} SET received_ms = received_ms + 7200000")
+
+
 def test_O24_a_full_queue(feed: Running, tmp_path: Path) -> None:
     """
     While the target is away, the queue fills; later datagrams are discarded and counted, invalid
@@ -162,6 +172,8 @@ def test_O24_a_full_queue(feed: Running, tmp_path: Path) -> None:
         away = agent.until(lambda status: status["status"] == "away")
         assert away["last_error"]
         assert away["oldest_queued_ms"] >= 0
+        _receive_later(tmp_path / "queue" / NAME)
+        assert agent.status()["oldest_queued_ms"] == 0
         feed.open()
         target.until(lambda: len(target.appended) == 5)
         back = agent.until(lambda status: status["queue_size"] == 0 and status["status"] == "OK")

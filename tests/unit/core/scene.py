@@ -338,7 +338,7 @@ class Scene:
 
     def lister(self, tags: MemoryTags | None = None) -> Lister:
         """Return the list of changes, with an index of *tags*."""
-        return Lister(self.reader, tags or MemoryTags())
+        return Lister(self.reader, self.runtime.steady, tags or MemoryTags())
 
     def connect(self, name: str = "c") -> str:
         """Open a WebSocket connection; return its id."""

@@ -29,7 +29,7 @@ class Clock:
 
 
 def tracer(mode: str, clock: Clock) -> Tracer:
-    return Tracer(mode=mode, clock=clock, new_id=lambda: "d" * 32, tell=discard_trace)
+    return Tracer(mode=mode, clock=clock, steady=clock, new_id=lambda: "d" * 32, tell=discard_trace)
 
 
 @pytest.mark.parametrize(

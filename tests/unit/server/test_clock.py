@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.unit.server.test_crashes import FEED, Producer, hosted
+from tidings.core import limits
+from tidings.server import host as hosts
 
 DAY_NS = 24 * 3_600 * 10**9
 
@@ -33,3 +37,26 @@ def test_a_clock_that_is_ahead_for_a_while_trims_nothing(
             return floors
 
     assert asyncio.run(swept()) == [1, 1, 1]
+
+
+def test_a_clock_that_is_set_back_prolongs_no_cached_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The age of a cached value is measured by a clock that is never set."""
+
+    async def found() -> list[str]:
+        async with hosted(tmp_path / "feed.db") as (host, _):
+            before = await asyncio.to_thread(host.profiles.profile, FEED)
+            changed = replace(before, object_url="https://changed.example/{id}")
+            assert await asyncio.to_thread(host.stores.profiles.save, FEED, changed)
+            passed_s, set_back_s = limits.PROFILE_AGE_MS / 1000, 2
+            stepped = SimpleNamespace(
+                monotonic=lambda: time.monotonic() + passed_s,
+                time_ns=lambda: time.time_ns() + round((passed_s - set_back_s) * 10**9),
+                sleep=time.sleep,
+            )
+            monkeypatch.setattr(hosts, "time", stepped)
+            after = await asyncio.to_thread(host.profiles.profile, FEED)
+            return [before.object_url, after.object_url]
+
+    assert asyncio.run(found()) == ["", "https://changed.example/{id}"]

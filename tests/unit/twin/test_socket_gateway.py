@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tidings.aws.config import deployment
 from tidings.server import processes
 from tidings.server.http_server import HostCheck
-from tidings.twin import twin
+from tidings.twin import clock, twin
 from tidings.twin.http_gateway import HttpGateway
 from tidings.twin.internal_apis import ConnectionsApi, InternalApis
 from tidings.twin.runtime_api import Answer, failure
@@ -267,6 +267,18 @@ async def test_an_idle_connection_is_cut(api: Api) -> None:
     async with connect(api.url) as client:
         assert await closing_code(client) == 1001
     await api.event("$disconnect")
+
+
+@lasting(idle_s=0.1)
+async def test_a_clock_that_is_set_back_keeps_no_connection(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that is never set measures how long it is idle."""
+    began_ms = clock.now_ms()
+    times = iter([began_ms])  # when it connects
+    monkeypatch.setattr(clock, "now_ms", lambda: next(times, began_ms - 3_600_000))
+    async with connect(api.url) as client:
+        assert await closing_code(client) == 1001
 
 
 @lasting(idle_s=5, life_s=0.3)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.attributes import Item, expiry, number, number_of, text, text_of
 from tidings.aws.dynamodb.table import Table
-from tidings.core.counters import Totals
+from tidings.core.counters import Totals, is_present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
     for item in items:
         if not text_of(item, "name").startswith(_AT):
             counts = {name: counts[name] + number_of(item, name) for name in counts}
-        elif number_of(item, "until") > now_ms:
+        elif is_present(number_of(item, "until"), now_ms):
             clients += number_of(item, "clients")
     return Totals(**counts, clients=clients)
 

@@ -187,17 +187,20 @@ class KeyRing:
     for half a read unit, and a revocation takes effect within this time. A server checks keys in
     its event loop, which must not wait for a lock. The cache needs none, because each operation on
     it is atomic.
+
+    *clock* decides whether a key has expired, *aging* how long it was cached.
     """
 
     def __init__(
         self,
         stored: KeyStore,
         clock: Clock,
+        aging: Clock,
         failures: FailedAttemptLimiter,
         meter: RateLimiter | None = None,
     ) -> None:
-        self._stored, self._clock, self._meter = stored, clock, meter
-        self._failures = failures
+        self._stored, self._clock, self._aging = stored, clock, aging
+        self._failures, self._meter = failures, meter
         # Each key with the time at which it was read, in the order of these times.
         self._known: dict[tuple[str, str], tuple[int, Key]] = {}
 
@@ -242,7 +245,7 @@ class KeyRing:
 
     def _cached(self, place: tuple[str, str]) -> Key | None:
         read_at, known = self._known.get(place, (0, None))
-        return known if 0 <= self._clock() - read_at < limits.KEY_AGE_MS else None
+        return known if 0 <= self._aging() - read_at < limits.KEY_AGE_MS else None
 
     def _key(self, feed: str, shown: PresentedKey) -> Key | None:
         """
@@ -252,7 +255,7 @@ class KeyRing:
         before is read again regardless of failed attempts, so that the guesses of another client
         cannot block it.
         """
-        now, place = self._clock(), (feed, shown.id)
+        now, place = self._aging(), (feed, shown.id)
         cached = self._cached(place)
         if cached is not None:
             return cached

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from tidings.core.changeagent.tag_index import TagStore
+    from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
     from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page
@@ -224,6 +225,7 @@ class Lister:
     """
 
     reader: Reader
+    steady: Clock
     index: TagStore
     lost: Callable[[str, Cursor], bool] = _nothing
     chained: Container[str] = ()
@@ -290,11 +292,11 @@ class Lister:
         """
         Fill *scan*; return True if it reached the end, and True if a page is in flight there.
         """
-        until = self.reader.clock() + limits.CHANGES_SCAN_MS
+        until = self.steady() + limits.CHANGES_SCAN_MS
         if scan.query.tags:
             self._read_by_index(feed, scan, until)
         size = limits.CHANGES_FIRST_PAGES
-        while not scan.full and self.reader.clock() < until:
+        while not scan.full and self.steady() < until:
             try:
                 run = self.reader.read(feed, scan.page, size)
             except PagesLost as lost:
@@ -317,7 +319,7 @@ class Lister:
     def _read_by_index(self, feed: str, scan: Scan, until: int) -> None:
         """Read the pages up to the last summary; skip those in summaries that exclude the tags."""
         size = limits.CHANGES_FIRST_SUMMARIES
-        while not scan.full and self.reader.clock() < until:
+        while not scan.full and self.steady() < until:
             summaries = self.index.read(feed, scan.page, size)
             if not summaries:
                 return

@@ -101,13 +101,18 @@ class Indexer:
 
     store: TagStore
     reader: Reader
+    steady: Clock
     page_ms: int
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
-        """Write summaries of new pages until *until_ms*; return the last page that has one."""
-        until = until_ms or self.reader.clock() + limits.INDEX_RUN_MS
+        """
+        Write summaries of new pages until *until_ms* (`Runtime.steady`).
+
+        Return the last page that has one.
+        """
+        until = until_ms or self.steady() + limits.INDEX_RUN_MS
         after, more = max(self.store.last(feed), self.reader.log.floor(feed) - 1), True
-        while more and self.reader.clock() < until:
+        while more and self.steady() < until:
             try:
                 run = self.reader.read(feed, after)
             except PagesLost as lost:

@@ -187,6 +187,7 @@ class WebhookDelivery:
     profiles: ProfileStore
     post: Post
     clock: Clock
+    steady: Clock
     worker: str
 
     def run(self, feed: str, hook: Webhook, *, look: bool) -> int | None:
@@ -251,8 +252,8 @@ class WebhookDelivery:
         return held
 
     def _tell(self, hook: Webhook, held: Consumer) -> int | None:
-        until_ms = self.clock() + limits.WEBHOOK_TURN_MS
-        while self.clock() < until_ms:
+        until_ms = self.steady() + limits.WEBHOOK_TURN_MS
+        while self.steady() < until_ms:
             batch = self._batch(held)
             if batch:
                 held = self._acknowledge(held, Acknowledgement(sending=batch[-1].place))

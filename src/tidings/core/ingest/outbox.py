@@ -73,19 +73,20 @@ class Forwarder:
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """
-        Append the pending messages of *feed* until the time *until_ms*; return how many it handled.
+        Append the pending messages of *feed* until *until_ms* (`Runtime.steady`).
 
-        Without *until_ms*, the run lasts at most `limits.FORWARD_RUN_MS`.
+        Return how many it handled. Without *until_ms*, the run lasts at most
+        `limits.FORWARD_RUN_MS`.
 
         Raises:
             Unavailable: a store did not answer; the next run handles the remaining messages.
         """
-        done, until = 0, until_ms or self.runtime.clock() + limits.FORWARD_RUN_MS
+        done, until = 0, until_ms or self.runtime.steady() + limits.FORWARD_RUN_MS
         while messages := self.outbox.pending(feed):
             for message in messages:
                 self._forward(feed, message)
                 done += 1
-                if self.runtime.clock() >= until:
+                if self.runtime.steady() >= until:
                     return done
         return done
 

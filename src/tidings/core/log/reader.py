@@ -21,6 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.effects import is_ahead
 from tidings.core.errors import TidingsError
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.pages import Page, filler
@@ -85,7 +86,9 @@ def classify_gap(missing: int, beyond: Page, *, floor: int, handled: int, now_ms
         return Gap.TRIMMED
     if missing <= handled or now_ms - beyond.at_ms >= limits.HOLE_LOST_MS:
         return Gap.LOST
-    return Gap.OVERDUE if now_ms - beyond.at_ms >= limits.HOLE_GRACE_MS else Gap.IN_FLIGHT
+    grace_ms = limits.HOLE_GRACE_MS
+    is_recent = is_ahead(beyond.at_ms + grace_ms, now_ms, grace_ms)
+    return Gap.IN_FLIGHT if is_recent else Gap.OVERDUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

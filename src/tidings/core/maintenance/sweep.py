@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.consumers.service import ConsumerMonitor
     from tidings.core.counters import Counters
-    from tidings.core.effects import Spread
+    from tidings.core.effects import Clock, Spread
     from tidings.core.followers.leases import FollowerStore, Lease, Waker
     from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.reader import Reader
@@ -88,6 +88,7 @@ class Sweeper:
     """
 
     reader: Reader
+    steady: Clock
     checkpoints: FollowerStore
     retention_service: RetentionService
     connections: ConnectionStore
@@ -113,13 +114,13 @@ class Sweeper:
         Raises:
             ExceptionGroup: the errors, each with a note that names its step.
         """
-        failures, began_ms = Failures(), self.reader.clock()
-        for feed in in_turn(feeds, began_ms // limits.SWEEP_EVERY_MS):
+        failures, until_ms = Failures(), self.steady() + limits.SWEEP_LOOK_MS
+        for feed in in_turn(feeds, self.reader.clock() // limits.SWEEP_EVERY_MS):
             self.about(feed)
             self._feed(feed, failures)
         self.about("")
         with failures.kept("connections"):
-            self._connections(failures, began_ms + limits.SWEEP_LOOK_MS)
+            self._connections(failures, until_ms)
         if failures.count:
             self.reader.count("SweepStepsFailed", failures.count)
             raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
@@ -158,7 +159,7 @@ class Sweeper:
             page = self.connections.page(round_.place, limits.SWEEP_PAGE)
             self._look_after(page.connections, failures)
             round_ = round_.behind(page)
-            if not round_.place or self.reader.clock() >= until_ms:
+            if not round_.place or self.steady() >= until_ms:
                 break
         if (kept := round_.next(stored)) != stored:
             self.connections.keep(kept)
@@ -266,7 +267,8 @@ class Sweeper:
     def _due(self, connection: Connection) -> Callable[[], None] | None:
         """Return the action that is due for *connection*, or None, which is the usual case."""
         now = self.reader.clock()
-        if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
+        age_ms = now - connection.opened_ms  # negative after the clock was set back
+        if not -limits.CLOCK_SKEW_MS_MAX <= age_ms <= limits.CONNECTION_MS_MAX:
             return partial(self.delivery.cut, connection.id)
         if self._has_ended(connection, now):
             return partial(self.delivery.end, connection.id)  # push does not check idle connections

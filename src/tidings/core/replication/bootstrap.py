@@ -19,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.effects import is_ahead
 from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
 from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import as_event
@@ -255,8 +256,10 @@ class Comparison:
 
     def begin(self, relay: Relay) -> None:
         """Begin a comparison if one is due. All pages of the upstream must have been copied."""
-        due_ms = max(relay.compared_ms + limits.RELAY_COMPARE_MS, self._next_ms)
-        if not self.waits and self.bootstrapper.runtime.clock() >= due_ms:
+        runtime, every_ms = self.bootstrapper.runtime, limits.RELAY_COMPARE_MS
+        if is_ahead(relay.compared_ms + every_ms, runtime.clock(), every_ms):
+            return
+        if not self.waits and runtime.steady() >= self._next_ms:
             self.waits = limits.RELAY_COMPARE_WAITS
 
     def blocks(self, relay: Relay) -> bool:
@@ -284,7 +287,7 @@ class Comparison:
             found = None
         if not self.waits:
             self._theirs = None
-            self._next_ms = self.bootstrapper.runtime.clock() + limits.RELAY_COMPARE_MS
+            self._next_ms = self.bootstrapper.runtime.steady() + limits.RELAY_COMPARE_MS
         return found
 
     def _compare(self, relay: Relay, url: str) -> Relay | None:

@@ -29,7 +29,7 @@ from tidings.core.sync.corrections import Conflicts, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tidings.core.effects import NewId, Sleep
+    from tidings.core.effects import Clock, NewId, Sleep
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.replication.copies import WriteGuard
     from tidings.core.state.rows import Row, StateStore
@@ -72,6 +72,7 @@ class RowLookup:
 class Corrector:
     states: StateStore
     filler: Filler
+    steady: Clock
     sleep: Sleep
     new_id: NewId
     feeds: frozenset[str]
@@ -126,12 +127,12 @@ class Corrector:
         check_known(feed, self.feeds)
         self.writable.check(feed)
         self._check_age(feed, through)
-        until, counts = self.reader.clock() + run_ms, Counter[Verdict]()
+        until, counts = self.steady() + run_ms, Counter[Verdict]()
         read = corrections.read(part, behind=behind)
         for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)
             for batch in _batches(section):
-                if self.reader.clock() >= until:
+                if self.steady() >= until:
                     return _outcome(counts, behind, complete=False)
                 counts += self._counted(self._apply(feed, batch, where))
                 behind += len(batch)

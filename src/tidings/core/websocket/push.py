@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.catchup.matching import page_events, with_ref
+from tidings.core.effects import is_ahead
 from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.feeds import PUSH, follower_of, pushers
 from tidings.core.model.filters import ALL_KEY, LEAVERS
@@ -224,7 +225,7 @@ class Pusher:
         known = self._of(feed)
         if known.woken > known.count and not known.until_ms:
             known.until_ms = at_ms + limits.LANE_DRAIN_MS
-        if at_ms >= known.until_ms:
+        if not is_ahead(known.until_ms, at_ms, limits.LANE_DRAIN_MS):
             known.woken = known.count
 
         def wake(follower: str) -> None:
@@ -257,7 +258,7 @@ class Pusher:
         them up by key.
         """
         lane, known = self._place(feed), self._of(feed)
-        if at_ms >= known.index_until_ms:
+        if not is_ahead(known.index_until_ms, at_ms, limits.INDEX_MS):
             found = self.subscriptions.all_if_at_most(lane, limits.FEW_SUBSCRIPTIONS)
             if found is not None:
                 return fanout.Index.of_few(found)

@@ -84,10 +84,10 @@ class Replayer:
                 self._save(current, current.changed(runner="", runner_expires_ms=0))
 
     def _replay(self, connection: Connection) -> None:
-        until = self.runtime.clock() + limits.REPLAY_RUN_MS
+        until = self.runtime.steady() + limits.REPLAY_RUN_MS
         charge = self.charges(connection.feed, connection.admission)
         charge.due = True  # reads by other clients of the key may have used up its rate
-        while not (rests := charge.wait_ms() > 0) and self.runtime.clock() < until:
+        while not (rests := charge.wait_ms() > 0) and self.runtime.steady() < until:
             if not self._has_room(connection):
                 break
             stepped = self._step(connection, charge)

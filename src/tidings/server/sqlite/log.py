@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
-from tidings.core.counters import LogCounter, Totals
+from tidings.core.counters import LogCounter, Totals, is_present
 from tidings.core.errors import Yielded
 from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round
@@ -345,11 +345,12 @@ class SqliteCounters:
             counted = sql.execute(
                 "SELECT refused, connections, sent FROM counts WHERE feed = ?", (feed,)
             ).fetchone()
-            (clients,) = sql.execute(
-                "SELECT total(clients) FROM clients WHERE feed = ? AND until_ms > ?", (feed, now_ms)
-            ).fetchone()
+            places = sql.execute(
+                "SELECT clients, until_ms FROM clients WHERE feed = ?", (feed,)
+            ).fetchall()
         refused, connections, sent = counted or (0, 0, 0)
-        return Totals(refused, connections, sent, int(clients))
+        clients = sum(count for count, until_ms in places if is_present(until_ms, now_ms))
+        return Totals(refused, connections, sent, clients)
 
     def _add(self, feed: str, more: Totals) -> None:
         with self._database.transaction() as sql:

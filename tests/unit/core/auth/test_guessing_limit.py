@@ -40,7 +40,7 @@ def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
     Return a guard of a feed with a password and a key ring, each of which allows three failures.
     """
     assert scene.profiles.save(FEED, PROFILE)
-    ring = KeyRing(stored, scene.clock, FailedAttemptLimiter(scene.clock, 3))
+    ring = KeyRing(stored, scene.clock, scene.clock, FailedAttemptLimiter(scene.clock, 3))
     return Guard(
         profiles=scene.profiles,
         verifier=verifier,

@@ -56,6 +56,22 @@ def test_it_costs_a_write_a_second_at_most(scene: Scene) -> None:
     assert counts.writes == 5
 
 
+def test_a_window_of_a_clock_that_was_ahead_is_forgotten(scene: Scene) -> None:
+    """The key may be used at its rate when that time comes."""
+    meter, ahead_ms = RateLimiter(MemoryKeyUsage(), scene.clock), 2 * 3_600_000
+    scene.now_ms += ahead_ms
+    for _ in range(limits.KEY_WINDOW_MS // 1000):
+        served(meter, RATE)
+        scene.now_ms += 1
+        served(meter, RATE)
+        scene.now_ms += 999
+    scene.now_ms -= ahead_ms
+    assert served(meter, 1) == 1
+    scene.now_ms += ahead_ms - limits.KEY_WINDOW_MS
+    meter = RateLimiter(meter._counts, scene.clock)
+    assert served(meter, 100) == RATE
+
+
 @pytest.mark.parametrize("processes", [1, 2, 8])
 def test_all_processes_together_keep_to_it_within_a_window(scene: Scene, processes: int) -> None:
     """

@@ -81,5 +81,5 @@ def test_a_list_says_so(scene: Scene) -> None:
     assert "lost" in lister.list(FEED, gone).to_json()
     with pytest.raises(BelowFloor, match="was lost; start again"):
         lister.list(FEED, replace(gone, strict=True))
-    chained = Lister(scene.reader, MemoryTags(), chained=(FEED,))
+    chained = Lister(scene.reader, scene.runtime.steady, MemoryTags(), chained=(FEED,))
     assert not chained.list(FEED, replace(gone, strict=True)).lost

@@ -103,7 +103,7 @@ def test_lists_by_tag(scene: Scene) -> None:
     for _ in range(2):
         listing = lister.list(FEED, Query(tags=frozenset({"b"})))
         assert ids(listing) == [number_of(page.number, slot) for slot in KEPT]
-        Indexer(tags, scene.reader, PAGE_MS).run(FEED)
+        Indexer(tags, scene.reader, scene.runtime.steady, PAGE_MS).run(FEED)
 
 
 def test_the_state_and_what_moved(scene: Scene) -> None:

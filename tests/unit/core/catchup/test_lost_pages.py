@@ -113,4 +113,4 @@ def test_the_index_of_tags_goes_on(scene: Scene) -> None:
     """The index says where tags may be; pages that it has no summary of are read."""
     tags = MemoryTags()
     tags.write(FEED, [Summary(1, 3, b"\0")])
-    assert Indexer(tags, scene.reader, PAGE_MS).run(FEED) == 5
+    assert Indexer(tags, scene.reader, scene.runtime.steady, PAGE_MS).run(FEED) == 5

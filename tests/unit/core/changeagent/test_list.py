@@ -42,7 +42,8 @@ class Feed:
         self.scene = Scene(log=self.log)
         self.tags = MemoryTags()
         self.lister = self.scene.lister(self.tags)
-        self.indexer = Indexer(self.tags, self.scene.reader, PAGE_MS)
+        scene = self.scene
+        self.indexer = Indexer(self.tags, scene.reader, scene.runtime.steady, PAGE_MS)
 
     def post(self, *tags: str, data: str = "1") -> int:
         kept = line_of(Change(data, tags), name="n", now_ms=self.scene.now_ms)
@@ -185,9 +186,7 @@ def test_a_slow_search_says_how_far_it_came(feed: Feed) -> None:
     for _ in range(300):
         feed.post("often")
     moments = iter([0, 0, 0, *[limits.CHANGES_SCAN_MS] * 9])
-    feed.lister = replace(
-        feed.lister, reader=replace(feed.scene.reader, clock=lambda: next(moments))
-    )
+    feed.lister = replace(feed.lister, steady=lambda: next(moments))
     reply = feed.reply("rare")
 
     assert reply.entries == [] and not reply.at_end

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +54,8 @@ class Indexed:
         self.scene, self.tags = Scene(), MemoryTags()
         for number in range(pages):
             self.scene.post(op(str(number)))
-        self.indexer = Indexer(self.tags, self.scene.reader, PAGE_MS)
+        scene = self.scene
+        self.indexer = Indexer(self.tags, scene.reader, scene.runtime.steady, PAGE_MS)
 
     def run(self) -> list[tuple[int, int]]:
         self.indexer.run(FEED)
@@ -92,8 +91,7 @@ def test_a_run_is_bounded_in_time() -> None:
     """The next run does the rest."""
     indexed = Indexed(70)
     moments = iter([0, limits.INDEX_RUN_MS])
-    reader = replace(indexed.scene.reader, clock=lambda: next(moments))
-    late = Indexer(indexed.tags, reader, PAGE_MS)
+    late = Indexer(indexed.tags, indexed.scene.reader, lambda: next(moments), PAGE_MS)
 
     assert late.run(FEED) == 0
     assert indexed.tags.read(FEED, 0, 1) == []

@@ -104,7 +104,13 @@ def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Trace
     """
     It is reported with its page's number; a repeated request has the trace of the existing page.
     """
-    tracer = Tracer(mode=ASKED, clock=scene.clock, new_id=scene.new_id, tell=lines.append)
+    tracer = Tracer(
+        mode=ASKED,
+        clock=scene.clock,
+        steady=scene.clock,
+        new_id=scene.new_id,
+        tell=lines.append,
+    )
     ingester = replace(scene.ingester, tracer=tracer)
     request = Request(FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key")
     first = replace(request, trace=TRACE)
@@ -122,7 +128,13 @@ def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[TraceRe
     """It has no page."""
     ingester = replace(
         scene.ingester,
-        tracer=Tracer(mode=ASKED, clock=scene.clock, new_id=scene.new_id, tell=lines.append),
+        tracer=Tracer(
+            mode=ASKED,
+            clock=scene.clock,
+            steady=scene.clock,
+            new_id=scene.new_id,
+            tell=lines.append,
+        ),
     )
     with pytest.raises(Exception, match="JSON"):
         ingester.accept(Request(FEED, b"?", "application/json", trace=TRACE))

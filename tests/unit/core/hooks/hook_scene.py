@@ -69,6 +69,7 @@ class HookScene(ConsumerScene):
             profiles=self.scene.profiles,
             post=self.endpoint,
             clock=self.scene.clock,
+            steady=self.scene.runtime.steady,
             worker="here",
         )
 

@@ -255,6 +255,8 @@ def test_one_page(scene: Scene) -> None:
         (4, 0, Gap.TRIMMED),
         (4, limits.HOLE_GRACE_MS, Gap.TRIMMED),
         (7, -5000, Gap.IN_FLIGHT),
+        (7, -limits.CLOCK_SKEW_MS_MAX, Gap.IN_FLIGHT),
+        (7, -limits.CLOCK_SKEW_MS_MAX - 1, Gap.OVERDUE),  # the clock was set back since
         (7, limits.HOLE_LOST_MS - 1, Gap.OVERDUE),
         (7, limits.HOLE_LOST_MS, Gap.LOST),
         (6, 0, Gap.LOST),

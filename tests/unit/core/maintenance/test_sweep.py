@@ -115,7 +115,7 @@ def test_the_index_is_woken_for_a_summary_or_now_and_then(
     scene.post(op())
     scene.post(op())
     assert wakes() == [FEED]
-    Indexer(tags, scene.reader, PAGE_MS).run(FEED)
+    Indexer(tags, scene.reader, scene.runtime.steady, PAGE_MS).run(FEED)
     assert wakes() == []
     scene.now_ms += (limits.INDEX_EVERY - 1) * limits.SWEEP_EVERY_MS
     assert wakes() == []
@@ -327,6 +327,14 @@ def test_connections_end_after_two_hours(scene: Scene) -> None:
     assert scene.connections.get("old") is None
     assert scene.connections.get("new") is not None
     assert scene.sockets.closed == ["old"]
+
+
+def test_a_connection_of_a_clock_that_was_ahead_is_closed(scene: Scene) -> None:
+    """Its age is unknown; clocks may differ by a minute."""
+    for name, ahead_ms in (("near", limits.CLOCK_SKEW_MS_MAX), ("far", 2 * 3_600_000)):
+        scene.connections.open(Connection(name, scene.now_ms + ahead_ms))
+    sweep(scene)
+    assert scene.sockets.closed == ["far"]
 
 
 def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None:

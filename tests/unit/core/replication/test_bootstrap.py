@@ -22,7 +22,7 @@ from tests.unit.core.scene import FEED
 from tidings.core import limits
 from tidings.core.errors import LeaseLost, Unavailable, UpstreamRefused
 from tidings.core.followers.follower import STATE
-from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.bootstrap import Bootstrapper, Comparison
 from tidings.core.replication.relay import Condition, Copy, Relay
 from tidings.core.replication.source import ALL, Mod, Selection
 from tidings.core.state.rows import Difference, Kind, Row, bucket_of
@@ -272,6 +272,15 @@ def test_20_6_a_copy_that_is_right_is_compared_and_left_alone() -> None:
     assert chain.node.scene.rows() == before
 
 
+def test_20_6_a_clock_that_is_set_back_delays_no_comparison() -> None:
+    """The stored time of the last one is later than now; the next one is not hours away."""
+    chain = chained(3)
+    compared(chain)
+    chain.set_back(2 * 3_600_000)
+    compared(chain)
+    assert chain.node.relay.counted == 2
+
+
 def test_20_6_a_row_that_was_lost_is_mended_by_its_bucket() -> None:
     """
     It is repaired when its bucket's turn comes; only that bucket's rows are read, and it is
@@ -368,6 +377,23 @@ def test_20_6_an_upstream_without_sums_is_copied_as_before() -> None:
     chain.node.run(upstream=net)
     relay = chain.node.relay
     assert (relay.checkpoint, relay.compared_page, relay.failures) == (3, before, 0)
+
+
+def test_20_6_a_clock_that_is_set_ahead_repeats_no_attempt() -> None:
+    """An upstream that has no checksums is asked again after ten minutes, not after each step."""
+    chain = chained(2)
+    node = chain.node
+    made = replace(node.bootstrapper(), upstream=Older(chain.time, chain.net.places))
+    comparison = Comparison(bootstrapper=made, sums=node.scene.sum_reader, count=node.scene.count)
+    chain.time.ms += limits.RELAY_COMPARE_MS
+    comparison.begin(node.relay)
+    comparison.step(node.relay, MASTER)
+    chain.set_back(-2 * 3_600_000)
+    comparison.begin(node.relay)
+    assert comparison.waits == 0
+    chain.time.ms += limits.RELAY_COMPARE_MS
+    comparison.begin(node.relay)
+    assert comparison.waits == limits.RELAY_COMPARE_WAITS
 
 
 def test_20_6_a_copy_of_a_part_is_not_compared() -> None:

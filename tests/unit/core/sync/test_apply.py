@@ -29,6 +29,7 @@ def corrector(scene: Scene) -> Corrector:
     return Corrector(
         states=scene.state,
         filler=scene.filler,
+        steady=scene.runtime.steady,
         sleep=scene.wait,
         new_id=scene.new_id,
         feeds=FEEDS,

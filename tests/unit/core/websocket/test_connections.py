@@ -473,6 +473,26 @@ def test_lanes_given_up_are_woken_until_they_are_empty(scene: Scene) -> None:
     assert (FEED, "push-2") not in scene.waker.woken
 
 
+def test_lanes_given_up_are_not_woken_for_hours(scene: Scene) -> None:
+    """After the clock was set back, only the sweep wakes a lane that still has a connection."""
+    scene.configure(push_lanes=3)
+    subscribed(scene, named(2, 3))
+    run(scene, 0, 1, 2)
+    first = scene.pusher
+    scene.pushed(op("a"))
+    scene.configure(push_lanes=1)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    scene.post(op("b"))
+    scene.follow(first)
+    scene.now_ms -= 2 * 3_600_000
+    scene.waker.woken.clear()
+    scene.post(op("c"))
+    scene.follow(first)
+    assert (FEED, "push-2") not in scene.waker.woken
+    scene.sweeper.run(frozenset({FEED}))
+    assert (FEED, "push-2") in scene.waker.woken
+
+
 def test_retention_and_status_wait_for_lanes_that_a_feed_has() -> None:
     """
     A lane that never ran counts as being at the first lane's checkpoint; a removed lane is ignored.

@@ -110,6 +110,20 @@ def test_a_crowded_feed_is_looked_up_and_asked_again_later(
     assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.INDEX_MS - 1}", "a1"]
 
 
+def test_a_clock_that_is_set_back_delays_no_look(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline in page time is then further away than it can be."""
+    monkeypatch.setattr(limits, "FEW_SUBSCRIPTIONS", 1)
+    live(scene, "c", wanted=VIDEOS)
+    live(scene, "d", wanted=VIDEOS)
+    scene.pushed(op("a"))
+    reads = reads_of(scene, monkeypatch)
+    scene.now_ms -= 2 * 3_600_000
+    scene.pushed(op("b"))
+    assert reads.count("all_if_at_most") == 1
+
+
 def test_a_joining_connection_gets_what_lies_between(scene: Scene) -> None:
     """From the log, what its replay did not see and we have sent to others; then it is live."""
     scene.post_each(*"abc")

@@ -324,6 +324,7 @@ class Corrections:
         self._corrector = self.made(
             states=_Effects(world, world.state, "find"),
             filler=Filler(world.reader(log), PAGE_MS),
+            steady=lambda: world.now_ms,
             sleep=world.pass_time,
             new_id=lambda: next(ids),
             feeds=frozenset({FEED}),
