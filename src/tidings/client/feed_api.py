@@ -15,6 +15,7 @@ import httpx
 from tidings.client.address import base_url, feed_url
 from tidings.client.errors import Lost, WrongAnswer, WrongUrl
 from tidings.client.retries import Closing, error_of_answer
+from tidings.core.model.operations import decode
 
 CONNECT_S = 10.0
 ANSWER_S = 40.0  # longer than the 30 s within which API Gateway always answers
@@ -119,7 +120,7 @@ class FeedApi(Closing):
 
 def _object(answer: httpx.Response) -> Answer:
     try:
-        content = answer.json()
+        content = decode(answer.content.decode())
     except ValueError:
         content = None
     if not isinstance(content, dict):

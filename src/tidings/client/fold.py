@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from tidings.core import limits
 from tidings.core.errors import BrokenPortion, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place, parse_cursor
 from tidings.core.model.events import of_line
-from tidings.core.model.operations import type_prefix
+from tidings.core.model.operations import decode, type_prefix
 from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, ToldSums, digest
@@ -257,7 +256,7 @@ class Fold(Closing):
         after = ""
         while after is not None:
             query = self._query | {"bucket": str(bucket)} | ({"after": after} if after else {})
-            head, *lines = map(json.loads, self._api.lines("rows", query=query))
+            head, *lines = map(decode, self._api.lines("rows", query=query))
             found = found._replace(state=found.state or head["state"])
             for (key, page, slot, at_ms, expires_ms), line in zip(*[iter(lines)] * 2, strict=True):
                 found.seconds[page] = at_ms // 1000

@@ -7,11 +7,12 @@ them from the outbox to the feed, so a crash cannot lose them.
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from tidings.core.model.operations import to_ascii_json
 
 BODY_BYTES_MAX = 380_000  # an item of DynamoDB may have 400 KB, including the names
 ID_BYTES = 12
@@ -44,7 +45,7 @@ def publish_with(
     kinds = [kind for kind, entries in by_kind.items() if entries]
     if len(kinds) != 1:
         raise ValueError("give either operations or items")
-    body = "\n".join(json.dumps(entry, separators=(",", ":")) for entry in by_kind[kinds[0]])
+    body = "\n".join(to_ascii_json(entry) for entry in by_kind[kinds[0]])
     if len(body) > BODY_BYTES_MAX:
         raise ValueError(f"{kinds[0]}: must have at most {BODY_BYTES_MAX} bytes, has {len(body)}")
     message_id = f"{time.time_ns() // 1_000_000:013d}-{secrets.token_hex(ID_BYTES)}"

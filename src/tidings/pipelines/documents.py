@@ -133,6 +133,13 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text, parse_float=_number)
 
 
+def to_text(value: Any, *, separators: tuple[str, str] = (",", ":"), **options: Any) -> str:
+    """
+    Return *value* as JSON, with all digits of its numbers; *options* are those of a `JSONEncoder`.
+    """
+    return spell_numbers(value, json.JSONEncoder(separators=separators, **options))
+
+
 def _number(text: str) -> float | str:
     number = parse_number(text)
     return number if math.isfinite(number) else text
@@ -336,5 +343,5 @@ def _mongo_id(value: Any) -> Any:
     """Return the id of a document of MongoDB, without the type that extended JSON adds."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, held),) = value.items()
-        return held if name.startswith("$") else json.dumps(value)
+        return held if name.startswith("$") else to_text(value, separators=(", ", ": "))
     return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from glob import glob
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.documents import Documents, parse_json
+from tidings.pipelines.documents import Documents, parse_json, to_text
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, ReaderState
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
 
@@ -141,7 +140,7 @@ def line_of(message: Message) -> str:
         "id": message.id,
         "data": message.data,
     }
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return to_text(fields, ensure_ascii=False)
 
 
 LOOK_S = 0.5  # the time between two checks of followed files

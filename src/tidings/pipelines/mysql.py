@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import time
@@ -37,7 +36,7 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blame_message
-from tidings.pipelines.documents import Keyed, Row, plain
+from tidings.pipelines.documents import Keyed, Row, plain, to_text
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -202,7 +201,7 @@ def _values(message: Message) -> tuple[object, ...]:
     names = message.namespace.encode(), message.key.encode()
     if message.is_gone:
         return names
-    text = json.dumps(message.data, allow_nan=False, separators=(",", ":"))
+    text = to_text(message.data, allow_nan=False)
     return *names, message.ts, text, message.id
 
 

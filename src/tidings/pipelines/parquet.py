@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
+from tidings.pipelines.documents import to_text
 from tidings.pipelines.files import S3, OnDisk, Parts
 from tidings.pipelines.messages import Message
 
@@ -97,5 +97,5 @@ def _row(message: Message, sequence: int) -> dict[str, object]:
         "ts": message.ts,
         "id": message.id,
         "sequence": sequence,
-        "data": json.dumps(message.data, ensure_ascii=False, separators=(",", ":")),
+        "data": to_text(message.data, ensure_ascii=False),
     }

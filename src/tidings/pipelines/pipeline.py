@@ -7,7 +7,6 @@ The definition of a pipeline: a source, functions, and the stores to which it wr
 
 from __future__ import annotations
 
-import json
 import logging
 import operator
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tidings.client.errors import Unwritten
+from tidings.pipelines.documents import to_text
 from tidings.pipelines.ingest_source import Reader
 from tidings.pipelines.messages import (
     EVERYTHING,
@@ -142,7 +142,8 @@ def pretty(spaces: int = 2) -> Step:
     """Return a step that logs each message and keeps it unchanged."""
 
     def step(message: Message) -> Message:
-        text = json.dumps(message.data, indent=spaces, ensure_ascii=False)
+        separators = (",", ": ")
+        text = to_text(message.data, separators=separators, indent=spaces, ensure_ascii=False)
         _log.info("%s %s %s", message.op, message.namespace, text)
         return message
 

@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb, set_json_loads
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blame_message
-from tidings.pipelines.documents import Keyed, Row, parse_json
+from tidings.pipelines.documents import Keyed, Row, parse_json, to_text
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -138,7 +138,7 @@ def _values(message: Message) -> tuple[object, ...]:
     if message.is_gone:
         return message.namespace, message.key
     parents, ts = message.data.get("parents", []), message.ts or None
-    return message.namespace, message.key, parents, ts, Jsonb(message.data), message.id
+    return message.namespace, message.key, parents, ts, Jsonb(message.data, to_text), message.id
 
 
 def table_of(dsn: str, name: str) -> Dataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ import redis
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, until_refused
+from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
 
 PORT = 6379
@@ -108,5 +108,5 @@ def _command(index: int, message: Message) -> tuple[str, bytes, bytes]:
     name = object_of(message).encode()
     if message.is_gone:
         return _DELETE, name, b""
-    text = json.dumps(message.data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = to_text(message.data, ensure_ascii=False, allow_nan=False)
     return _PUT, name, text.encode()

@@ -6,12 +6,13 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from opensearchpy import OpenSearch, helpers
+from opensearchpy import JSONSerializer, OpenSearch, SerializationError, helpers
 
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, version_of
+from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Busy, Message, WrongPipeline
 
 EMPTY_BATCH = 1000  # the documents that a request deletes; only their ids are sent
@@ -22,6 +23,18 @@ _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
 _OF_SERVER = (403, 429)
 _SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
+
+
+class _Serializer(JSONSerializer):
+    """A serializer that keeps all digits of numbers."""
+
+    def dumps(self, data: Any) -> Any:
+        if isinstance(data, str | bytes):
+            return data
+        try:
+            return to_text(data, default=self.default, ensure_ascii=False)
+        except (ValueError, TypeError) as error:
+            raise SerializationError(data, error) from error
 
 
 class Search:
@@ -50,7 +63,9 @@ class Search:
 
     def open(self, consumer: str) -> None:
         auth = {"http_auth": self._auth} if self._auth else {}
-        self._client = OpenSearch(self._url, timeout=ANSWER_S, max_retries=0, **auth)
+        self._client = OpenSearch(
+            self._url, timeout=ANSWER_S, max_retries=0, serializer=_Serializer(), **auth
+        )
         # This fails now, not with the first batch, if the address or the password is wrong.
         self._refresh()
 

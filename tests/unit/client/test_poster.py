@@ -6,6 +6,7 @@ import io
 import os
 import secrets
 import threading
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -18,8 +19,11 @@ from tidings.client.cli import render
 from tidings.client.cli.main import main
 from tidings.client.errors import Lost, Refused
 from tidings.client.events import from_text
+from tidings.client.feed_api import NamedConsumers
+from tidings.client.fold import Fold
+from tidings.client.outbox import publish_with
 from tidings.client.poster import LINE_BYTES_MAX, Poster, encode, read_batches
-from tidings.core.model.operations import decode
+from tidings.core.model.operations import decode, to_ascii_json
 from tidings.http.answers import json_answer
 from tidings.server.running import Server
 
@@ -145,3 +149,20 @@ def test_numbers_keep_their_digits() -> None:
     answered = json_answer(200, decode(sent)).body
     shown = render.compact(from_text("", "insert", sent).data)
     assert sent == answered == shown == f'{{"data":{data}}}'
+
+
+def test_numbers_that_a_client_copies_keep_their_digits() -> None:
+    """This holds for objects of a copy, entries of the log, and messages of an outbox."""
+    data = {"n": decode("3.14159265358979323846"), "small": decode("1e-400")}
+    text = '{"n":3.14159265358979323846,"small":1e-400}'
+    table = Mock()
+    publish_with(table, [], outbox="o", operations=[{**ONE, "data": data}])
+    (put,) = table.transact_write_items.call_args.kwargs["TransactItems"]
+    with Server() as server, Poster(server.url) as poster, NamedConsumers(server.url) as api:
+        (first,) = poster.post([{**ONE, "data": data}])
+        (entry,) = api.log({"from": first})["entries"]
+        with Fold(server.url) as fold:
+            (held,) = fold.held.values()
+            assert held.data is not None
+            found = [put["Put"]["Item"]["body"]["S"], *map(to_ascii_json, (entry, held.data))]
+    assert all(text in each for each in found), found
