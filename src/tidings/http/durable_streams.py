@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections import defaultdict
 from contextlib import contextmanager, suppress
@@ -30,7 +31,7 @@ from tidings.core.durable_streams.stream import (
     StaleEpoch,
     StreamClosed,
 )
-from tidings.core.errors import OutsideKey, TidingsError, whole_in
+from tidings.core.errors import KeyEnded, OutsideKey, TidingsError, whole_in
 from tidings.core.model.feeds import check_known
 from tidings.core.model.operations import Operation
 from tidings.http.answers import headers_for, refusal
@@ -42,7 +43,7 @@ from tidings.http.asgi import (
     wait_for_disconnect,
 )
 from tidings.http.request import Answer, base_url
-from tidings.http.streams.sse import CHECK_S, EVENT_STREAM, LAST_MS
+from tidings.http.streams.sse import CHECK_S, CUT_S, EVENT_STREAM, LAST_MS
 
 if TYPE_CHECKING:
     from asyncio import Event, Future
@@ -53,9 +54,10 @@ if TYPE_CHECKING:
     from tidings.core.durable_streams.service import StreamPart, StreamReader, StreamWriter
     from tidings.core.durable_streams.stream import Stream
     from tidings.core.effects import Clock
-    from tidings.http.asgi import Receive, Send
+    from tidings.http.asgi import CutAfter, Receive, Send
     from tidings.http.request import Request
 
+log = logging.getLogger(__name__)
 CONTENT_TYPE, ANY_TYPE = "content-type", "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
 _CHARS_MAX = 256  # maximum length of a stored header value; real values are far shorter
@@ -279,6 +281,7 @@ class _Reader:
     One read request, and the event *news* that reports changes of its stream.
 
     *since_ms* is the time of its authorization. *gone* is done when its client has disconnected.
+    For *cut_after* see `asgi.CUT_AFTER`.
     """
 
     visit: Visit
@@ -288,6 +291,7 @@ class _Reader:
     charge: ReadCharge
     news: Event
     gone: Future[None]
+    cut_after: CutAfter
 
 
 class StreamReads:
@@ -314,11 +318,13 @@ class StreamReads:
         self._holding, self._charges = holding, charges
         self._clock, self._origins = clock, origins
 
-    async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, request: Request, receive: Receive, send: Send, cut_after: CutAfter
+    ) -> None:
         send = disable_buffering(send)
         gone = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            content = await self._answered(request, gone, send)
+            content = await self._answered(request, gone, send, cut_after)
         except TidingsError as error:
             answer = refuse(error)
             content = answer.status, {**answer.headers}, answer.body.encode()
@@ -327,7 +333,9 @@ class StreamReads:
         if content is not None:
             await self._send(request, content, send)
 
-    async def _answered(self, request: Request, gone: Future[None], send: Send) -> _Content | None:
+    async def _answered(
+        self, request: Request, gone: Future[None], send: Send, cut_after: CutAfter
+    ) -> _Content | None:
         """Return the response, or None if it has been sent already."""
         since_ms = self._clock()
         visit = await in_thread(admit, request, READ, self._guard, self._feeds)
@@ -339,7 +347,7 @@ class StreamReads:
         charge = self._charges(visit.feed, visit.allowed.admission)
         with self.waiting.news(visit.feed, visit.name) as news:
             cursor = request.query.get("cursor", "")
-            reader = _Reader(visit, offset, cursor, since_ms, charge, news, gone)
+            reader = _Reader(visit, offset, cursor, since_ms, charge, news, gone, cut_after)
             if live == EVENTS:
                 await self._tell(request, reader, send)
                 return None
@@ -366,14 +374,28 @@ class StreamReads:
     async def _tell(self, request: Request, reader: _Reader, send: Send) -> None:
         """Send the stream until its time is over; disconnect a stalled client soon after that."""
         hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
+        cutting = asyncio.ensure_future(self._cut_when_ended(reader))
         try:
             part = await self._read(reader, reader.offset)
             with suppress(TimeoutError):
                 async with asyncio.timeout(limits.STREAM_LIVE_S + LAST_MS / 1000):
                     await self._tell_from(request, reader, part, send)
         finally:
+            cutting.cancel()
             if hold:
                 await in_thread(hold.release)
+
+    async def _cut_when_ended(self, reader: _Reader) -> None:
+        """Disconnect the client when its credential has ended, even if it does not read."""
+        while reader.visit.allowed.admission.may_end:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await in_thread(self._check, reader)
+            except KeyEnded:
+                reader.cut_after(CUT_S)
+                return
+            except TidingsError as error:
+                log.warning("the credential of a reader could not be checked: %s", error)
 
     async def _tell_from(
         self, request: Request, reader: _Reader, part: StreamPart, send: Send
@@ -384,10 +406,14 @@ class StreamReads:
             headers["stream-sse-data-encoding"] = "base64"
         always = headers_for(request.origin, self._origins)
         await send_head(send, 200, {**always, **ALWAYS, **headers})
-        with suppress(TidingsError):  # the reader resumes and then receives the error
+        try:
             async for each in self._parts(reader, part):
                 told = messages.data_event(kind, each.data) if each.data else ""
                 await send_body(send, told + self._control(reader, each), more=True)
+        except KeyEnded:
+            reader.cut_after(CUT_S)  # megabytes may be in buffers
+        except TidingsError:
+            pass  # the reader resumes and then receives the error
         if not reader.gone.done():
             await send_body(send, "", more=False)
 
@@ -437,11 +463,14 @@ class StreamReads:
         return await in_thread(partial(self._read_now, reader, offset))
 
     def _read_now(self, reader: _Reader, offset: str | None) -> StreamPart:
-        feed, admission = reader.visit.feed, reader.visit.allowed.admission
-        part = self._reader.read(feed, reader.visit.name, offset)
+        part = self._reader.read(reader.visit.feed, reader.visit.name, offset)
         reader.charge.add(part.size)
-        self._guard.check_held(feed, admission, reader.since_ms, self._clock())
+        self._check(reader)
         return part
+
+    def _check(self, reader: _Reader) -> None:
+        feed, admission = reader.visit.feed, reader.visit.allowed.admission
+        self._guard.check_held(feed, admission, reader.since_ms, self._clock())
 
     async def _send(self, request: Request, content: _Content, send: Send) -> None:
         status, headers, body = content

@@ -15,6 +15,7 @@ from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.http.answers import complete, preflight_headers, refusal, respond
 from tidings.http.asgi import (
+    CUT_AFTER,
     BodyBudget,
     Gone,
     Overloaded,
@@ -40,7 +41,7 @@ from tidings.server.host import Host, now_ms
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidings.http.asgi import Message, Receive, Send
+    from tidings.http.asgi import CutAfter, Message, Receive, Send
     from tidings.server.http_server import HostCheck
 
 log = logging.getLogger(__name__)
@@ -135,7 +136,9 @@ class ServerApp:
     ) -> None:
         """Answer a request. If its body has not arrived yet, authorize the request first."""
         if match.route.path == STREAM and scope["method"] in READING:
-            await self._streams(_request(scope, headers, match), receive, send)
+            request = _request(scope, headers, match)
+            cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
+            await self._streams(request, receive, send, cut_after)
             return
         arrival = arrival_of(scope)
         if not arrival.is_complete:

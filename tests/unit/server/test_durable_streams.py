@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -15,9 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from tests.hosts import make_key, raise_floor
 from tests.unit.core.scene import NOW, PAGE_MS, Scene
+from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.durable_streams.service import StreamWriter
 from tidings.core.durable_streams.stream import Appending, Extent, Producer, Stream
@@ -372,3 +375,27 @@ def test_nothing_is_lost_or_twice_when_the_server_is_killed(tmp_path: Path) -> N
     assert appends.torn >= KILLS
     assert set(appends.answered) <= {200, 204}
     assert told == [*range(len(appends.answered))]
+
+
+def test_10_6_a_reader_that_takes_nothing_is_cut_when_its_key_is_revoked() -> None:
+    """P10.6: it is disconnected within 5 s, long before a client that does not read."""
+    with Server() as server, socket.socket() as client:
+        write, read = make_key(server, "--role", "ingest"), make_key(server, "--role", "read")
+        headers = {**JSON, "authorization": f"Bearer {write}"}
+        ask(server, "PUT", "s", headers)
+        body = json.dumps(["x" * 60_000] * 15).encode()
+        for _ in range(8):
+            assert ask(server, "POST", "s", headers, body).is_success
+        url = httpx.URL(url_of(server, "s"))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((url.host, url.port or 80))
+        head = f"GET {url.path}?offset=-1&live=sse HTTP/1.1\r\nHost: {url.netloc.decode()}\r\n"
+        client.sendall(f"{head}Authorization: Bearer {read}\r\n\r\n".encode())
+        assert client.recv(12) == b"HTTP/1.1 200"
+        done = CliRunner().invoke(main, ["keys", "revoke", *server.place, read.split("_")[1]])
+        assert done.exit_code == 0, done.output
+        time.sleep(5)
+        client.settimeout(PATIENCE_S)
+        with pytest.raises(ConnectionResetError):
+            while not client.recv(1 << 20).endswith(b"\r\n0\r\n\r\n"):
+                pass
