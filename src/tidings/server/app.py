@@ -196,7 +196,7 @@ class ServerApp:
         endpoint = self._host.endpoints[function]
 
         def run() -> Answer:
-            return respond(endpoint, request, self._origins)
+            return _with_head(respond(endpoint, request, self._origins))
 
         try:
             if self._is_grouped(function, request):
@@ -239,6 +239,14 @@ def _request(
         body=body,
         query_string=query.decode("latin-1"),
     )
+
+
+def _with_head(answer: Answer) -> Answer:
+    """Add HEAD to the allowed methods of a 405 answer if GET is one of them."""
+    allowed = answer.headers.get("allow", "")
+    if answer.status != 405 or "GET" not in allowed or "HEAD" in allowed:
+        return answer
+    return replace(answer, headers={**answer.headers, "allow": allowed.replace("GET", "GET, HEAD")})
 
 
 def _problem(status: int, text: str, path: str, **headers: str) -> Answer:

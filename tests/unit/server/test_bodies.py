@@ -222,6 +222,15 @@ def test_head_of_a_stream_ends(server: Server, accept: str) -> None:
         assert answer.headers["last-event-id"]
 
 
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    [("cluster", "GET, HEAD, OPTIONS"), ("config", "GET, HEAD, POST, PUT, OPTIONS")],
+)
+def test_a_wrong_method_is_told_that_head_is_allowed(server: Server, path: str, allow: str) -> None:
+    answer = httpx.patch(f"{server.url}{path}", timeout=PATIENCE_S)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allow)
+
+
 def test_options_of_the_server(server: Server) -> None:
     """RFC 9110, 9.3.7: `*` is the server as a whole."""
     answer = told(server, "OPTIONS *", "")
