@@ -255,6 +255,9 @@ class Webhooks:
 
     def _look(self) -> None:
         """Load the list of webhooks; mark all of them as due."""
+        if self._running:
+            with suppress(RuntimeError):  # no thread is available yet
+                self._pool.submit(_nothing)  # starts a thread if a queued run has none
         try:
             known = {
                 (feed, name): hook
@@ -273,7 +276,10 @@ class Webhooks:
             hook = self._known.get(key)
             if hook is not None and not self._stopped:
                 self._running.add(key)
-                self._pool.submit(self._turn, key, hook, look)
+                try:
+                    self._pool.submit(self._turn, key, hook, look)
+                except RuntimeError as error:  # the run is queued, and `_look` starts a thread
+                    log.warning("webhook waits for a thread: %s %s: %s", *key, error)
 
     def _turn(self, key: Key, hook: Webhook, look: bool) -> None:
         again_ms: int | None = None

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Set
 from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -141,3 +142,26 @@ def test_a_state_that_is_behind_does_not_delay_the_end(
     asyncio.run(main(fails=True))
     assert {type(each.exc_info[1]) for each in caplog.records if each.exc_info} <= {ValueError}
     asyncio.run(main(fails=False))
+
+
+def test_a_thread_that_cannot_start_stops_no_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run waits until the operating system has a thread again."""
+    monkeypatch.setattr(wakeups, "LOOK_S", 0.05)
+    start, refused, ran = threading.Thread.start, list[str](), threading.Event()
+
+    def start_later(thread: threading.Thread) -> None:
+        if thread.name.startswith("webhook_") and len(refused) < 2:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def run(*_: object, **__: object) -> None:
+        ran.set()
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    registry: Any = SimpleNamespace(all=lambda feed: {"h": object()})
+    delivery: Any = SimpleNamespace(run=run)
+    webhooks = wakeups.Webhooks(registry, delivery, [FEED], lambda: 0, lambda: None)
+    webhooks.start()
+    assert ran.wait(30) and len(refused) == 2
+    webhooks.stop()
