@@ -92,6 +92,8 @@ class Restored:
             socket.say(json.dumps({"action": "resume", "feed": "main", "cursor": self.last}))
             self.note("websocket", socket.next(PATIENCE_S).name)
         self.note("list", CLIENT.get(self.url(f"changes?since={since}")).json().get("lost"))
+        waiting = CLIENT.get(self.url(f"changes?since={since}&block=2"))
+        self.note("waiting list", waiting.json().get("lost"))
         strict = CLIENT.get(self.url(f"changes?since={since}&strict=true"))
         self.note("strict list", strict.status_code)
         end = Place(page, PAGE_END, self.place.seconds).encode()
@@ -176,6 +178,7 @@ def lose(found: Restored) -> None:
     [
         ("websocket", "reset"),
         ("list", True),
+        ("waiting list", True),
         ("strict list", 410),
         ("pages", (409, "other_log")),
         ("pages without a second", (409, "other_log")),

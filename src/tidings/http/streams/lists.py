@@ -221,13 +221,18 @@ class ChangeLists(WaitingList):
         listing: Listing,
         listed: Callable[[Query], Awaitable[Listing]],
     ) -> Listing:
-        """Return *listing*, or later entries that arrive while the client waits."""
+        """
+        Return *listing*, or later entries that arrive while the client waits.
+
+        A client that has seen lost pages does not wait, because it has to begin again.
+        """
         until_s = request.came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
         if listing.waiting:  # the client may have posted the entries after the hole, so wait for it
             now_s = asyncio.get_running_loop().time()
             until_s = max(until_s, now_s + limits.CHANGES_HOLE_S)
         poller = self.pollers.of(feed, partial(self.lister().reader.read, feed))
-        while not listing.entries and query.limit and request.may_wait(until_s):
+        may_wait = query.limit > 0 and not listing.lost
+        while may_wait and not listing.entries and request.may_wait(until_s):
             if listing.at_end or listing.waiting:
                 await poller.wait(listing.page, request.gone, request.left_s(until_s))
             listing = await self._after(query, listed, listing, poller)
