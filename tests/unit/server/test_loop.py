@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
+from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
 from tidings.server import loop_guard
 from tidings.server.app import LOOP_BYTES_MAX
@@ -29,6 +31,7 @@ from tidings.server.loop_guard import LoopWouldBlock
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
+from tidings.server.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,14 +239,16 @@ def test_the_end_interrupts_a_backup(tmp_path: Path) -> None:
 
 
 class Refusing:
-    """A connection that fails at ROLLBACK while *refuses* is set."""
+    """A connection that fails at *statement* with SQLite's error while *refuses* is set."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection, self.refuses = connection, True
+    def __init__(self, connection: Any, statement: str = "ROLLBACK") -> None:
+        self._connection, self._statement, self.refuses = connection, statement, True
 
     def execute(self, statement: str, *arguments: Any) -> Any:
-        if statement == "ROLLBACK" and self.refuses:
-            raise OSError("no rollback")
+        if statement == self._statement and self.refuses:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorname = "SQLITE_IOERR"
+            raise error
         return self._connection.execute(statement, *arguments)
 
     def __getattr__(self, name: str) -> Any:
@@ -255,7 +260,7 @@ def test_a_rollback_that_fails_keeps_no_lock(tmp_path: Path) -> None:
     with closing(Database(tmp_path / "feed.db")) as database:
         log, connection = SqliteLog(database), Refusing(database._connection)
         database._connection = connection  # type: ignore[assignment]
-        with pytest.raises(OSError, match="no rollback"), database.transaction():
+        with pytest.raises(Unavailable, match="disk I/O error"), database.transaction():
             log.put(FEED, Page(1, "{}", "a", 1))
             raise ValueError
         connection.refuses = False
@@ -264,6 +269,30 @@ def test_a_rollback_that_fails_keeps_no_lock(tmp_path: Path) -> None:
         database.rollback()
         log.put(FEED, Page(2, "{}", "b", 1))
         assert [each.number for each in log.read(FEED, 0)] == [2]
+
+
+@pytest.mark.parametrize("statement", ["ROLLBACK", "SAVEPOINT part", "ROLLBACK TO part"])
+def test_a_disk_that_fails_to_undo_is_unavailable(tmp_path: Path, statement: str) -> None:
+    """The callers of the writer get no error of SQLite, which would be a mistake of the server."""
+
+    def fail() -> None:
+        raise ValueError
+
+    async def play(database: Database) -> BaseException:
+        writer = Writer(database)
+        if statement == "ROLLBACK":  # of the whole transaction
+            database.before_commit = lambda _: fail()
+        job = writer.write(int if statement == "ROLLBACK" else fail)
+        (error,) = await asyncio.gather(job, return_exceptions=True)
+        await writer.stop()
+        assert isinstance(error, BaseException)
+        return error
+
+    with closing(Database(tmp_path / "feed.db")) as database:
+        connection = Refusing(database._connection, statement)
+        database._connection = connection  # type: ignore[assignment]
+        assert isinstance(asyncio.run(play(database)), Unavailable)
+        connection.refuses = False
 
 
 @pytest.fixture

@@ -228,11 +228,17 @@ class Database:
         self._owner = 0
 
     def rollback(self) -> None:
-        """Undo the transaction and release the lock, even if SQLite fails to undo it."""
+        """
+        Undo the transaction and release the lock.
+
+        Raises:
+            Unavailable: SQLite failed to undo it. The lock is released; `begin` tries again.
+        """
         try:
             self._undo_after()
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            with _translated():
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
         finally:
             self._release()
 
@@ -292,19 +298,19 @@ class Database:
         """
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
-        self._connection.execute("SAVEPOINT part")
         before = len(self._pages), len(self._undo)
-        try:
-            with _translated():
+        with _translated():
+            self._connection.execute("SAVEPOINT part")
+            try:
                 yield
-        except BaseException:
-            self._undo_after(*before)
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO part")
-            raise
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("RELEASE part")
+            except BaseException:
+                self._undo_after(*before)
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK TO part")
+                raise
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("RELEASE part")
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
 
