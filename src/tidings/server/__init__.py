@@ -1,1 +1,1 @@
-"""The embedded host: `tidings serve` serves feeds from one process, on one SQLite file."""
+"""The server: `tidings serve` serves feeds from one process, on one SQLite file."""

@@ -1,4 +1,4 @@
-"""`python -m tidings.server`: the command `tidings serve`."""
+"""Run the command `tidings serve` as `python -m tidings.server`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The server's ASGI app: checks the host and origin, routes requests, and selects their thread."""
+"""
+The ASGI app of a server.
+
+It checks the host and the origin of each request, routes the request, and selects the thread that
+handles it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 METRICS = "/metrics"
-LOOP_BYTES_MAX = 128 * 1024  # the largest body handled in the event loop, for some 10 ms
+LOOP_BYTES_MAX = 128 * 1024  # the largest body handled in the event loop, which takes some 10 ms
 _ROUTES = HTTP_ROUTES + SERVER_ROUTES
 _METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
 _STREAM = pattern(STREAM)
@@ -56,7 +61,8 @@ class ServerApp:
     """
     The ASGI app of *host*.
 
-    *host_check* checks host and origin; *console* is the live page's folder.
+    *host_check* checks the host and the origin of requests. *console* is the folder of the live
+    page; None if the page is not served.
     """
 
     def __init__(self, host: Host, host_check: HostCheck, console: Path | None) -> None:
@@ -95,7 +101,7 @@ class ServerApp:
             await self._serve(below(scope, self._prefix), headers, receive, send)
 
     def end_streams(self) -> None:
-        """End all event streams because the server stops; their clients resume."""
+        """End all event streams, because the server stops. Their clients resume later."""
         self._events.end_all()
 
     async def _refuse(self, scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
@@ -129,7 +135,7 @@ class ServerApp:
         except (TooLarge, Overloaded) as error:
             await send_answer(send, refusal(error, path=path), headers, self._origins)
         except Gone:
-            pass  # the client has disconnected; an incomplete body is discarded
+            pass  # the client has disconnected, so its incomplete body is discarded
 
     async def _handle(
         self, scope: Message, headers: dict[str, str], match: Match, receive: Receive, send: Send
@@ -142,7 +148,7 @@ class ServerApp:
             return
         arrival = arrival_of(scope)
         if not arrival.is_complete:
-            await asyncio.sleep(0)  # the body is often in a separate packet, right after the head
+            await asyncio.sleep(0)  # the body often arrives in a packet right after the head
         if arrival.is_complete:
             body = await body_of(receive, self._bodies, is_complete=True)
             request = _request(scope, headers, match, body)
@@ -166,7 +172,9 @@ class ServerApp:
         self, headers: dict[str, str], method: str, path: str, methods: list[str]
     ) -> Answer | None:
         """
-        Answer requests outside the routes; return None for those that the default route refuses.
+        Answer a request that no route matches; return None if the default route is to refuse it.
+
+        *methods* are the methods that the path allows.
         """
         if path == "*":
             return Answer(204, {"allow": ", ".join(_METHODS)})
@@ -183,7 +191,7 @@ class ServerApp:
         return status.live_page(self._console, path, self._prefix) if self._console else None
 
     async def _metrics(self) -> Answer:
-        """Render the metrics in a thread, because they are read from the database."""
+        """Render the metrics in a thread, because that reads the database."""
         kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
         loop = asyncio.get_running_loop()
         try:
@@ -213,7 +221,7 @@ class ServerApp:
             return _problem(500, "Internal Server Error", request.path)
 
     def _is_grouped(self, function: str, request: Request) -> bool:
-        """Return True if *request* can run in the event loop, in a commit of several requests."""
+        """Return True if *request* can run in the event loop, and share a commit with others."""
         if function not in Host.GROUPED or request.body is None:
             return False
         if len(request.body) > LOOP_BYTES_MAX:
@@ -228,7 +236,8 @@ def _request(
 ) -> Request:
     query = scope["query_string"]
     return Request(
-        method="GET" if match.route.method == "GET" else scope["method"],  # handle HEAD as GET
+        # A route for GET also handles HEAD, as if it were a GET.
+        method="GET" if match.route.method == "GET" else scope["method"],
         path=raw_path(scope),
         route=match.route.key,
         headers=headers,
@@ -250,7 +259,7 @@ def _with_head(answer: Answer) -> Answer:
 
 
 def _problem(status: int, text: str, path: str, **headers: str) -> Answer:
-    """Return an error that no feed has raised, in the form of *path* (PROTOCOL 12.8)."""
+    """Return an error that no endpoint raised, in the format that *path* uses (PROTOCOL 12.8)."""
     name = "error" if CHANGEAGENT.fullmatch(path) else "message"
     return Answer(status, {"content-type": "application/json", **headers}, json.dumps({name: text}))
 

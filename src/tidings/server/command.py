@@ -1,4 +1,4 @@
-"""`tidings serve`: the whole feed in one process, on one file."""
+"""The commands `tidings serve`, which serves feeds from one process, and `tidings backup`."""
 
 from __future__ import annotations
 
@@ -26,26 +26,30 @@ from tidings.server.serving import Options
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 DEFAULT_PORT = 8042
-STOP_S = 8.0  # from a signal to the end of the process, including two for requests in flight
+STOP_S = 8.0  # time from a signal to the end of the process; requests in flight get two seconds
 
 _OF_ADDRESS = (
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(
-        "--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0: a free one."
+        "--port",
+        default=DEFAULT_PORT,
+        show_default=True,
+        help="Port to listen on; 0 selects a free port.",
     ),
     click.option(
         "--allow-host",
         "allow_hosts",
         multiple=True,
         metavar="NAME",
-        help="Accept this host name too, besides localhost and IP addresses; repeatable.",
+        help="Accept this host name too, besides localhost and IP addresses; may be repeated.",
     ),
     click.option(
         "--allow-origin",
         "allow_origins",
         multiple=True,
         metavar="ORIGIN",
-        help="Let pages of http://HOST:PORT read and post; `*`: all may read. May be repeated.",
+        help="Let pages of this origin, http://HOST:PORT, read and post; with `*`, pages of all"
+        " origins may read. May be repeated.",
     ),
 )
 _OF_FEEDS = (
@@ -55,55 +59,72 @@ _OF_FEEDS = (
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Replace a default of docs/operations/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1.",
+        help="Set a setting of docs/operations/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1;"
+        " may be repeated.",
     ),
     click.option(
-        "--object-url", metavar="TEMPLATE", help="Template of links: http://api/{{type}}/{{id}}."
+        "--object-url",
+        metavar="TEMPLATE",
+        help="Template of the link to an object, e.g. http://api/{{type}}/{{id}}.",
     ),
-    click.option("--compat", type=click.Choice(["", "oplog"]), help="Answer as oplog did."),
     click.option(
-        "--leave/--no-leave", default=None, help="Store removed parents for `leave=true`, or not."
+        "--compat", type=click.Choice(["", "oplog"]), help="Answer clients of oplog as oplog did."
+    ),
+    click.option(
+        "--leave/--no-leave",
+        default=None,
+        help="Store removed parents, which readers with `leave=true` need, or do not store them.",
     ),
     click.option(
         "--resource",
         "resources",
         multiple=True,
         metavar="NAME:SUB,SUB[=/ROUTE]",
-        help="Declare a resource to listeners; may be repeated.",
+        help="Declare a resource of Triton to which listeners register; may be repeated.",
     ),
     click.option(
         "--max-age",
         default=DEFAULT_MAX_AGE_S,
         show_default=True,
-        help="Seconds that items of resources are kept.",
+        help="Time in seconds for which items of resources are kept.",
     ),
     click.option("--read-password-file", type=FILE, help="File with the password for readers."),
     click.option("--ingest-password-file", type=FILE, help="File with the password for producers."),
-    click.option("--demo", is_flag=True, help="Post changes for a demonstration."),
+    click.option("--demo", is_flag=True, help="Post example changes, for a demonstration."),
     click.option(
         "--demo-repo",
         type=click.Path(file_okay=False, exists=True, path_type=Path),
-        help="Post the history of this git repository (default: that of the checkout).",
+        help="Post the history of this git repository, for a demonstration (default of --demo: the"
+        " checkout's history).",
     ),
 )
 _OF_COPIES = (
     click.option(
-        "--chain-from", metavar="URL", help="Copy the feed at this address, and follow it."
+        "--chain-from",
+        metavar="URL",
+        help="Copy the feed at this address under the same name, and follow it.",
     ),
     click.option(
         "--chain",
         "chains",
         multiple=True,
         metavar="FEED=URL",
-        help="Copy a feed under a name of its own; may be repeated.",
+        help="Copy the feed at URL under the name FEED, and follow it; may be repeated.",
     ),
     click.option(
         "--source",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Setting of the copy (CHAINING.md), e.g. types=video or fall_off=wait.",
+        help="Set how feeds are copied (docs/guides/CHAINING.md), e.g. types=video or"
+        " fall_off=wait; may be repeated.",
     ),
-    click.option("--coordinator", default="", metavar="URL", help="Address of leader elections."),
+    click.option(
+        "--coordinator",
+        default="",
+        metavar="URL",
+        help="URL of the coordinator of leader elections, which all members share; for `serve` a"
+        " file, file:///PATH.",
+    ),
 )
 
 
@@ -121,31 +142,34 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=FOLDER,
     default=Path("tidings-data"),
     show_default=True,
-    help="Folder of the feed; created if it is missing.",
+    help="Folder of the server's data; created if it is missing.",
 )
 @click.option(
     "--unix-socket",
     type=click.Path(path_type=Path),
-    help="Listen at this Unix socket instead, for a proxy; feeds need a password or a key there.",
+    help="Listen at this Unix socket, for a proxy, and not at --host and --port. Feeds then need a"
+    " password or a key.",
 )
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="Believe Forwarded and X-Forwarded-* of a proxy at this IP address or network; may be"
-    " repeated. They are believed at a Unix socket anyway, and of no other client.",
+    help="Believe the headers Forwarded and X-Forwarded-* of a proxy at this IP address or"
+    " network; may be repeated. At a Unix socket these headers are always believed. The server"
+    " ignores them in requests of all other clients.",
 )
-@click.option("--tls-cert", type=FILE, help="Certificate chain, PEM; with --tls-key.")
-@click.option("--tls-key", type=FILE, help="Private key of the certificate, PEM.")
+@click.option("--tls-cert", type=FILE, help="File of the certificate chain, PEM; needs --tls-key.")
+@click.option("--tls-key", type=FILE, help="File of the certificate's private key, PEM.")
 @click.option("--verbose", is_flag=True, help="Log normal events too, not only problems.")
 def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
     """
     Serve feeds from this process: HTTP, event streams, WebSockets, and the live page.
 
-    All data are in one SQLite file in the folder --data. Acknowledged operations are on disk.
-    A feed without any password or key is open on the loopback interface. On another address, or
-    at a Unix socket, it refuses every request, unless --setting TIDINGS_OPEN=true opens it.
+    All data are in one SQLite file in the folder --data. An operation is acknowledged when it is
+    on disk.
+    A feed without a password or key is open on the loopback interface. On another address, or at
+    a Unix socket, such a feed refuses every request, unless --setting TIDINGS_OPEN=true opens it.
 
     \b
     Examples:
@@ -158,7 +182,7 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
     \b
     Exit codes:
       0  ended by Ctrl-C or SIGTERM
-      1  it could not start; one sentence says why
+      1  the server could not start; one sentence says why
       2  usage
     """
     if (options["tls_cert"] is None) != (options["tls_key"] is None):
@@ -187,10 +211,11 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
 )
 def backup(target: Path, data: Path) -> None:
     """
-    Copy the feeds of a server to the new file TARGET, while it runs or not.
+    Copy the feeds of a server, running or stopped, to the new file TARGET.
 
-    TARGET has everything that was acknowledged when the copy began. To restore it, put it into an
-    empty folder under the name feed.db and serve that. The server stays available during the copy.
+    TARGET has everything that was acknowledged when the copy began. A running server stays
+    available during the copy. To restore a backup, put TARGET into an empty folder under the name
+    feed.db, and serve this folder with --data.
 
     \b
     Examples:
@@ -223,13 +248,13 @@ def run(host: Callable[..., Any], name: str, options: Any, stop_s: float = STOP_
 
 
 async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float) -> None:
-    """Serve until a signal arrives; a signal during the start cancels the start."""
+    """Run *host* until a signal arrives. A signal before the host is ready cancels its start."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
     def ready(http_url: str, ws_url: str) -> None:
         started.set()
         click.echo(f"tidings {name} ready {http_url} {ws_url}")
-        if sys.stderr.isatty():  # started by a person, at a terminal
+        if sys.stderr.isatty():  # a person has started the server at a terminal
             click.echo(
                 f"watch {http_url}console, or run {_tail(http_url)}; Ctrl-C ends it", err=True
             )
@@ -244,8 +269,8 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
     end_by_force = _ending_by_force(name, stop_s)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-        # The loop receives signals through a descriptor. This handler is independent of the loop,
-        # so it also runs if the loop hangs.
+        # uvloop receives signals through a file descriptor, and then calls `stop`. This second
+        # handler does not depend on the loop, so it also runs if the loop hangs.
         signal.signal(number, end_by_force)
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -255,14 +280,14 @@ def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
     """
     Return a signal handler that ends the process *stop_s* after the first signal.
 
-    This is safe, because all acknowledged data is on disk, as in a crash.
+    The forced end is as safe as a crash, because all acknowledged data is on disk.
     """
     waiting, telling = os.pipe()
 
     def wait() -> None:
         os.read(waiting, 1)
         time.sleep(stop_s)
-        sys.stderr.write(f"tidings {name}: not ended {stop_s:.0f} s after a signal, exits now\n")
+        sys.stderr.write(f"tidings {name}: not ended {stop_s:.0f} s after a signal; exiting now\n")
         sys.stderr.flush()
         os._exit(1)
 

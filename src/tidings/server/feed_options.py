@@ -1,8 +1,8 @@
 """
 The command line options of a host: its feeds, their profiles and their upstreams.
 
-Some options change the profile of a feed, as `tidings feed` does on a stage. The options of chained
-feeds become settings, as of a deployment.
+Some options change the profile of a feed, as the command `tidings feed` does on a stage. The
+options of chained feeds become the settings that a deployment of a stage would have.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Change = Callable[[Profile, str], Profile]  # the second argument is the name of the feed
-DEFAULT_MAX_AGE_S = 28_800  # as Triton keeps the items of a change feed
+DEFAULT_MAX_AGE_S = 28_800  # the time for which Triton keeps the items of a change feed
 _LISTS = ("types", "parents")
 _NUMBERS = ("restart_offset", "leaders")
 
@@ -57,10 +57,10 @@ class HostOptions(FeedOptions):
     """
     The options of every host: its address, its feeds, and their upstreams.
 
-    *allow_hosts* are additional names of the host, *allow_origins* the origins allowed to access
-    it. *settings* replaces the defaults of settings. *chain_from* and *chains* (FEED=URL) are the
-    upstreams, *source* configures how they are copied (NAME=VALUE), *coordinator* is the URL of the
-    leader election.
+    *allow_hosts* are additional names of the host. *allow_origins* are the origins of pages that
+    may access the host. *settings* replaces defaults of settings. *chain_from* and *chains*
+    (FEED=URL) are the upstreams, and *source* (NAME=VALUE) configures how they are copied.
+    *coordinator* is the URL of the leader election.
     """
 
     host: str = "127.0.0.1"
@@ -116,7 +116,7 @@ def _profile_fields(options: FeedOptions) -> dict[str, object]:
 
 
 def _declared(options: FeedOptions, feed: str) -> dict[str, object]:
-    """Return the resources of *feed*; a resource may use the feed's own routes."""
+    """Return the fields of the profile of *feed* that declare its resources; empty without any."""
     if not options.resources:
         return {}
     resources = tuple(parse(text, feed) for text in options.resources)
@@ -159,16 +159,16 @@ def chained_feeds(options: HostOptions) -> dict[str, str]:
             raise Problem("--chain: must be FEED=URL")  # the text may be secret
         urls[feed] = _of_a_feed(url)
     if options.source and not urls:
-        raise Problem("--source says how a feed is chained: it needs --chain-from or --chain")
+        raise Problem("--source configures chained feeds, so --chain-from or --chain is needed")
     return urls
 
 
 def chain_settings(options: HostOptions) -> dict[str, str]:
     """
-    Return the settings for chaining and election; empty if the options configure neither.
+    Return the settings for chained feeds and elections; empty if the options configure neither.
 
     Raises:
-        Problem: see `chaining_variables`.
+        Problem: an option does not name a feed, or an option --source is invalid.
     """
     urls = chained_feeds(options)
     elections = {"TIDINGS_COORDINATOR": options.coordinator} if options.coordinator else {}
@@ -187,7 +187,7 @@ def chain_settings(options: HostOptions) -> dict[str, str]:
 
 
 def _of_a_feed(url: str) -> str:
-    """Return *url* completed with the path of its default feed."""
+    """Return *url*, with the path of the default feed added if *url* names no feed."""
     plain = url.rstrip("/")
     return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
 
@@ -213,7 +213,7 @@ def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: str) -> int | str:
-    """Return *value* as a number; return other text unchanged, for `parse_sources` to refuse."""
+    """Return *value* as a number. Return other text unchanged, which `parse_sources` refuses."""
     try:
         return whole(value, 0, RESTART_OFFSET_MAX)
     except ValueError:
@@ -221,7 +221,7 @@ def _number(value: str) -> int | str:
 
 
 def _addressed(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Add the listening address of an elected host, unless the options give another one."""
+    """Return *fields*, with the listening address if the host is elected and has no address."""
     if fields.get("role") != "elected" or "address" in fields or not options.port:
         return fields
     return fields | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}

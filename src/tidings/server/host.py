@@ -1,4 +1,4 @@
-"""The server: the object graph on one file, and the threads that run it."""
+"""The objects of a server, assembled on one SQLite file, and the threads that run them."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 traces = logging.getLogger("tidings.traces")
-traces.setLevel(logging.INFO)  # also written without --verbose, because tracing was requested
-# The owner of the webhooks' leases. It is the same for all processes, so that the next process
-# takes over the leases of a crashed one. This is safe, because only one process can open the file.
+traces.setLevel(logging.INFO)  # traces are logged without --verbose too: a client requested them
+# The owner of the webhooks' leases. It is the same in each process, so that a new process takes
+# over the leases of a crashed one. This is safe, because only one process can open the file.
 WEBHOOK_WORKER = "tidings-serve"
-# The pause of a follower after a run, as a multiple of the run's duration. Connected clients wait
-# for a push, so its pause is short.
+# The pause of a follower after a run, as a multiple of the run's duration. The pause of push is
+# short, because connected clients wait for its messages.
 PUSH_REST, RELAY_REST = 1.0, 1.0
-ARCHIVE_REST = 1.0  # for the archive, which the sweep wakes once a minute
-IDLE_REST = 100.0  # for push without connected clients, when it only has to follow the log
-# Batches are large, including the first one, because the store is local and writing many rows at
-# once halves the cost per row.
+ARCHIVE_REST = 1.0  # the pause of the archive, which the sweep wakes once a minute
+IDLE_REST = 100.0  # the pause of push without connected clients, when it only follows the log
+# All batches are large, including the first one: the store is local, and a row costs half as much
+# if many rows are written at once.
 STATE_CONFIG = FollowerConfig(operations_max=20_000, operations_first=20_000)
-SUM_ROWS_MAX = 250  # rows counted in one step of the event loop, which takes some 2 ms
+SUM_ROWS_MAX = 250  # rows counted for the sums in one step of the event loop, in some 2 ms
 _BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
-THREADS = 32  # threads for requests that are not appended in groups
-REPLAY_THREADS = 8  # threads for catch-ups of WebSockets, which do not wait for their clients
+THREADS = 32  # threads for requests, except those that share a commit (`Host.GROUPED`)
+REPLAY_THREADS = 8  # threads for catch-ups of WebSockets; a catch-up does not wait for its client
 SLOW_THREADS = 32  # threads for requests that wait for operators' webhooks or for unwritten pages
 
 
@@ -79,7 +79,7 @@ def now_ms() -> int:
 
 def steady_ms() -> int:
     """
-    Return the wall-clock time at the start of the process plus the elapsed time; it never steps.
+    Return the time by a clock that is never set: the process's start time plus the time since.
     """
     return _BEGAN_MS + round((time.monotonic() - _BEGAN_S) * 1000)
 
@@ -88,7 +88,7 @@ def expiring_ms() -> int:
     """
     Return the time that decides expiry: the earlier of the wall clock and `steady_ms`.
 
-    So nothing expires too early if the wall clock is temporarily ahead.
+    So nothing expires too early while the wall clock is ahead.
     """
     return min(now_ms(), steady_ms())
 
@@ -104,7 +104,7 @@ def new_id() -> str:
 
 
 def write_trace(record: TraceRecord) -> None:
-    """Implement `TraceSink`: log a traced page as one line, a late page as a warning."""
+    """Implement `TraceSink`: log one line for a traced page, and a warning for a late page."""
     fields = record._asdict()
     trace_id = fields.pop("trace")
     place = " ".join(f"{name}={value}" for name, value in fields.items())
@@ -115,7 +115,7 @@ def write_trace(record: TraceRecord) -> None:
 
 
 def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
-    """Implement `Spread` sequentially, because no task waits for a network."""
+    """Implement `Spread`: run the tasks one after the other, because none waits for a network."""
     for item in items:
         task(item)
 
@@ -124,11 +124,12 @@ class Host(Assembly):
     """
     The feeds in the file at *path*, served by the event loop *loop*.
 
-    Leaders are elected in the file *coordinator*; the parts of the archive are in the folder
+    Leaders are elected in the file *coordinator*. The parts of the archive are in the folder
     *archive*.
 
-    *endpoints* contains the endpoint of each function of `tidings.http.routes`. The functions that
-    append in groups are in `GROUPED`, those that may wait for other hosts in `SLOW`.
+    *endpoints* contains the endpoint of each function of `tidings.http.routes`. Requests to the
+    functions in `GROUPED` append, and share a commit. Requests to the functions in `SLOW` may wait
+    for other hosts.
     """
 
     GROUPED = frozenset({"ingest", "publish", "durable"})
@@ -200,25 +201,26 @@ class Host(Assembly):
         Return a host for the running event loop, opened in a thread.
 
         Raises:
-            CannotOpen: as `Database`.
+            CannotOpen: see `Database`.
         """
         loop = asyncio.get_running_loop()
         return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
 
     def start(self) -> None:
-        """Repair the state left by the previous process, and start the followers."""
+        """Repair the data that the previous process left incomplete, and start the followers."""
         for feed in sorted(self.settings.feeds):
             self._close_if_used(feed)
             self._archive_again(feed)
             try:
                 self._recover(feed)
             except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
-                log.warning("%s: not repaired, the next attempt is in a minute: %s", feed, error)
+                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
         self._generations.begin(self.settings.feeds)
         self.database.record = self._generations.record
         for feed in self.settings.feeds:
-            # Push starts at the end of the log, because no client is connected yet. It does not
-            # start after a hole, because the pages of the hole would count as handled and be lost.
+            # Push starts at the end of the log, because no client is connected yet. If the log has
+            # a hole, push starts before it: otherwise pages that are written into the hole later
+            # would count as handled, and clients would not receive them.
             self.stores.followers.stand(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
@@ -230,14 +232,16 @@ class Host(Assembly):
 
     def _close_if_used(self, feed: str) -> None:
         """
-        Close *feed* if it has keys or users, because earlier releases did not do so themselves.
+        Mark *feed* as closed if it has keys or users; see `profiles.close`.
+
+        Earlier releases did not mark a feed when they stored a key or a user.
         """
         users = self.stores.documents.operator_document(feed, USERS).text
         if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
             close(self.profiles, feed)
 
     def on_operator_change(self, kind: str, feed: str, name: str) -> None:
-        """Discard the cached value, so that a change takes effect before the command ends."""
+        """Discard the cached value that an operator's command has changed in the database."""
         if kind == "profile":
             self.profiles.forget(feed)
         elif kind == "key":
@@ -247,7 +251,9 @@ class Host(Assembly):
 
     def _archive_again(self, feed: str) -> None:
         """
-        Restart the archive before the first hole, which it may have passed but no reader has.
+        Move the checkpoint of the archive back to the page before the first hole, if it is later.
+
+        No other reader can have passed the hole.
         """
         holes, archived = self._recovery.unwritten(feed), self.stores.followers.checkpoints(feed)
         if holes and archived.get(ARCHIVE, 0) >= holes[0].first:
@@ -294,7 +300,7 @@ class Host(Assembly):
 
     def _free(self, feed: str) -> None:
         """
-        Release the relay's lock, which at the start only a killed process can hold.
+        Release the lock of the relay of *feed*. At the start, only a killed process can hold it.
         """
         relay = self.stores.relays.relay(feed)
         if relay.owner:
@@ -313,9 +319,9 @@ class Host(Assembly):
     def _close(self) -> None:
         try:
             with self.database.transaction():
-                pass  # this also writes the pending checkpoints
+                pass  # each transaction also writes the pending checkpoints
         except Unavailable as error:  # such as a full disk
-            log.warning("the followers will handle some pages again: %s", error)
+            log.warning("checkpoints not written, so some pages will be handled again: %s", error)
         self.database.close()
         if self._elections:
             self._elections.close()
@@ -330,7 +336,7 @@ class Host(Assembly):
         failures = Failures()
         with failures.kept("the sweep"):
             self.sweeper.run(self.settings.feeds)
-        with failures.kept("the mark next to the data file"):
+        with failures.kept("the small file next to the data file"):
             self._generations.renew()
         for feed in sorted(self.settings.feeds):
             with failures.kept(f"the repair of the feed {feed}"):
@@ -350,7 +356,7 @@ class Host(Assembly):
     def receive(self, connection_id: str, text: str) -> None:
         self.receiver.receive(connection_id, text)
 
-    # Commits wake followers and the readers at the end of the log.
+    # A commit wakes the followers, and the readers that wait at the end of the log.
 
     def _committed(self, feeds: Set[str]) -> None:
         for feed in feeds:
@@ -365,7 +371,7 @@ class Host(Assembly):
         try:
             self.replayer.run(connection_id)
         except Exception:
-            log.exception("a catch-up failed; the sweep takes it up again")
+            log.exception("a catch-up failed; the sweep will continue it")
 
     def _follow(self) -> None:
         follower, pusher = self.follower, self.pusher()
@@ -378,7 +384,7 @@ class Host(Assembly):
             handler=self.projector(),
             told=lambda feed: self.notifications.tell(
                 [feed]
-            ),  # readers with leaves wait for the state
+            ),  # readers with `leave=true` wait for the state
         )
         self.waker.wake_state = self.state.wake
         self.waker.runs = {
@@ -398,10 +404,10 @@ class Host(Assembly):
 
     def _await_writer(self, ms: int) -> None:
         """
-        Wait for a writer that has taken a page number; implements `Sleep`.
+        Implement `Sleep` for a reader that waits for a writer to write the page of its number.
 
         Raises:
-            Unavailable: this thread is in a transaction, so that no writer can be active.
+            Unavailable: this thread is in a transaction, so no other writer can be active.
         """
         if self.database.is_writing:
             raise Unavailable("a page of the log is missing; run `tidings verify`")
@@ -418,7 +424,7 @@ class Host(Assembly):
         self.issuer_keys = IssuerKeys(tokens)
         return (tokens,)
 
-    # The features that only the server has: durable streams and webhooks.
+    # Durable streams and webhooks, which only the server has.
 
     @property
     def builders(self) -> Mapping[str, Callable[[], Endpoint]]:
@@ -469,7 +475,7 @@ class Host(Assembly):
 
 
 class ThreadCounters:
-    """Counters per thread, because without a lock a thread can only increment its own."""
+    """Counters of the process. Each thread increments counters of its own, so no lock is needed."""
 
     def __init__(self) -> None:
         self._own = local()

@@ -1,8 +1,8 @@
 """
-HTTP/1.1 on one connection: head size limits, deadlines, and framing according to RFC 9112.
+HTTP/1.1 on one connection: limits on the size of heads, deadlines, and framing as in RFC 9112.
 
-Uvicorn's protocol accepts heads of any size, does not limit the time to send them, and waits
-indefinitely for a client to read its answer.
+Uvicorn's protocol, on which this one is based, accepts heads of any size, does not limit the time
+for sending a head, and waits indefinitely for a client to read its answer.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival
 
 log = logging.getLogger(__name__)
 Abort = Callable[[], object]
-REPORT_EVERY_S = 60.0  # so that a flood of connections does not become a flood of log lines
+REPORT_EVERY_S = 60.0  # so that a flood of connections does not cause a flood of log lines
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
-DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request; the largest body and its framing fit
+# Bytes of a refused request that are discarded before the connection is reset; more than the
+# largest body with its framing.
+DISCARD_BYTES_MAX = 16 * 1024 * 1024
 
 
 def raise_file_limit() -> int:
-    """Raise the limit of open files as far as the system allows, and return it."""
+    """
+    Raise the process's limit of open files up to `limits.FILES_MAX`; return how many it may open.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, limits.FILES_MAX)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -47,13 +51,13 @@ def raise_file_limit() -> int:
 
 
 def connections_within(files: int) -> int:
-    """Return how many connections a process that may open *files* can accept."""
+    """Return how many connections a process can accept if it may open *files* file descriptors."""
     return max(1, files - min(limits.FILES_RESERVED, files // 4))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Limits per server: the number of *connections*, and the seconds of each phase."""
+    """Limits of a server: the number of *connections*, and the seconds of each phase of one."""
 
     connections: int = limits.FILES_MAX
     head_s: float = limits.HEAD_S
@@ -67,23 +71,27 @@ class RequestLimits:
 @dataclass(slots=True)
 class Admission:
     """
-    The decision which connections are kept if there are too many.
+    The admission of connections up to the limit of *bounds*.
 
-    If the limit is reached, the oldest idle connection is closed in favour of a new one, so that
-    idle connections lock no client out. A connection is idle if it waits for a request, has sent
-    half a head, or is a WebSocket without a subscription. If no connection is idle, the new one is
-    refused.
+    At the limit, a new connection replaces the connection that has been idle for longest, so that
+    idle connections lock no client out. A connection is idle if its client has not sent a complete
+    head of a request or of a TLS handshake, or not yet subscribed on its WebSocket. If no
+    connection is idle, the new one is refused.
     """
 
     bounds: RequestLimits
-    # Closes an idle connection immediately; in the order in which they became idle.
+    # For each idle connection the function that resets it, in the order in which they became idle.
     _idle: dict[Abort, None] = field(default_factory=dict)
     _evicted: int = 0
     _refused: int = 0
     _reported_s: float = float("-inf")
 
     def admit(self, count: int) -> bool:
-        """Return True if a new connection may be accepted in addition to *count* open ones."""
+        """
+        Return True if a connection may be accepted in addition to *count* open ones.
+
+        If there are too many, first close an idle connection.
+        """
         if count < self.bounds.connections:
             return True
         oldest = next(iter(self._idle), None)
@@ -97,11 +105,11 @@ class Admission:
         return oldest is not None
 
     def add_idle(self, abort: Abort) -> None:
-        """Record that the connection that *abort* closes waits for its client."""
+        """Record that the connection that *abort* resets waits for its client."""
         self._idle[abort] = None
 
     def remove_idle(self, abort: Abort) -> None:
-        """Record that the connection that *abort* closes is in use, or closed."""
+        """Record that the connection that *abort* resets is in use, or closed."""
         self._idle.pop(abort, None)
 
     def _report(self) -> None:
@@ -109,8 +117,8 @@ class Admission:
         if now_s < self._reported_s + REPORT_EVERY_S:
             return
         log.warning(
-            "all %d connections that the limit of open files allows are open: "
-            "refused %d and closed %d idle ones since the last report; raise LimitNOFILE",
+            "the limit of open files allows %d connections, and all are open: refused %d new"
+            " connections and closed %d idle connections since the last report; raise LimitNOFILE",
             self.bounds.connections,
             self._refused,
             self._evicted,
@@ -120,12 +128,12 @@ class Admission:
 
 class Connection:
     """
-    A transport that does not wait for its client when it closes, and has a place in *admission*.
+    A transport that limits the time for closing, and reports to *admission* when it is idle.
 
-    `close` sends the buffered bytes for at most `close_s`, then resets the connection. If
-    *is_receiving* returns True, a request is still arriving. Its rest is read and discarded before
-    the reset, because a reset would destroy the answer before a client that still sends has read
-    it.
+    `close` sends the buffered bytes for at most `close_s`, and then resets the connection. If
+    *is_receiving* returns True, a request is still arriving. `close` then reads and discards the
+    rest of the request first. Otherwise the reset would destroy the answer before the client, which
+    is still sending, has read it.
     """
 
     def __init__(
@@ -147,7 +155,11 @@ class Connection:
         return getattr(self._transport, name)
 
     def wait(self, seconds: float, on_deadline: Callable[[], None]) -> None:
-        """Wait for the client for *seconds*; in the meantime the connection may be evicted."""
+        """
+        Call *on_deadline* in *seconds* unless `stop_waiting` is called before.
+
+        Until then the connection is idle, so *admission* may close it.
+        """
         self.stop_waiting()
         self._admission.add_idle(self.abort)
         self._deadline = self._loop.call_later(seconds, on_deadline)
@@ -160,11 +172,11 @@ class Connection:
         self._admission.remove_idle(self.abort)
 
     def is_closing(self) -> bool:
-        """Return True if nothing may be written any more."""
+        """Return True if no more data may be written."""
         return self.is_lingering or self._transport.is_closing()
 
     def close(self) -> None:
-        """Close in order: discard the rest of a request, send the buffer, reset."""
+        """Discard the rest of a request, send the buffered bytes, and close the connection."""
         if self.is_closing():
             return
         if not self._is_receiving():
@@ -176,17 +188,17 @@ class Connection:
             self._transport.write_eof()
 
     def finish(self) -> None:
-        """Close without reading any more."""
+        """Send the buffered bytes and close the connection, without reading any more."""
         self._cancel()
         self.is_lingering = False
-        if self._cut is not None:  # the deadline needs the open socket, so close then
+        if self._cut is not None:  # `_cut_unread` needs the open socket, so close after it
             self._timer = self._loop.call_at(self._cut.when(), self.finish)
             return
         self._transport.close()
         self._timer = self._loop.call_later(self.bounds.close_s, self.abort)
 
     def lost(self) -> None:
-        """Record that the connection is closed."""
+        """Cancel all timers, because the connection is closed."""
         self.stop_waiting()
         self._cancel()
         self.written()
@@ -225,7 +237,7 @@ class Connection:
             self.abort()
 
     def _unread(self) -> int:
-        """Return how many bytes the client's machine has not received yet."""
+        """Return how many bytes the client's machine has not acknowledged yet."""
         size = self._transport.get_write_buffer_size()
         connection = self._transport.get_extra_info("socket")
         if connection is None:
@@ -243,14 +255,14 @@ class Connection:
 
 
 class _Refused(Exception):
-    """The request was refused; this aborts the parser, and the protocol has the answer."""
+    """The request is refused. This exception stops the parser; `_refusal` has the answer."""
 
 
 class Cycle(RequestResponseCycle):
     """One request and its answer."""
 
     async def run_asgi(self, app: Any) -> None:
-        """Run *app*; close the connection if it leaves an answer unfinished."""
+        """Run *app*; close the connection if *app* has not completed its answer."""
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
@@ -265,7 +277,7 @@ class Cycle(RequestResponseCycle):
             self.on_response = _nothing
 
     def write_now(self, frame: bytes) -> bool:
-        """Implement `asgi.WriteNow`, for a body in chunks that has begun."""
+        """Implement `asgi.WriteNow`, for an answer with a body in chunks that has begun."""
         if not self.chunked_encoding or self.disconnected or self.response_complete:
             return False
         if not self.flow.write_paused:
@@ -274,7 +286,12 @@ class Cycle(RequestResponseCycle):
         return False
 
     async def send(self, message: Any) -> None:
-        """Send a part of the answer; in HTTP/1.0, closing the connection marks the answer's end."""
+        """
+        Send a part of the answer.
+
+        In HTTP/1.0 there are no chunks, so the end of the connection is the end of an answer
+        without a length.
+        """
         if message["type"] == "http.response.start":
             if self.more_body:
                 self.keep_alive = False  # the rest of the body would be parsed as a request
@@ -295,9 +312,10 @@ def _has_length(message: Any) -> bool:
 
 class HttpProtocol(HttpToolsProtocol):
     """
-    One connection. *admission* holds the limits and the idle connections.
+    The protocol of one connection.
 
-    With *is_admitted*, the connection has already been admitted.
+    *admission* has the limits and the idle connections of the server. If *is_admitted* is True, the
+    connection was already admitted before its TLS handshake.
     """
 
     def __init__(
@@ -310,9 +328,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_message = self._in_body = False
         self._refusal: tuple[int, str] | None = None
         self._is_deaf = False  # True: ignore all received bytes
-        self._unparsed = self._discarded = 0  # bytes of an incomplete part; bytes discarded
-        self._size = self._fields = 0  # size and number of fields of a head, or of trailers
-        self._arrival = Arrival()  # the arrival of the latest body
+        # Bytes received since the last complete head or part of a body; bytes discarded.
+        self._unparsed = self._discarded = 0
+        self._size = self._fields = 0  # bytes and number of fields in the current head or trailers
+        self._arrival = Arrival()  # of the body of the latest request
         self._queued = 0  # bytes of pipelined requests that wait for an earlier answer
 
     # The connection.
@@ -331,7 +350,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._connection.lost()
         waiting = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
-        for cycle in (self._active, *waiting):  # the base class only has the latest one
+        for cycle in (self._active, *waiting):  # the base class notifies only the latest cycle
             if cycle is not None:
                 cycle.disconnected = True
                 cycle.message_event.set()
@@ -352,14 +371,16 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self.cycle.keep_alive = False
 
-    # Deadlines. They do not apply while an answer is sent, because the app limits that time.
+    # Deadlines. None applies between a complete head and the end of its answer, because the app
+    # limits this time.
 
     def _wait(self, seconds: float) -> None:
         self._connection.wait(seconds, self._on_deadline)
 
     def _on_deadline(self) -> None:
         if self._in_message:
-            self._refuse(408, f"a request head is sent within {self.admission.bounds.head_s:g} s")
+            head_s = self.admission.bounds.head_s
+            self._refuse(408, f"the head of a request must be sent within {head_s:g} s")
         else:
             self.transport.close()
 
@@ -382,14 +403,15 @@ class HttpProtocol(HttpToolsProtocol):
         if self._unparsed > limits.HEAD_BYTES_MAX:
             self._refuse(431, f"a request head holds at most {limits.HEAD_BYTES_MAX} bytes")
         elif was_idle and self._in_message and not self._in_body and self._active is None:
-            self._wait(self.admission.bounds.head_s)  # starts at the first byte of a later request
+            # The time for the head of a later request starts at its first byte.
+            self._wait(self.admission.bounds.head_s)
 
     def _parse(self, data: bytes) -> None:
         """
-        Parse *data*. Ignore an upgrade to anything but a WebSocket, such as curl's to HTTP/2.
+        Parse *data*. Ignore a request to upgrade to HTTP/2, or to anything except a WebSocket.
 
         Raises:
-            HttpParserError: *data* breaks a rule.
+            HttpParserError: *data* is not HTTP/1.1, or the request is refused.
         """
         try:
             self.parser.feed_data(data)
@@ -401,13 +423,15 @@ class HttpProtocol(HttpToolsProtocol):
             fields = [each for each in self.headers if each[0] not in _UPGRADING]
             head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
             head += [b"%b: %b" % each for each in fields]
-            self.parser = httptools.HttpRequestParser(self)  # because the old parser refuses a body
+            # Parse the head again, without the upgrade. The old parser would refuse a body now.
+            self.parser = httptools.HttpRequestParser(self)
             self._parse(b"\r\n".join(head) + b"\r\n\r\n" + data[upgrade.args[0] :])
 
     def on_message_begin(self) -> None:
         is_long = self._queued > limits.HEAD_BYTES_MAX
         if is_long or len(self.pipeline) >= limits.PIPELINED_MAX:
-            self.cycle.keep_alive = False  # the client will repeat the requests after this one
+            # Close after the last accepted request. The client repeats the later ones.
+            self.cycle.keep_alive = False
             self._is_deaf = True
             raise _Refused
         self._in_message, self._in_body = True, False
@@ -423,7 +447,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._fields > limits.HEAD_FIELDS_MAX:
             raise self._refused(431, f"there are at most {limits.HEAD_FIELDS_MAX} fields")
         self._count(len(name) + len(value) + 4)
-        if not self._in_body:  # ignore trailers: they must not change a head that was checked
+        if not self._in_body:  # trailers are ignored, because the head has already been checked
             super().on_header(name, value)
 
     def _count(self, size: int) -> None:
@@ -459,7 +483,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _target(self, method: str) -> tuple[bytes, bytes]:
         """
-        Return the path and query of the request; the host of an absolute target replaces `Host`.
+        Return the path and the query of the request's target.
+
+        If the target is an absolute URL, its host replaces the header `Host`.
 
         Raises:
             _Refused: the target is invalid.
@@ -485,7 +511,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _check_host(self, version: str) -> None:
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and version == "1.1"):
-            raise self._refused(400, "HTTP/1.1 takes exactly one Host field")
+            raise self._refused(400, "a request of HTTP/1.1 must have exactly one Host field")
 
     def _cycle(self, keeps_alive: bool) -> Cycle:
         cycle = Cycle(
@@ -557,7 +583,7 @@ class HttpProtocol(HttpToolsProtocol):
         return self._in_message
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer a violation of HTTP itself, and close the connection."""
+        """Refuse a request that violates HTTP or a limit, and close the connection."""
         self._connection.stop_waiting()
         overflow = self._is_deaf
         self._is_deaf = True
@@ -570,7 +596,7 @@ class HttpProtocol(HttpToolsProtocol):
         if cycle is None or (cycle is self.cycle and not cycle.response_started):
             self.transport.write(self._error(status, message))
         self.flow.resume_reading()
-        self._in_message = True  # discard the bytes that still arrive
+        self._in_message = True  # so that `close` discards the bytes that still arrive
         self.transport.close()
 
     def _error(self, status: int, message: str) -> bytes:

@@ -1,7 +1,8 @@
 """
-Serve an ASGI app on a listening socket; used by the server, the twin and the agent.
+Serve an ASGI app on a listening socket, for the server, the twin and the agent.
 
-This module also checks the host and the origin of each request, and which proxies are trusted.
+This module also checks the host and the origin of each request, and whether a request comes from a
+trusted proxy.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
 
     from tidings.http.asgi import App, Receive, Send
 
-KNOWN_MAX = 64  # cached hosts; limited, because a client could send any number of them
+KNOWN_MAX = 64  # maximum number of cached hosts; a client could send any number of them
 Network = IPv4Network | IPv6Network
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-host", b"x-forwarded-proto"})
 BACKLOG = 2048  # connections that the kernel queues before the loop accepts them
-FLUSH_S = 0.5  # to flush the last answers when the server stops
+FLUSH_S = 0.5  # time to send the last answers when the server stops
 DATE_EVERY_S = 1.0  # the precision of the Date field
-POLL_S = 0.02
-ACCEPTED_MAX = 16  # connections accepted at once, before evicted ones release their descriptors
-ACCEPT_PAUSE_S = 1.0  # after the system has refused a descriptor, as asyncio does
+POLL_S = 0.02  # between two checks whether all connections are closed
+ACCEPTED_MAX = 16  # connections accepted in a row, before evicted connections free descriptors
+ACCEPT_PAUSE_S = 1.0  # pause after the system has refused a file descriptor, the same as asyncio's
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,12 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class HostCheck:
     """
-    The names *hosts* of the server, and the *origins* that may access it from a browser.
+    A check of the host and the origin of requests.
 
-    A stage controls pages by CORS headers on its answers. A server refuses a request from a foreign
-    page before handling it, because an open feed may be meant for this machine alone.
+    *hosts* are the names of the server. *origins* are the origins of pages that may access it. A
+    stage lets the browser control pages, by the CORS headers of its answers. A server refuses the
+    request of a foreign page before it handles the request, because an open feed may be meant for
+    this machine alone.
     """
 
     hosts: Collection[str] = ()
@@ -69,7 +72,7 @@ class HostCheck:
         Return the headers of the request.
 
         Raises:
-            UnknownHost, ForeignOrigin: see `auth.origins`.
+            UnknownHost, ForeignOrigin: see `check_host` and `check_page`.
         """
         headers = headers_of(scope)
         host = headers.get("host", "")
@@ -77,17 +80,17 @@ class HostCheck:
             check_host(headers, self.hosts)
             if len(self._known) < KNOWN_MAX:
                 self._known.add(host)
-        if scope.get("method") != "OPTIONS":  # a CORS preflight is answered, not refused
+        if scope.get("method") != "OPTIONS":  # every CORS preflight request gets an answer
             check_page(headers, self.origins)
         return headers
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
     """
-    Return the networks or addresses named by *texts*.
+    Return the networks that *texts* name; an address is a network of one address.
 
     Raises:
-        Problem: one of them is not an IP address or network.
+        Problem: one of *texts* is not an IP address or network.
     """
     try:
         return tuple(ip_network(text, strict=False) for text in texts)
@@ -97,10 +100,11 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 class KnownProxies:
     """
-    A filter of forwarding headers, by which an untrusted client could set the links in answers.
+    A filter that removes forwarding headers from the requests of untrusted clients.
 
-    `Forwarded` and similar headers are kept if the request comes from one of *proxies*, or if
-    *every* client is a proxy, as at a Unix socket. Requests are passed on to *app*.
+    With `Forwarded` or a similar header, a client determines the host of the links in the answer.
+    The headers are kept if the request comes from one of *proxies*, or if *every* client is a
+    proxy, as at a Unix socket. Requests are passed on to *app*.
     """
 
     def __init__(self, app: App, proxies: Sequence[Network], *, every: bool) -> None:
@@ -124,9 +128,10 @@ class KnownProxies:
 
 class TlsServer:
     """
-    Accepts connections on *listener*, and admits each before its handshake, so that it is counted.
+    A TLS server on *listener*, which admits each connection before its handshake.
 
-    A refused connection is closed without an answer, which would require the handshake.
+    So connections count while their handshake lasts. A refused connection is closed without an
+    answer, because an answer would require the handshake.
     """
 
     def __init__(
@@ -162,7 +167,7 @@ class TlsServer:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:  # such as no free file descriptor
-                log.warning("accepts no connection for %g s: %s", ACCEPT_PAUSE_S, error)
+                log.warning("no connections are accepted for %g s: %s", ACCEPT_PAUSE_S, error)
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
                 return
@@ -185,7 +190,7 @@ class _Handshake:
     ) -> None:
         self._context, self._admission, self._state = context, admission, state
         self._protocol = partial(protocol, is_admitted=True)
-        self.transport = self  # for `_end`
+        self.transport = self  # the function `_end` calls *finish* and *abort* of the transport
         connection.setblocking(False)
         self._task = asyncio.ensure_future(self._run(connection))
         state.tasks.add(self._task)
@@ -206,7 +211,7 @@ class _Handshake:
             )
 
     def _end(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
-        if task.cancelled():  # possibly before its first step, so close the connection here
+        if task.cancelled():  # the task may not have begun, so the connection is closed here
             connection.close()
         self._admission.remove_idle(self.abort)
         self._state.tasks.discard(task)
@@ -227,8 +232,9 @@ async def serving(
     """
     Serve *app* on *listener* while the context is open.
 
-    On exit, requests in flight get *grace_s* seconds. *websockets* are options of uvicorn;
-    without any, WebSockets are refused.
+    On exit, requests in flight have *grace_s* seconds to end. *bounds* are the limits of requests
+    and connections. *websockets* are uvicorn's options of WebSockets; without any, WebSockets are
+    refused.
     """
     config = _config(app, tls_cert, tls_key, websockets)
     files = raise_file_limit()
@@ -268,7 +274,7 @@ def _config(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # would set the address and the scheme, which the app does not read
+        proxy_headers=False,  # uvicorn would set the client and the scheme, which the app ignores
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
         **websockets,
@@ -288,7 +294,7 @@ async def _keep_date(state: ServerState) -> None:
 
 
 async def _end(state: ServerState, grace_s: float) -> None:
-    """Close every connection: in order within *grace_s*, then without waiting for clients."""
+    """Close every connection, in order within *grace_s*, and then without waiting for clients."""
     for connection in list(state.connections):
         connection.shutdown()
     await _until_empty((state.tasks, state.connections), grace_s)

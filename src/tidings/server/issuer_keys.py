@@ -1,9 +1,9 @@
 """
-The keys of a token issuer, fetched before a request needs them.
+Fetch the keys of a token issuer before a request needs them.
 
-All requests await the same fetch, which runs in a separate thread, outside of the event loop and of
-every transaction. Requests with a known key do not wait. `Tokens` limits how often keys are fetched
-because a token names an unknown one.
+The fetch runs in a separate thread, outside of the event loop and of every transaction. All
+requests with a token that names an unknown key await the same fetch; others do not wait. `Tokens`
+limits how often tokens with unknown keys cause a fetch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING
 
-import jwt  # noqa: F401 (it takes 100 ms to load, which must not happen in the event loop)
+import jwt  # noqa: F401 (imported early: the import takes 100 ms, too long for the event loop)
 
 from tidings.core.auth.guard import Credential, credential_from
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidings.http.outbound.credentials import Tokens
 
 log = logging.getLogger(__name__)
-FETCH_S = 7.0  # how long a request waits at most: to connect, and for two answers of the issuer
+FETCH_S = 7.0  # the longest wait of a request, for a connection and two answers of the issuer
 _START = "eyJ"  # prefix of every token
 
 
@@ -37,13 +37,15 @@ class IssuerKeys:
 
     async def prepare(self, authorization: str | None) -> None:
         """
-        Return once the header's token can be verified, or the fetch of its key has failed.
+        Return when the token in the header can be verified, or the fetch of the keys has ended.
+
+        The wait for a fetch ends after `FETCH_S`.
         """
         if authorization:
             await self._prepare(credential_from(authorization))
 
     async def prepare_message(self, text: str) -> None:
-        """Do the same as `prepare`, for the password in a WebSocket message."""
+        """Prepare the token that a WebSocket message has as its password; see `prepare`."""
         if _START not in text:
             return
         try:
@@ -64,7 +66,9 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         """
-        Fetch in a daemon thread, so that an issuer's endless answer does not delay the shutdown.
+        Fetch the keys in a daemon thread.
+
+        So the server can stop while the issuer does not end its answer.
         """
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
@@ -72,13 +76,13 @@ class IssuerKeys:
             try:
                 self._tokens.fetch()
             finally:
-                with suppress(RuntimeError):  # the loop has ended
+                with suppress(RuntimeError):  # the event loop is closed
                     loop.call_soon_threadsafe(done.set)
 
         try:
             Thread(target=fetch, name="issuer-keys", daemon=True).start()
             await done.wait()
         except RuntimeError as error:  # no thread is available; the next request tries again
-            log.warning("the keys of the issuer are not fetched: %s", error)
+            log.warning("cannot start a thread to fetch the keys of the issuer: %s", error)
         finally:
             self._fetching = None

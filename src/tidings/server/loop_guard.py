@@ -1,9 +1,10 @@
 """
-Prevents blocking locks in the event loop.
+Prevent the event loop from waiting for a lock.
 
-If the loop waits for a lock of a thread that waits for the loop, the server deadlocks. So the loop
-must never wait for a lock. `Database` always enforces this for its lock. `install` enforces it for
-all other locks of Tidings, but only if the variable `VARIABLE` is set, as in the tests.
+If the loop waits for the lock of a thread that waits for the loop, the server deadlocks. So the
+loop must never wait for a lock. `Database` always enforces this rule for its own lock. `install`
+enforces it for all other locks of Tidings. The server calls `install` only if the environment
+variable `VARIABLE` is set, as in the tests.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ _KINDS = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")
 
 
 class LoopWouldBlock(RuntimeError):
-    """The event loop tried to wait for a lock that another thread can hold."""
+    """The event loop tried to wait for a lock, which another thread may hold."""
 
 
 def check_may_block() -> None:
     """
-    Return if the calling thread may block.
+    Check that the calling thread may block.
 
     Raises:
-        LoopWouldBlock: the thread runs an event loop.
+        LoopWouldBlock: the calling thread runs an event loop.
     """
     if asyncio._get_running_loop() is not None:
         raise LoopWouldBlock("the event loop must not wait for a lock; use a thread")
@@ -68,7 +69,7 @@ def _checked(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Check every lock that a module of Tidings creates from now on."""
+    """Make every lock that a module of Tidings creates from now on a checked lock."""
     kinds: dict[str, Callable[..., Any]] = {name: getattr(threading, name) for name in _KINDS}
     for name, module in list(sys.modules.items()):
         if name.startswith(_PLACES) and name != __name__:

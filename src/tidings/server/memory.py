@@ -1,7 +1,8 @@
 """
-Stores in memory, for data that ends with the process: connections, leases, open streams of keys.
+Stores in memory, for data that ends with the process.
 
-Tests also use these stores in place of those of other hosts.
+These are connections, subscriptions, leases of followers, and the usage of keys. Tests also use
+these stores in place of the stores of other hosts.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class MemoryInbox:
                 del self._changes[at]
 
     def forget(self, lane: str, connection_id: str) -> Change | None:
-        """Drop the pending change of the connection; return it."""
+        """Remove the pending change of the connection's subscription; return it, or None."""
         with self._lock:
             return self._changes.pop((lane, connection_id, False), None)
 
@@ -63,7 +64,7 @@ class MemorySubscriptions:
     """
     Implements `SubscriptionStore`.
 
-    A lookup of a key without subscriptions stores nothing, so that lookups do not use up memory.
+    A key without subscriptions is not stored, so lookups of keys do not use up memory.
     """
 
     def __init__(self) -> None:
@@ -147,10 +148,10 @@ class MemoryConnections:
     """
     Implements `ConnectionStore`.
 
-    Removing a connection also removes its pending changes from *inbox*, its entries from
-    *registry*, and its subscriptions from *subscriptions*. Only subscriptions under its own filter
-    and under the filter of a pending change are found, as in the DynamoDB store, which has no index
-    by connection.
+    Removing a connection also removes its pending change from *inbox*, its entries from *registry*,
+    and its subscriptions from *subscriptions*. A subscription is found by the keys of a filter:
+    that of the connection, and that of its pending change. The store on DynamoDB, which has no
+    index by connection, does the same.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class MemoryConnections:
         """
         Store a new connection.
 
-        This needs no lock, because the event loop calls it and the id is new.
+        No lock is needed, because only the event loop stores new connections, with new ids.
         """
         self._connections[connection.id] = connection
 
@@ -199,7 +200,7 @@ class MemoryConnections:
             self._subscriptions.remove(lane, Subscription(connection_id, wanted, since=0))
 
     def page(self, place: str, limit: int) -> ConnectionPage:
-        """Return the next connections by id; the place is the id of the last one."""
+        """Return the next connections by id. A place is the id of the last connection before it."""
         with self._lock:
             ids = sorted(self._connections)
             first = bisect_right(ids, place)
@@ -213,7 +214,7 @@ class MemoryConnections:
         self._round = round_
 
 
-Saved = tuple[int, int, bytes]  # checkpoint, operations and note
+Saved = tuple[int, int, bytes]  # the checkpoint, operations and note of a follower
 
 
 @dataclass(eq=False)
@@ -224,7 +225,7 @@ class StoredFollower:
     beat: int = 0
     marks: int = 0
     look: str = ""
-    saved: Saved = (0, 0, b"")  # replaced as a whole, so that readers need no lock
+    saved: Saved = (0, 0, b"")  # one attribute, so that readers without a lock see a valid state
 
     def renew(self, now_ms: int) -> None:
         self.expires_ms = now_ms + limits.LEASE_MS
@@ -235,8 +236,8 @@ class MemoryFollowers:
     """
     Implements `FollowerStore` and `Checkpoints`.
 
-    The event loop may use it, because it has no lock. A lock is not needed, because one thread at a
-    time runs a follower, and other threads only read it.
+    The event loop may use this store, because it has no lock. No lock is needed, because only one
+    thread at a time runs a follower, and other threads only read its data.
     """
 
     def __init__(self) -> None:
@@ -299,7 +300,7 @@ class MemoryFollowers:
         self._followers[feed, name] = StoredFollower(saved=(checkpoint, operations, note))
 
     def all_checkpoints(self) -> frozenset[tuple[str, str, int, int, bytes]]:
-        """Return feed, name, checkpoint, operations and note of each follower."""
+        """Return the feed, name, checkpoint, operations and note of each follower."""
         return frozenset((*at, *self._saved(each)) for at, each in list(self._followers.items()))
 
     def _move(self, follower: StoredFollower, saved: Saved) -> None:
@@ -309,7 +310,7 @@ class MemoryFollowers:
         return follower.saved
 
     def _of(self, lease: Lease) -> StoredFollower | None:
-        """Return the follower if *lease* still holds it, else None."""
+        """Return the follower of *lease* if its lease is still *lease*, else None."""
         follower = self._followers.get((lease.feed, lease.name))
         if follower and (follower.fence, follower.owner) == (lease.fence, lease.owner):
             return follower
@@ -336,8 +337,8 @@ class MemoryKeyUsage:
     """
     Implements `KeyUsage`.
 
-    It keeps the current window of each key and those next to it, because a caller that reads the
-    clock just before a window ends may add its count just after.
+    The store keeps the counts of the current window of each key and of the windows next to it,
+    because a caller that reads the clock just before a window ends may add its count just after.
     """
 
     def __init__(self) -> None:

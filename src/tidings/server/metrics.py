@@ -16,7 +16,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 Labels = dict[str, str]
 Samples = dict[str, list[tuple[int, Labels]]]  # values with labels, by the name of the metric
 
-# Gauges, which are the values that a stage measures once a minute.
+# The gauges. A stage measures the same values once a minute.
 _GAUGES = {
     "tidings_websocket_connections": "open WebSockets",
     "tidings_log_head": "last page of the log",
@@ -25,8 +25,8 @@ _GAUGES = {
     "tidings_follower_lag": "pages that a follower has not handled yet",
     "tidings_consumer_lag": "pages that a named consumer has not handled yet",
     "tidings_consumer_age_seconds": "age of the oldest page that a named consumer has not handled",
-    "tidings_consumer_fell_off": "1 if the log does not reach back to a named consumer any more",
-    "tidings_relay_lag": "pages of the upstream that a chained feed has not got",
+    "tidings_consumer_fell_off": "1 if the log has lost pages that a named consumer still needs",
+    "tidings_relay_lag": "pages of the upstream that a chained feed has not copied yet",
     "tidings_relay_upstream_age_seconds": "time since a chained feed last read its upstream",
     "tidings_relays_standing": "1 if a chained feed is stopped until an operator acts",
 }
@@ -36,7 +36,7 @@ def render_metrics(host: Host) -> str:
     """
     Return all metrics of *host* in the text format 0.0.4.
 
-    Counters have the names of a stage's metrics, in snake case. Gauges are labelled with the feed
+    Counters have the names of a stage's metrics, in snake case. The labels of a gauge are the feed,
     and the name of the follower or consumer.
     """
     samples: Samples = defaultdict(
@@ -78,7 +78,7 @@ def _add_relay(samples: Samples, host: Host, feed: str) -> None:
     labels = {"feed": feed}
     try:
         relay = host.stores.relays.relay(feed)
-    except BrokenRelay:  # reported by the status of the relay; the others are still shown
+    except BrokenRelay:  # the status of the relay reports the error; the other feeds are shown
         samples["tidings_relays_standing"].append((1, labels))
         return
     samples["tidings_relays_standing"].append((int(relay.stands), labels))

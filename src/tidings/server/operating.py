@@ -1,8 +1,9 @@
 """
-Operators' changes to a server: settings, keys and users, in its data folder.
+Commands of operators on the data folder of a server: changes of settings, keys and users; backups.
 
-A running server has the file locked, and accepts changes on a Unix socket in the same folder. The
-folder's permissions control access. Over HTTP, keys can only be listed and revoked.
+A running server holds the lock of the database file, so it makes these changes itself, on request
+through a Unix socket in the data folder. The permissions of the folder control access to the
+socket. Over HTTP, keys can only be listed and revoked.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from tidings.server.sqlite.documents import Documents, DocumentsOf, from_plain, 
 FILE, SOCKET = "feed.db", "operator.sock"
 KINDS = frozenset({"profile", "key", "operator-document"})
 BACKUP = "backup"
-BACKUP_S = 3600.0  # enough for a file of hundreds of gigabytes
-TIMEOUT_S = 10.0  # for an answer, which includes a commit
-LINE_BYTES_MAX = 8 * 1024 * 1024  # large enough for all users of a feed, which are one document
+BACKUP_S = 3600.0  # timeout of a backup, enough for a file of hundreds of gigabytes
+TIMEOUT_S = 10.0  # timeout of any other request, which may include a commit
+LINE_BYTES_MAX = 8 * 1024 * 1024  # the largest request; all users of a feed are one document
 
 
 class RemoteDocuments:
@@ -68,10 +69,10 @@ def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
 @contextlib.contextmanager
 def open_documents(folder: Path) -> Iterator[DocumentsOf]:
     """
-    Yield the documents of the server with the data folder *folder*, running or not.
+    Yield the documents of the server with the data folder *folder*, running or stopped.
 
     Raises:
-        Problem: the folder holds no data, or it cannot be opened.
+        Problem: *folder* has no data file, or the file cannot be opened.
     """
     if _is_served(folder):
         yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
@@ -83,14 +84,14 @@ def open_documents(folder: Path) -> Iterator[DocumentsOf]:
 @contextlib.contextmanager
 def open_stopped(folder: Path) -> Iterator[Database]:
     """
-    Yield the database of a server that is not running.
+    Yield the database of the stopped server with the data folder *folder*.
 
     Raises:
-        Problem: the server is running, the folder holds no data, or it cannot be opened.
+        Problem: the server is running, *folder* has no data file, or the file cannot be opened.
     """
     if _is_served(folder):
-        rule = "stop it, or look at a copy: `tidings backup COPY/feed.db`, then `--data COPY`"
-        raise Problem(f"a server has {folder} in use; {rule}")
+        rule = "stop it, or use a copy: `tidings backup COPY/feed.db`, then `--data COPY`"
+        raise Problem(f"a server is running on {folder}; {rule}")
     with contextlib.closing(_database(folder)) as database:
         yield database
 
@@ -100,7 +101,7 @@ def back_up(folder: Path, target: Path) -> None:
     Write the current data in *folder* to the new file *target*, whether a server runs or not.
 
     Raises:
-        Problem: the folder holds no data, or it cannot be opened.
+        Problem: *folder* has no data file, or the file cannot be opened.
         Unavailable: *target* already exists or cannot be written.
     """
     if _is_served(folder):
@@ -122,10 +123,10 @@ async def taking_changes(
     folder: Path, database: Database, on_change: Callable[[str, str, str], None]
 ) -> AsyncIterator[None]:
     """
-    Answer requests on the socket of *folder* while the context is open.
+    Answer requests on the socket in *folder* while the context is open.
 
-    Call *on_change* with the kind, feed and name of each replaced document, before the command is
-    answered.
+    If a request may have replaced a document, call *on_change* with the document's kind, feed and
+    name before answering.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -138,7 +139,8 @@ async def taking_changes(
         writer.close()
 
     path = folder / SOCKET
-    path.unlink(missing_ok=True)  # a killed process left it, because this process holds the lock
+    # This process holds the lock, so no other server runs: a socket that exists is of a killed one.
+    path.unlink(missing_ok=True)
     server = await asyncio.start_unix_server(answer, path, limit=LINE_BYTES_MAX)
     try:
         yield
@@ -175,10 +177,10 @@ def _backed_up(database: Database, target: str) -> str:
 
 def _is_served(folder: Path) -> bool:
     """
-    Return True if a running server has the data in *folder* in use.
+    Return True if a server is running on the data in *folder*.
 
     Raises:
-        Problem: the folder holds no data.
+        Problem: *folder* has no data file.
     """
     if not (folder / FILE).is_file():
         raise Problem(f"{folder} contains no feed: {FILE} is missing")

@@ -1,9 +1,10 @@
 """
 The resources of the operating system that a host uses: ports, child processes, installed files.
 
-A child process cannot outlive its host, however it ends. On Linux the kernel kills a child when the
-host dies (`PR_SET_PDEATHSIG`). On other systems only a host that stops in order ends its children;
-after a crash the workers of a twin stop because their Runtime API is gone.
+The host is the process of a server or a twin. On Linux, a child process never outlives its host,
+because the kernel kills the child when the host dies (`PR_SET_PDEATHSIG`). On other systems only a
+host that stops in order ends its children. If a twin crashes there, its workers stop because their
+Runtime API is gone.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-BACKLOG = 1024  # clients that reconnect at once after a restart
-SOCKET_MODE = 0o666  # of a Unix socket, so that a proxy, another user, has the right to connect
+BACKLOG = 1024  # queued connections; after a restart many clients reconnect at once
+SOCKET_MODE = 0o666  # mode of a Unix socket: a proxy that runs as another user may connect
 PORTS = (20_000, 32_000)  # below Linux's range for outgoing connections, which begins at 32,768
-CONNECT_EVERY_S = 0.02  # between two attempts; the engine of a twin starts in about a second
-TERMINATE_S = 2.0  # after this a child is killed; a host must stop within 5 s
+CONNECT_EVERY_S = 0.02  # between two attempts to connect; a twin's engine starts in about a second
+TERMINATE_S = 2.0  # a child that runs longer after SIGTERM is killed; a host must stop within 5 s
 _PR_SET_PDEATHSIG = 1
 _HERE = Path(__file__).resolve().parent
 PACKED = "packed"  # next to this file in the wheel (pyproject.toml)
@@ -42,14 +43,16 @@ class PortBusy(Problem):
 
 def listen(host: str, port: int) -> socket.socket:
     """
-    Listen on *port* of *host* (0: any free one) before anything slow is started.
+    Listen on *port* of *host*; 0 selects a free port.
+
+    A host listens first, so that it fails before it starts anything slow.
 
     Raises:
         PortBusy: another process uses the port, or *host* is not an address of this machine.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # asyncio disables Nagle's algorithm, which delays answers by 40 ms, only for sockets with
+        # Nagle's algorithm delays answers by 40 ms. asyncio disables it, but only for sockets with
         # an explicit IPPROTO_TCP.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,13 +65,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 def listen_at(path: Path) -> socket.socket:
     """
-    Listen on the Unix socket *path*; replace one that a killed process left.
+    Listen on the Unix socket *path*; replace a socket that a killed process left.
 
-    Every user may connect to it, because a proxy usually runs as another user. The permissions of
-    its folder control access.
+    Every user may connect to the socket, because a proxy usually runs as another user. The
+    permissions of its folder control access.
 
     Raises:
-        Problem: a process listens there, or the folder is not writable.
+        Problem: another process listens at *path*, or the folder is not writable.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -92,7 +95,8 @@ def free_port() -> int:
     """
     Return a port of the loopback interface that is free now.
 
-    The kernel does not use the port for outgoing connections, so a host can listen on it later.
+    A host can listen on the port later, because the kernel does not use ports of this range for
+    outgoing connections.
     """
     while True:
         port = random.randrange(*PORTS)
@@ -125,7 +129,7 @@ async def _accepts(place: int | Path) -> bool:
 
 
 class Child:
-    """A running child and its process group."""
+    """A child process and its process group."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -137,18 +141,18 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code; negative: the signal that ended it; None: it is running."""
+        """Return the exit code, or minus the signal that ended the child; None while it runs."""
         return self._process.returncode
 
     async def wait(self) -> int:
         return await asyncio.shield(self._exit)
 
     def kill(self) -> None:
-        """Kill the child and all processes it started."""
+        """Kill the child, and all processes in its process group."""
         self._signal(signal.SIGKILL)
 
     async def end(self) -> None:
-        """Terminate the child; kill it if it does not end."""
+        """Terminate the child, and then kill it if it still runs. Return when it has ended."""
         self._signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TERMINATE_S):
@@ -171,7 +175,7 @@ async def start(
     """
     Start *command* in its own process group, and append its output to *output*.
 
-    Call it in the main thread, because the kernel kills the child when the calling thread ends.
+    Call this function in the main thread: the kernel kills the child when the calling thread ends.
     """
     return Child(
         await asyncio.create_subprocess_exec(
@@ -181,7 +185,7 @@ async def start(
             stderr=output,
             env=environment,
             cwd=folder,
-            # A Ctrl-C at the terminal reaches the host alone, which then ends its children.
+            # Ctrl-C at the terminal then reaches only the host, which ends its children itself.
             start_new_session=True,
             preexec_fn=_tether(),
         )
@@ -196,7 +200,7 @@ def _tether() -> Callable[[], None] | None:
 
     def tether() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # If the parent died before the line above, the kernel would not kill this child.
+        # If the parent died before the call above, the kernel will not kill this child.
         if os.getppid() != parent:
             os._exit(1)
 
@@ -210,7 +214,12 @@ class NoPage(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The files of the installation: the live page, and a git repository for the demo, if any."""
+    """
+    The files of the installation.
+
+    *console* is the folder of the live page. *history* is the git repository that the demo posts;
+    None if Tidings does not run from a checkout.
+    """
 
     console: Path
     history: Path | None = None
@@ -232,7 +241,9 @@ def find_installed(here: Path = _HERE) -> Installed:
 
 def find_packed(here: Path, name: str) -> Path | None:
     """
-    Return the folder *name* that a wheel has in the package *here*, or that of the checkout.
+    Return the folder *name* of the installed wheel or of the checkout; None if it is missing.
+
+    A wheel has the folder in the package *here*.
     """
     if (here / PACKED).is_dir():
         return here / PACKED / name
@@ -244,9 +255,10 @@ def find_packed(here: Path, name: str) -> Path | None:
 
 async def start_demo(repository: Path | None, url: str, output: IO[bytes] | int) -> Child:
     """
-    Post the history of *repository*, by default the checkout, to *url*; else invented events.
+    Start a child process that posts the history of *repository* to *url*.
 
-    The child ends with this process, even if this process crashes.
+    Without *repository*, it posts the history of the checkout, or invented events if Tidings does
+    not run from a checkout.
     """
     history = repository or find_installed().history
     what = ["--repo", str(history)] if history else ["--made-up"]

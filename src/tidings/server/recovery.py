@@ -1,27 +1,32 @@
 """
-Recovery at the start of a server: unwritten page numbers, and a data file that was restored.
+Recovery at the start of a server: page numbers without a page, and a data file that was restored.
 
-Unwritten numbers: earlier releases wrote the number and the page separately. If they were killed in
-between, they left a hole, which no reader can pass. The follower `state` has handled every page up
-to its checkpoint. A missing number above the checkpoint was never acknowledged, because pages
-expire only after the state has handled them. So the hole is filled, however old it is. No writer
-can be about to write its page, because this release writes both in one transaction. A missing
-number at or below the checkpoint had a page, which is lost. It is reported and never filled.
+**Page numbers without a page.** Earlier releases wrote the number and the page separately. If such
+a release was killed between the two writes, it left a hole, which no reader can pass. A hole above
+the checkpoint of the follower `state` is filled, however old it is. Its page was never
+acknowledged: a page is deleted only after the state has handled it. No writer can be about to write
+the page, because this release writes number and page in one transaction. A missing number at or
+below the checkpoint had a page, which is lost. Such a number is reported, and never filled.
 
-Generations: no number is reused after the data file was restored to an earlier state. A backup is
-marked as a backup (`Database.back_up`). To detect other copies, at each start, and once a minute
-while a log grows, the server writes a new random id into the data file and into a small file next
-to it. The data file also stores the modification time of the small file. If only the data file is
-restored, the ids differ. If the folder is restored, the modification time differs. Neither differs
-in a copy of the same minute, so a third file has the last page of each feed (`HeadFile`); if the
-data file ends before that page, it is an earlier copy. A snapshot of the whole volume has none of
-these differences, so its operator must remove the small file.
+**Generations.** After the data file was restored to an earlier state, no page number may be
+assigned again. So the server has to notice that the file was restored:
 
-If the data file does not match these files, a new generation begins: the log skips all numbers that
-may have been assigned (`maintenance.restore`). A false alarm, such as after a change of the files'
-owner, costs numbers and an empty page; readers are not affected, because they have seen no later
-pages. A process that was killed leaves files that match, unless it was killed between the two
-writes.
+- `Database.back_up` marks a backup as such.
+- To detect other copies, the server writes a new random id into the data file and into a small file
+  next to it. It does so at each start, and once a minute while a log grows. If only the data file
+  is restored, the ids differ.
+- The data file also stores the change time of the small file. If the folder is restored, this time
+  differs.
+- In a copy of the same minute, neither differs. So a third file, `HeadFile`, has the last page of
+  each feed. If the data file ends before that page, it is an earlier copy.
+- In a snapshot of the whole volume, nothing differs. An operator who restores one must remove the
+  small file.
+
+If the data file does not match the other files, a new generation begins: the log skips all numbers
+that may have been assigned (`maintenance.restore`). In a false alarm, such as after a change of the
+files' owner, this costs numbers and an empty page. Readers are not affected, because they have seen
+no later pages. The files of a killed process match, unless it was killed after it wrote the small
+file and before it wrote the id into the data file.
 """
 
 from __future__ import annotations
@@ -62,8 +67,8 @@ class Recovery:
     """
     A repair that fills unwritten page numbers.
 
-    *page_ms* is the retention of a page. The *chained* feeds are skipped, because their pages come
-    from their upstream.
+    *page_ms* is the retention of a page. The feeds *chained* are skipped, because they get the
+    pages from their upstreams.
     """
 
     database: Database
@@ -74,7 +79,7 @@ class Recovery:
     page_ms: int
 
     def unwritten(self, feed: str) -> Sequence[Numbers]:
-        """Return the numbers that will never get a page; empty for a chained feed."""
+        """Return the numbers that will never get a page; no numbers for a chained feed."""
         return () if feed in self.chained else self.log.missing(feed, self._handled(feed))
 
     def fill(self, feed: str) -> Sequence[Numbers]:
@@ -87,7 +92,7 @@ class Recovery:
         with self.database.transaction():
             holes, now_ms = self.unwritten(feed), self.clock()
             for hole in holes:
-                # Cursors contain the time of their page, so fillers get that of the next page.
+                # A filler has the time of the next page, because cursors contain their page's time.
                 beyond = self.log.read(feed, hole.last, 1)
                 at_ms = beyond[0].at_ms if beyond else now_ms
                 expires_ms = now_ms + self.page_ms
@@ -109,10 +114,11 @@ class Recovery:
 
 class Start(NamedTuple):
     """
-    A start at *at_ms*: its *id*, and the modification time of the file next to the data file.
+    A start of a server at *at_ms*, or a later renewal of its *id*.
 
-    The id is empty in a backup that was made at *at_ms*, and in a file that no server has started
-    on.
+    *changed_ns* is the change time of the small file, to which the id was also written. The id is
+    empty in a backup, which was made at *at_ms*, and in a data file that no server of this release
+    has used.
     """
 
     id: str
@@ -120,7 +126,9 @@ class Start(NamedTuple):
     at_ms: int
 
     def matches(self, found_id: str, changed_ns: int) -> bool:
-        """Return True if the file next to the data file was written by this start."""
+        """
+        Return True if this start wrote the small file, with the id *found_id* and *changed_ns*.
+        """
         return self.id != "" and (self.id, self.changed_ns) == (found_id, changed_ns)
 
 
@@ -129,7 +137,7 @@ class SqliteStarts:
         self.database = database
 
     def last(self) -> Start | None:
-        """Return the last start; None for a new file, which no server has written to."""
+        """Return the last start; None for a new data file, which has no pages."""
         with self.database.reading() as sql:
             row = sql.execute("SELECT id, changed_ns, at_ms FROM starts").fetchone()
         if row is not None:
@@ -152,8 +160,9 @@ class HeadFile:
     The last page of each feed, in the file *path*.
 
     A page is recorded after its commit and before it is acknowledged, in memory that maps the file.
-    So the file is never ahead of the data, and is complete if the process was killed. Its first
-    line is its own inode. If the inode differs, the file was replaced, so the folder was restored.
+    So the file is never ahead of the data, and has every acknowledged page even if the process is
+    killed. The first line of the file is its own inode number. If the number differs, the file is a
+    copy, so the folder was restored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,19 +171,19 @@ class HeadFile:
         self._offsets: dict[str, int] = {}
 
     def read(self) -> dict[str, int] | None:
-        """Return the last page of each feed; None if the file was replaced, {} if it is missing."""
+        """Return the last page of each feed; {} without a file, None if it is a copy or broken."""
         try:
             inode, *lines = self._path.read_text().splitlines()
             pages = {feed: int(page) for page, feed in (line.split() for line in lines)}
             return pages if int(inode) == self._path.stat().st_ino else None
-        except FileNotFoundError:  # the data is of an earlier release
+        except FileNotFoundError:  # an earlier release wrote the data
             return {}
         except ValueError:
             return None
 
     def begin(self, heads: Mapping[str, int]) -> None:
         """
-        Write the file with *heads*, the feeds whose pages `record` records from now on.
+        Write the file with *heads*; from now on `record` records pages of the feeds in *heads*.
 
         Raises:
             OSError: the file cannot be written.
@@ -204,7 +213,11 @@ class HeadFile:
 
 @dataclass(slots=True, kw_only=True)
 class Generations:
-    """The generations of the data file *path*; *chained* are the feeds that the settings chain."""
+    """
+    The check whether the data file *path* was restored, and the start of a new generation.
+
+    *chained* are the feeds that are chained by the settings.
+    """
 
     path: Path
     starts: SqliteStarts
@@ -220,9 +233,9 @@ class Generations:
 
     def begin(self, feeds: Collection[str]) -> None:
         """
-        Record this start; first begin a new generation of all feeds if the data file was restored.
+        Record this start. If the data file was restored, begin a new generation of all feeds.
 
-        If a start cannot be recorded, as on a full disk, the next start raises a false alarm.
+        If the start cannot be recorded, as on a full disk, the next start may raise a false alarm.
 
         Raises:
             Problem: the data file was restored, and the new generation cannot be started.
@@ -236,7 +249,7 @@ class Generations:
         except (OSError, Unavailable) as error:
             if restored is not None:
                 raise Problem(
-                    f"{self.path} was restored or copied, and that cannot be noted: {error}"
+                    f"{self.path} was restored or copied, and no new generation can begin: {error}"
                 ) from error
             log.warning("%s cannot be written: %s", self._mark, error)
 
@@ -245,18 +258,18 @@ class Generations:
         Record that the logs have grown, so that an earlier copy of the data file is recognized.
 
         Raises:
-            OSError: the file next to the data file cannot be written.
+            OSError: the small file cannot be written.
             Unavailable: the database does not answer.
         """
         if self.starts.heads() != self._noted:
             self._note((), None)
 
     def record(self, pages: Sequence[tuple[str, Page]]) -> None:
-        """Record the *pages* of a commit, so that a copy made before it is recognized."""
+        """Record the *pages* of a commit, so that a copy made before the commit is recognized."""
         self._heads.record(pages)
 
     def _has_all_pages(self) -> bool:
-        """Return True if no recorded page is missing at the end of the data file."""
+        """Return True if every feed's log reaches the page recorded in `HeadFile`."""
         recorded, heads = self._heads.read(), self.starts.heads()
         return recorded is not None and all(
             page <= heads.get(feed, 0) or self._is_chained(feed) for feed, page in recorded.items()
@@ -284,7 +297,7 @@ class Generations:
         """
         Begin a new generation of *feed*; do nothing for a chained feed.
 
-        A chained feed gets its pages with their numbers from its upstream.
+        A chained feed gets its pages, and their numbers, from its upstream.
         """
         if self._is_chained(feed):
             return
@@ -293,7 +306,7 @@ class Generations:
         self.restorer.restore(feed, plan)
         log.warning(
             "%s: the data file was restored or copied. The log ends with page %d and continues"
-            " after page %d. Readers that have seen later pages are notified that those are lost",
+            " after page %d. Readers that have seen pages in between learn that these are lost",
             feed,
             plan.kept.page,
             plan.end,
@@ -301,7 +314,7 @@ class Generations:
 
 
 def _read(mark: Path) -> tuple[str, int]:
-    """Return the id in the file *mark* and when it was changed; ("", 0) if it is missing."""
+    """Return the id in the file *mark* and its change time; ("", 0) if the file is missing."""
     try:
         return mark.read_text(), mark.stat().st_ctime_ns
     except FileNotFoundError:
@@ -309,7 +322,7 @@ def _read(mark: Path) -> tuple[str, int]:
 
 
 def _write(mark: Path) -> tuple[str, int]:
-    """Write a new id into the file *mark*; return the id, and the file's modification time."""
+    """Write a new id into the file *mark*; return the id and the file's change time."""
     part = mark.with_name(f"{mark.name}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with os.fdopen(os.open(part, flags, FILE_MODE), "w") as file:

@@ -15,21 +15,22 @@ from typing import Self
 
 from tidings.server import processes
 
-READY_S = 60.0  # a host is ready in 2 s on an idle machine, or after a first download of 48 MB
-STOP_S = 10.0  # after this time the host is killed; it should stop within 5 s
+READY_S = 60.0  # a host is ready in 2 s on an idle machine; a first start may download 48 MB
+STOP_S = 10.0  # a host that has not stopped after this time is killed; it should stop within 5 s
 
 
 class NotReady(Exception):
-    """The host ended or did not get ready; the message is its output."""
+    """The host ended or did not get ready; the message is its error output."""
 
 
 class Server:
     """
     A server on a free port, running from `__enter__` until `__exit__`.
 
-    Several servers can run concurrently. *arguments* are passed to `tidings serve` and may be
-    changed before `start`. Without *data* the feed is deleted with this object. After `kill` or
-    `stop`, `start` runs the server again on the same port, so that clients find it.
+    Several servers can run concurrently. *arguments* are passed to `tidings serve`; the attribute
+    may be changed before `start`. Without *data*, the server has a temporary folder, which
+    `__exit__` deletes. After `kill` or `stop`, `start` runs the server again on the same port, so
+    that clients find it.
     """
 
     command = "serve"
@@ -74,7 +75,7 @@ class Server:
         Start the server and return when it is ready.
 
         Raises:
-            NotReady: it was not ready within `READY_S`.
+            NotReady: the server ended, or was not ready within `READY_S`.
         """
         self._process = subprocess.Popen(
             [sys.executable, "-m", self.module, *self.options()],
@@ -87,18 +88,20 @@ class Server:
         if not line.startswith(f"tidings {self.command} ready "):
             self.kill()
             self._errors.seek(0)
-            raise NotReady(self._errors.read().strip() or "it said nothing")
+            raise NotReady(self._errors.read().strip() or "no output")
 
     def kill(self) -> None:
-        """Kill the server like a crash, without cleanup."""
+        """Kill the server, which then cannot clean up, as in a crash."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int | None:
-        """Stop the server and return its exit code; None if it was not running."""
+        """Stop the server and return its exit code; return None if it was not running."""
         return self._end(signal.SIGTERM)
 
     def wait(self) -> int | None:
-        """Wait for the server to end and return its exit code; kill it if that takes too long."""
+        """
+        Wait for the server to end and return its exit code; kill the server after `STOP_S`.
+        """
         return self._end(None)
 
     @property
@@ -108,7 +111,7 @@ class Server:
 
     @property
     def place(self) -> list[str]:
-        """Return the options by which operator commands find the server."""
+        """Return the options with which operators' commands find the server."""
         return ["--data", str(self.data)]
 
     def options(self) -> list[str]:
@@ -116,7 +119,7 @@ class Server:
         return [*self.arguments, "--port", str(self.port), "--data", str(self.data)]
 
     def errors(self) -> str:
-        """Return its stderr output."""
+        """Return what the server has written to stderr."""
         return Path(self._errors.name).read_text()
 
     def _end(self, number: signal.Signals | None) -> int | None:

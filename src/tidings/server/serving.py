@@ -1,4 +1,4 @@
-"""Start all parts of a server in order, and stop them in reverse order."""
+"""Start the parts of a server in order, and stop them in reverse order."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 GRACE_S = 2  # time for requests in flight when the server stops
-SWITCH_S = 0.0005  # thread switch interval; the default of 5 ms delays each hand-over
-STREAM_THREADS = 32  # for event streams, lists and WebSocket messages; none waits for new pages
-MESSAGE_BYTES_MAX = 128 * 1024  # maximum message of a WebSocket client, as on a stage
+SWITCH_S = 0.0005  # Python's switch interval; its default of 5 ms delays each change of threads
+STREAM_THREADS = 32  # threads for event streams, lists and WebSockets; none waits for new pages
+MESSAGE_BYTES_MAX = 128 * 1024  # the largest message of a WebSocket client, the same as on a stage
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SETTINGS = (
@@ -59,8 +59,8 @@ class Options(HostOptions):
     The options of `tidings serve`.
 
     *data* is the data folder. *settings* overrides the *environment*, which overrides the defaults
-    of `SETTINGS`. If *unix_socket* is given, the server listens there instead of on host and port.
-    *proxies* are the addresses and networks of trusted `Forwarded` headers.
+    of `SETTINGS`. If *unix_socket* is given, the server listens there and not on host and port.
+    *proxies* are the addresses and networks of the proxies with trusted `Forwarded` headers.
     """
 
     unix_socket: Path | None = None
@@ -73,7 +73,9 @@ class Options(HostOptions):
     @property
     def is_private(self) -> bool:
         """
-        Return True if only clients on this machine can connect; a Unix socket serves a proxy.
+        Return True if only clients on this machine can connect.
+
+        A server on a Unix socket is not private, because a proxy may pass on any client's requests.
         """
         return self.unix_socket is None and self.host in LOOPBACK
 
@@ -126,7 +128,7 @@ def _prepare(options: Options) -> None:
 
 
 def _warn_if_closed(host: Host, data: Path) -> None:
-    """Log how to create a credential for each feed that refuses every request without one."""
+    """Warn of each feed that has no credential and so refuses every request; name the remedy."""
     if host.settings.open or host.settings.issuer is not None:
         return
     for feed in sorted(host.settings.feeds):
@@ -151,7 +153,10 @@ def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
         if variable not in known:
             raise Problem(f"--setting {variable}: unknown setting")
     if _STREAM_SECONDS in {*options.settings, *options.environment}:
-        log.warning("%s has no effect: a server does not end event streams", _STREAM_SECONDS)
+        log.warning(
+            "%s has no effect: a server does not limit the duration of event streams",
+            _STREAM_SECONDS,
+        )
     given = {
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true" if options.is_private else "false",
@@ -171,7 +176,7 @@ def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
 
 def _path(values: Mapping[str, str], variable: str) -> Path | None:
     """
-    Return the path of a file: URL in *values*; None if it is empty.
+    Return the path that the setting *variable* has as a file: URL; None if the setting is empty.
 
     Raises:
         WrongSetting: the value is not a file: URL with an absolute path.
@@ -244,7 +249,7 @@ async def _sweep(host: Host) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(host.pool, host.sweep)
         except Exception:
-            log.exception("a sweep failed; the next one comes in a minute")
+            log.exception("a sweep failed; the next sweep runs in a minute")
 
 
 def _addresses(listener: socket.socket, options: Options) -> tuple[str, str]:

@@ -1,10 +1,10 @@
 """
 WebSocket connections: handshake, received messages, sent messages.
 
-Threads send messages. The messages are queued for the event loop, which is woken once for all
-messages queued before it runs. Threads share a lock that the loop never takes. The loop does not
-need it, because threads and loop have separate byte counters, and the deques between them are safe
-without a lock.
+Threads send messages: they queue each message for the event loop, and wake the loop once for all
+messages that are queued until it runs. Threads share a lock that the loop never takes. The loop
+needs no lock, because threads and loop have separate byte counters, and deques are safe without a
+lock.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PATH = "/ws"
 LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
-OUTGOING_BYTES_MAX = 1024 * 1024  # unread by a client, the size of eight of the largest messages
-ROOM_BYTES = 256 * 1024  # if a client has more unread bytes, the next step of its catch-up waits
-CLOSE_S = 1.0  # maximum wait for a client that does not read the rest and the close frame
+OUTGOING_BYTES_MAX = 1024 * 1024  # most bytes queued for a client: eight of the largest messages
+ROOM_BYTES = 256 * 1024  # if more bytes are queued for a client, its catch-up waits
+CLOSE_S = 1.0  # maximum time for a client to read the queued messages and the close frame
 UNSUPPORTED, GOING_AWAY = 1003, 1001
 _FAILED = '{"message":"Internal server error"}'
-# The library logs protocol errors of clients with a traceback; the client receives a close code
-# instead.
+# The library would log protocol errors of clients with a traceback. The close code that the client
+# receives is enough.
 _silent = logging.getLogger("tidings.server.websockets")
 _silent.setLevel(logging.CRITICAL + 1)
-# Keys in the ASGI scope: the methods of `SocketProtocol` with these names.
+# Keys in the ASGI scope. Their values are the methods of `SocketProtocol` with these names.
 _WRITE_FRAME, _SET_WAITING = "tidings.write_frame", "tidings.set_waiting"
 _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -62,9 +62,9 @@ class _Client:
     """
     The send queue of an accepted connection.
 
-    Threads increment *queued_bytes*, the event loop *sent_bytes*. *waits* is set while a catch-up
-    waits for room. *write* writes a frame to the connection if the connection accepts more data.
-    While the connection's task *is_sending*, frames wait for that task.
+    Threads increment *queued_bytes*, and the event loop increments *sent_bytes*. *waits* is True
+    while a catch-up waits for room. *write* writes a frame to the connection if the connection
+    accepts more data. While *is_sending* is True, only the connection's task sends messages.
     """
 
     def __init__(self, connection_id: str, write: Callable[[bytes], bool] | None) -> None:
@@ -85,9 +85,10 @@ class _Client:
 
 class Sockets:
     """
-    Implements `Sockets` for sends that must not block, and `Room`; see `for_replays`.
+    Implements `Sockets` for push, which must not block, and `Room` for catch-ups.
 
-    *replay* is called in the event loop when a client in catch-up has room again.
+    `for_replays` returns the implementation of `Sockets` for catch-ups. *replay* is called in the
+    event loop when a client in catch-up has room again.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Sockets:
         return len(self._clients)
 
     def has_sent(self, client: _Client, size: int) -> None:
-        """Count *size* bytes as sent, and continue a catch-up that waits for room."""
+        """Count *size* bytes as sent, and continue the catch-up that waits for room, if any."""
         client.sent_bytes += size
         if client.waits and client.bytes <= ROOM_BYTES:
             client.waits = False
@@ -139,12 +140,12 @@ class Sockets:
         return client is None or client.bytes <= ROOM_BYTES
 
     def replay_with_room(self, connection_id: str) -> None:
-        """Continue the catch-up as soon as its client has room; immediately if it has room now."""
+        """Continue the catch-up as soon as its client has room, which may be now."""
         client = self._clients.get(connection_id)
         if client is None:
             return
         client.waits = True
-        if client.bytes <= ROOM_BYTES:  # the client may have read it all before *waits* was set
+        if client.bytes <= ROOM_BYTES:  # perhaps `has_sent` was last called before *waits* was set
             client.waits = False
             self._replay(connection_id)
 
@@ -167,8 +168,8 @@ class Sockets:
             self._loop.call_soon_threadsafe(self._wake_all)
 
     def _wake_all(self) -> None:
-        self._is_waking = False  # reset first: messages appended from now on wake the loop again
-        frames: dict[str, bytes] = {}  # a message to many clients is encoded once
+        self._is_waking = False  # reset first, because messages queued from now on need a wake-up
+        frames: dict[str, bytes] = {}  # so that a message to many clients is encoded once
         while self._waking:
             client = self._waking.popleft()
             self._write(client, frames)
@@ -178,7 +179,7 @@ class Sockets:
                 client.cut_after(CLOSE_S)
 
     def _write(self, client: _Client, frames: dict[str, bytes]) -> None:
-        """Write the queued messages that the connection accepts now, without using its task."""
+        """Write the queued messages that the connection accepts now, without its task."""
         if client.write is None or client.is_sending:
             return
         while client.queued:
@@ -195,8 +196,8 @@ class ReplaySockets:
     """
     Implements `Sockets` for catch-ups.
 
-    All messages of a step are queued at once, and the next step waits for room. So a slow client
-    does not occupy a thread.
+    All messages of one step of a catch-up are queued at once, whatever their size, and the next
+    step waits for room. So a slow client does not occupy a thread.
     """
 
     def __init__(self, sockets: Sockets) -> None:
@@ -213,7 +214,8 @@ class SocketApp:
     """
     The ASGI app of WebSockets.
 
-    *receive* handles one message, in a thread; *prepare* awaits its prerequisites.
+    *receive* handles one message in a thread. *prepare* first waits in the event loop for the data
+    that *receive* needs to check the message.
     """
 
     def __init__(
@@ -292,7 +294,7 @@ class SocketApp:
 
     async def _write(self, client: _Client, send: Send) -> None:
         """
-        Send the messages that could not be written at once, until the connection is to be closed.
+        Send the messages that could not be written immediately; return when the server closes.
         """
         while True:
             await client.more.wait()
@@ -319,7 +321,9 @@ async def refuse(send: Send, status: int, body: str) -> None:
 
 def _listener(scope: Message) -> Listener | None:
     """
-    Return the listener as `listener_of` does; every client at the listeners' path is a listener.
+    Return the listener that the handshake declares, or None; see `listener_of`.
+
+    Every client at a path of `LISTENERS` is a listener.
 
     Raises:
         InvalidRegistration: the handshake contains an invalid version.
@@ -332,7 +336,7 @@ def _listener(scope: Message) -> Listener | None:
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """One connection, handed over by the HTTP protocol after the head of the handshake."""
+    """The protocol of a WebSocket, which takes over after `HttpProtocol` has read the head."""
 
     transport: http_protocol.Connection  # type: ignore[assignment]
 
@@ -349,7 +353,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.scope[CUT_AFTER] = self.transport.cut_after  # type: ignore[literal-required]
 
     def set_waiting(self, waits: bool) -> None:
-        """Set if the connection *waits* for a subscription, with a deadline and evictable."""
+        """
+        Start or stop waiting for the client's subscription.
+
+        While the connection *waits*, it has a deadline, and counts as idle (see `Admission`).
+        """
         if not waits:
             self.transport.stop_waiting()
         elif not self.disconnected:
@@ -360,7 +368,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def write_frame(self, frame: bytes) -> bool:
-        """Write an encoded message now; return False if the client reads too slowly or leaves."""
+        """Write an encoded message now; return False if the connection is full or closing."""
         is_open = self.handshake_complete and self.conn.state is State.OPEN
         if not is_open or self.close_sent or not self.writable.is_set():
             return False
@@ -380,7 +388,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.written()
 
     def shutdown(self) -> None:
-        """Abort a handshake; the app closes its WebSockets itself, with a suitable close code."""
+        """
+        Abort the handshake if it is not complete.
+
+        After the handshake, the app itself closes its WebSockets, with a suitable close code.
+        """
         if not self.handshake_complete:
             super().shutdown()
 
@@ -393,7 +405,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def send_receive_event_to_app(self) -> None:
-        """Pass a message to the app; close the connection if its text is not valid UTF-8."""
+        """Pass a message to the app; close the connection if the message is not valid UTF-8."""
         if self.curr_msg_data_type == "text":
             try:
                 b"".join(self.frames).decode()
@@ -405,7 +417,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     async def send(self, message: Any) -> None:
-        """Send a message of the app; complete the answer of a refused handshake."""
+        """Send an ASGI message of the app. The body of a refusal completes the handshake."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True

@@ -1,4 +1,4 @@
-"""The stores of a server: one SQLite file, plus memory for data of open connections."""
+"""The stores of a server: one SQLite file, and memory for data that ends with the process."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class FileStores:
     """
     Implements `Stores` in *database*.
 
-    *elections* is the file of the leader election, if any; *expiring* is the clock by which claims
-    expire.
+    *elections* is the file of the leader elections, or None. *expiring* is the clock by which
+    claims expire.
     """
 
     def __init__(

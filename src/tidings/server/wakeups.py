@@ -1,8 +1,9 @@
 """
-Wake-ups after a commit: followers and webhooks run in threads, event streams in the loop.
+Wake followers, webhooks and event streams after a commit.
 
-On AWS a wake-up invokes a function; here it sets an event. The rules are the same: a wake-up may be
-lost, repeated or late, and only means that there may be new data.
+Followers and webhooks run in threads, and event streams in the event loop. On AWS a wake-up invokes
+a function. Here it puts an entry into a queue, or sets an event. The rules are the same: a wake-up
+may be lost, repeated or late, and only means that there may be new data.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     from tidings.core.hooks.webhook import Webhook, WebhookDelivery
 
 log = logging.getLogger(__name__)
-PAUSE_S_MAX = 0.05  # between two runs, even if the last one took long
-AGAIN_S = 1.0  # until a failed run is repeated, unless a commit or the sweep starts it earlier
+PAUSE_S_MAX = 0.05  # the longest pause between two runs, even after a long run
+AGAIN_S = 1.0  # the pause after a failed run, before the run is repeated
 LOOK_S = 1.0  # maximum delay until a new webhook, or an operator's change to one, takes effect
-ENDPOINTS = 16  # webhooks called concurrently; one that hangs takes 25 s, then pauses for minutes
+# Webhooks called concurrently. A call that hangs lasts 25 s; its webhook then pauses for minutes.
+ENDPOINTS = 16
 Key = tuple[str, str]  # feed and name
 
 
@@ -42,8 +44,9 @@ class Runs:
     """
     A thread that runs one follower, for one feed at a time.
 
-    After a run it pauses for *rest* times the duration of the run, at most for *pause_s_max*. The
-    pages written during the pause are handled in one run, which leaves more CPU time for appends.
+    After a run, the thread pauses for *rest* times the duration of the run, at most for
+    *pause_s_max*. The next run handles all pages that are written during the pause. So runs take
+    less CPU time from appends.
     """
 
     def __init__(
@@ -55,8 +58,8 @@ class Runs:
     ) -> None:
         self._name, self._run, self._rest = name, run, rest
         self._pause_s_max = pause_s_max
-        # Feeds in the order of arrival; None ends the thread. Putting never blocks, so the event
-        # loop may put feeds. `_due` prevents a feed from being queued twice.
+        # The feeds to run, in the order of their wake-ups; None ends the thread. The event loop may
+        # put feeds, because putting never blocks. `_due` prevents a feed from being queued twice.
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._due: set[str] = set()
         self._stopped = False
@@ -90,7 +93,7 @@ class Runs:
                 log.warning("follower stopped: %s %s: %s", self._name, feed, error)
                 self._again(feed)
             except Exception:
-                if self._stopped:  # the file is closed
+                if self._stopped:  # the server is stopping, so the database may be closed
                     return
                 log.exception("follower failed: %s %s", self._name, feed)
                 self._again(feed)
@@ -100,7 +103,7 @@ class Runs:
         feed = self._queue.get()
         if feed is None or self._stopped:
             return None
-        self._due.discard(feed)  # before the run, because later writes need another run
+        self._due.discard(feed)  # before the run, because pages written later need another run
         return feed
 
     def _again(self, feed: str) -> None:
@@ -110,11 +113,11 @@ class Runs:
 
 class Wakeups:
     """
-    Implements `Waker`: *replay* runs the catch-up of a connection.
+    Implements `Waker`. *replay* runs the catch-up of a connection.
 
-    *runs* has one thread for each follower, and *relays* one for each feed, because a relay's run
-    waits for its upstream. The follower `state` has no thread, because *wake_state* schedules it in
-    the event loop.
+    *runs* has one thread for each follower. *relays* has one thread for each chained feed, because
+    the run of a relay waits for its upstream. The follower `state` has no thread, because
+    *wake_state* schedules its runs in the event loop.
     """
 
     def __init__(self, replay: Callable[[str], None]) -> None:
@@ -125,7 +128,9 @@ class Wakeups:
 
     def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """
-        Schedule a run of *follower*; *observation* is unused, because leases end with the process.
+        Schedule a run of *follower* for *feed*.
+
+        *observation* is not used: leases end with the process, so no holder can have crashed.
         """
         if follower == STATE:
             self.wake_state(feed)
@@ -142,7 +147,11 @@ class Wakeups:
             each.start()
 
     def stop(self) -> None:
-        """Wait for the current runs, except those of relays, which may wait for an upstream."""
+        """
+        Start no more runs, and wait for the current runs of followers.
+
+        Runs of relays are not awaited, because they may wait for an upstream.
+        """
         for each in (*self.runs.values(), *self.relays.values()):
             each.stop()
         for each in self.runs.values():
@@ -168,7 +177,7 @@ class _Listening:
 
 
 class FeedNotifications:
-    """A notifier of new pages, for the readers at the end of a feed in the event loop."""
+    """A notifier of new pages for the readers that wait in the event loop at the end of a feed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -192,10 +201,10 @@ class FeedNotifications:
 
 class Webhooks:
     """
-    A scheduler that runs *delivery* for the webhooks of *feeds*, each in one thread at a time.
+    A scheduler that runs *delivery* for the webhooks of *feeds*.
 
-    A webhook is due if its feed has news, if its last run left messages, and every `LOOK_S`.
-    *cut* aborts the calls in progress.
+    A webhook runs in one thread at a time. It is due if its feed may have new pages, if its last
+    run left messages, and every `LOOK_S`. *cut* aborts the calls in progress.
     """
 
     def __init__(
@@ -208,13 +217,14 @@ class Webhooks:
     ) -> None:
         self._registry, self._delivery = registry, delivery
         self._feeds, self._clock, self._cut = sorted(feeds), clock, cut
-        # Only the thread of `_serve` changes these. Other threads, such as the event loop, put
-        # events into the queue, which never blocks.
+        # Only the thread of `_serve` changes `_known`, `_due` and `_running`. Other threads, such
+        # as the event loop, add to `_news`, and put functions for that thread into `_happened`,
+        # which never blocks.
         self._known: Mapping[Key, Webhook] = {}
-        self._due: dict[Key, bool] = {}  # True: also skip pages that its filter excludes
+        self._due: dict[Key, bool] = {}  # the value is the argument *look* of the next run
         self._running: set[Key] = set()
         self._happened: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._news: set[str] = set()  # feeds that are already queued
+        self._news: set[str] = set()  # feeds with a queued `_has_news`
         self._stopped = False
         self._pool = ThreadPoolExecutor(ENDPOINTS, thread_name_prefix="webhook")
         self._thread = Thread(target=self._serve, name="webhooks", daemon=True)
@@ -223,7 +233,7 @@ class Webhooks:
         self._thread.start()
 
     def stop(self) -> None:
-        """Start no more calls, and abort those in progress; their messages will be sent again."""
+        """Start no more calls, and abort the calls in progress; their messages are sent again."""
         self._stopped = True
         self._happened.put(_nothing)
         self._cut()
@@ -232,7 +242,7 @@ class Webhooks:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def wake(self, feed: str) -> None:
-        """Note that *feed* may have news, without reading or blocking."""
+        """Make the webhooks of *feed* due; callable from any thread, without blocking."""
         if self._known and feed not in self._news:
             self._news.add(feed)
             self._happened.put(partial(self._has_news, feed))
@@ -254,18 +264,18 @@ class Webhooks:
                 self._happened.get(timeout=max(0.0, look_s - time.monotonic()))()
 
     def _look(self) -> None:
-        """Load the list of webhooks; mark all of them as due."""
+        """Load the webhooks, and mark all of them as due."""
         if self._running:
-            with suppress(RuntimeError):  # no thread is available yet
-                self._pool.submit(_nothing)  # starts a thread if a queued run has none
+            with suppress(RuntimeError):  # the system has no thread yet
+                self._pool.submit(_nothing)  # starts a thread if a queued run waits for one
         try:
             known = {
                 (feed, name): hook
                 for feed in self._feeds
                 for name, hook in self._registry.all(feed).items()
             }
-        except Exception as error:  # noqa: BLE001 (this is the only thread that loads them)
-            log.warning("webhooks are not known: %s", error)
+        except Exception as error:  # noqa: BLE001 (this thread must continue, to load them later)
+            log.warning("the webhooks could not be loaded: %s", error)
             return
         self._known, self._due = known, dict.fromkeys(known, True)
 
@@ -298,4 +308,4 @@ class Webhooks:
 
 
 def _nothing() -> None:
-    """Do nothing; queued to wake the thread."""
+    """Do nothing. This function is put into the queue to wake the thread."""

@@ -1,14 +1,13 @@
 """
-The group commit: requests that append at the same time share a transaction and its sync.
-
-The transaction also contains the rows of the state that they produce.
+Commit the writes of several requests in one transaction, with the rows of the state.
 
 A sync of the disk takes as long for one page as for a hundred. So the requests that arrive during
-one transaction share the next one. Each is answered when its page is on disk.
+one transaction share the next transaction and its sync. Each request is answered when its page is
+on disk. The transaction also contains the rows of the state that its pages produce.
 
-The writes run in the event loop. That takes less time than a thread, which would wait for the
-interpreter at each call of SQLite. On a fast disk the commit also runs in the loop; after a slow
-commit, a thread runs the next ones.
+The writes run in the event loop. This is faster than a thread, which would wait for Python's
+interpreter lock after each call of SQLite. A commit also runs in the loop if the previous commit
+was fast, and otherwise in a thread.
 """
 
 from __future__ import annotations
@@ -39,9 +38,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-SLOW_S = 0.002  # if a commit takes longer, a thread commits; otherwise blocking the loop is cheaper
-JOBS_MAX = 256  # jobs per transaction; more would delay the first of them and save little
-# How many operations one commit projects, in some 50 ms; the rest follows in slices.
+# After a commit that took longer, a thread runs the next one. A faster commit costs less in the
+# loop, although it blocks the loop.
+SLOW_S = 0.002
+JOBS_MAX = 256  # jobs per transaction; more jobs would delay the first of them and save little
+# The operations of which one transaction writes the rows, in some 50 ms; slices write the others.
 COMMIT_OPERATIONS_MAX = 5_000
 SLICE_MS, SLICE_OPERATIONS = 5, 500  # the size of a slice, which delays the next commit
 _OWNER = "commit"  # the owner of the follower's lease during a commit
@@ -70,7 +71,7 @@ class Writer:
         Return the result of *run* once all its writes are on disk.
 
         Raises:
-            Exception: *run* raised it, or the commit; the writes of *run* are undone.
+            Exception: the error that *run* or the commit raised; the writes of *run* are undone.
         """
         job = _Job(run, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
@@ -90,7 +91,7 @@ class Writer:
             jobs, self._jobs = self._jobs[:JOBS_MAX], self._jobs[JOBS_MAX:]
             try:
                 await self._commit(jobs)
-            except Exception as error:  # noqa: BLE001 (of the commit: raised in all callers)
+            except Exception as error:  # noqa: BLE001 (an error of the commit is raised in all jobs)
                 for job in jobs:
                     job.error = error
             for job in jobs:
@@ -100,8 +101,8 @@ class Writer:
     async def _commit(self, jobs: list[_Job]) -> None:
         loop, database = asyncio.get_running_loop(), self._database
         if not database.acquire(wait=False):
-            # A thread acquires the lock for the loop. Until `begin`, other threads wait for the
-            # loop, so the loop must not wait for a thread.
+            # Wait for the lock in a thread, because the loop must not block. From then until
+            # `begin`, other threads wait for the loop.
             await loop.run_in_executor(self._thread, database.acquire)
         database.begin()
         try:
@@ -120,12 +121,14 @@ class Writer:
 
     def _do_all(self, jobs: list[_Job]) -> None:
         """
-        Run all jobs; if one raises, which is rare, run all again, each in a part to undo alone.
+        Run all jobs. If a job raises, which is rare, undo all, and repeat each job in a savepoint.
+
+        The savepoint undoes a job that raises again without the other jobs.
         """
         try:
             for job in jobs:
                 job.result = job.run()
-        except Exception:  # noqa: BLE001 (raised again when the job is repeated)
+        except Exception:  # noqa: BLE001 (the repeated job raises it again)
             self._database.begin_again()
             for job in jobs:
                 self._do(job)
@@ -134,13 +137,13 @@ class Writer:
         try:
             with self._database.part():
                 job.result = job.run()
-        except Exception as error:  # noqa: BLE001 (raised in its caller)
+        except Exception as error:  # noqa: BLE001 (`Writer.write` raises it)
             job.error = error
 
 
 def _settle(job: _Job) -> None:
     if job.done.done():
-        return  # the caller was cancelled
+        return  # the caller of `Writer.write` was cancelled
     if job.error is None:
         job.done.set_result(job.result)
     else:
@@ -151,9 +154,10 @@ class StateProjection:
     """
     The follower `state` of a server, which writes rows in the transaction of their page.
 
-    So the state equals the log after each commit. It lags only after a transaction with very many
-    operations, a failed projection or an import. Then `wake` continues in the event loop, in slices
-    between commits. *told* is called with the feed after each slice.
+    So the state usually includes every page after each commit. It lags only after a transaction
+    with very many operations, after an error, and after an import. Then slices, which `wake`
+    schedules, write the missing rows in the event loop, between commits. *told* is called with the
+    feed after each slice.
     """
 
     def __init__(
@@ -171,14 +175,15 @@ class StateProjection:
         self._followers, self._handler, self._told = followers, handler, told
         follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, follower_config=follower_config)
-        self._begun: set[str] = set()  # feeds of which the handler has seen every page
+        # Feeds for which the handler has begun and has handled each page since then.
+        self._begun: set[str] = set()
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     def project(self, pages: Sequence[tuple[str, Page]]) -> None:
         """
-        Write the rows of *pages*, which the current transaction has written, and the checkpoints.
+        Write the rows of *pages*, which the current transaction has written, and all checkpoints.
 
         Raises:
             Unavailable: the disk is full or does not answer.
@@ -192,7 +197,7 @@ class StateProjection:
         self._followers.write()
 
     def _project(self, feed: str, pages: Sequence[Page]) -> bool:
-        """Project the *pages* of a feed; return True if the state does not lag now."""
+        """Write the rows of *pages*; return True if the state includes all of *pages* now."""
         now_ms = self._follower.reader.clock()
         lease = self._followers.take(feed, STATE, owner=_OWNER, now_ms=now_ms)
         if lease.owner != _OWNER:
@@ -206,7 +211,7 @@ class StateProjection:
         except Unavailable:
             raise
         except Exception:
-            log.exception("%s: the state is not written with its pages", feed)
+            log.exception("%s: the rows of the state were not written with their pages", feed)
         finally:
             self._followers.release(after, force=True)
         return after is not lease and len(some) == len(pages)
@@ -228,7 +233,7 @@ class StateProjection:
             self._loop.call_soon_threadsafe(self._schedule, feed)
 
     def stop(self) -> None:
-        """Schedule no more slices; `Writer.stop` waits for the one in progress."""
+        """Schedule no more slices; `Writer.stop` waits for the slice in progress."""
         self._stopped = True
 
     def _schedule(self, feed: str) -> None:
@@ -237,7 +242,7 @@ class StateProjection:
         task.add_done_callback(self._slices.discard)
 
     async def _run(self, feed: str) -> None:
-        self._due.discard(feed)  # before the slice, which schedules the next one if pages are left
+        self._due.discard(feed)  # before the slice, which wakes the feed again if pages are left
         try:
             await self._writer.write(partial(self._slice, feed))
             self._told(feed)

@@ -1,9 +1,10 @@
 """
 One SQLite file: its process lock, its schema and its transactions.
 
-Caches and leases of a feed assume one process, so a lock on a separate file excludes other
-processes. SQLite's write-ahead log with `synchronous=FULL` makes a commit durable before it returns
-(https://www.sqlite.org/pragma.html#pragma_synchronous), and a backup can read while others write.
+The caches and the leases of a feed assume one process, so a lock on a separate file excludes other
+processes. With SQLite's write-ahead log and `synchronous=FULL`, a commit is durable when it returns
+(https://www.sqlite.org/pragma.html#pragma_synchronous). With a write-ahead log, a backup can also
+read while others write.
 """
 
 from __future__ import annotations
@@ -76,49 +77,53 @@ MIGRATIONS = (
     CREATE TABLE starts (id TEXT, changed_ns INTEGER, at_ms INTEGER);
     """,
 )
-# Tables with rows that expire at `expires_ms`, or never if it is 0, each with a further condition.
-# SQLite, unlike DynamoDB, does not delete them by itself.
+# The tables with rows that expire at `expires_ms` (0: never), each with a further condition for the
+# deletion of a row. SQLite, unlike DynamoDB, does not delete expired rows itself.
 _EXPIRING = {
-    # Delete only pages that the state has handled: a later number without a page would count as
-    # never written.
+    # Delete only pages that the state has handled. `Recovery` would take a later number without a
+    # page for a number that was never written.
     "pages": "page <= (SELECT checkpoint FROM followers AS f"
     " WHERE f.feed = pages.feed AND f.name = 'state')"
     " OR page < (SELECT floor FROM heads AS h WHERE h.feed = pages.feed)",
     **dict.fromkeys(("rows", "removed_parents", "summaries", "claims"), "true"),
 }
-_GIVEN_UP = "the database gave up a transaction"
-# Rows of the state are at random places of the file, and a cached page need not be read and written
-# again for each row. With SQLite's default of 2 MB a row took twice as long.
+_GIVEN_UP = "the database aborted a transaction"
+# The size of the cache of database pages. Rows of the state are at random places of the file, and a
+# cached page need not be read and written again for each row. With SQLite's default of 2 MB, a row
+# took twice as long.
 CACHE_KIB = 32 * 1024
-CHECKPOINT_PAGES = 4_000  # 16 MB of write-ahead log; a page changed repeatedly is copied once
-FILE_MODE = 0o600  # of a database and its copies, which hold the data and the secrets of feeds
-WAL_BYTES_KEPT = 64 * 1024 * 1024  # the write-ahead log, which grows in a backup, is cut to this
+# The size of the write-ahead log, in database pages (16 MB), at which it is copied into the file. A
+# page that changed repeatedly is copied once.
+CHECKPOINT_PAGES = 4_000
+FILE_MODE = 0o600  # the mode of a database and its copies, which have the secrets of feeds
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # a write-ahead log that grew during a backup is cut to this size
 READERS_KEPT = 8  # idle connections for reading; each caches up to 2 MB
-SHARED_WAIT_S = 2.0  # for another process's transaction, which writes a few bytes
-BACKUP_STEPS = 10_000  # SQLite steps, about 1 ms, between two checks if the file is being closed
+SHARED_WAIT_S = 2.0  # maximum wait for a transaction of another process, which writes a few bytes
+BACKUP_STEPS = 10_000  # steps of SQLite, about 1 ms, after which a backup checks for `close`
 _IN_USE = "another process serves this file"
 
 
 class CannotOpen(Exception):
-    """The file cannot be served; the message gives the reason in one sentence."""
+    """The file cannot be opened; the message gives the reason in one sentence."""
 
 
 class Database:
     """
     The file at *path*, created if it is missing.
 
-    *before_commit* is called at the end of each transaction with the pages that it wrote, and may
-    write more. Once the transaction is on disk, *record* is called with these pages before another
-    transaction begins, and then *committed* in the committing thread, with their feeds. A *shared*
-    file is opened by several processes, which take turns.
+    At the end of each transaction, *before_commit* is called with the pages that the transaction
+    has written; it may write further rows. When the transaction is on disk, and before another
+    transaction begins, *record* is called with the same pages. Then *committed* is called in the
+    committing thread, with the feeds of the pages. A *shared* file is opened by several processes,
+    which take turns.
 
-    One connection writes. `reading` uses others, so that readers never wait. The event loop never
-    waits for the lock: `transaction` and `close` are for other threads, or for a job within
-    `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
+    One connection writes. `reading` uses other connections, so that readers never wait. The event
+    loop must never wait for the lock. So `transaction` and `close` are for other threads, and
+    `transaction` also for a job of `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
 
     Raises:
-        CannotOpen: another process holds the lock, a newer release wrote the file, or it is not a
-            file of Tidings.
+        CannotOpen: another process holds the lock, a newer release wrote the file, or the file is
+            not a file of Tidings.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
@@ -137,7 +142,7 @@ class Database:
         try:
             _make_private(path)
             self._connection = _connected(path, shared=shared)
-            self._inner = nullcontext(self._connection)  # within a transaction of this thread
+            self._inner = nullcontext(self._connection)  # for a transaction within a transaction
         except sqlite3.Error as error:
             self._unlock()
             raise CannotOpen(f"{path}: {_reason(error)}") from error
@@ -150,9 +155,9 @@ class Database:
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """
-        Run the statements inside as one transaction.
+        Run the statements inside the context as one transaction.
 
-        At the end all of their writes are on disk; on an exception, all are undone.
+        At the end, all writes of the transaction are on disk. On an exception, all are undone.
 
         A transaction inside another one is part of it. Threads take turns.
 
@@ -175,10 +180,10 @@ class Database:
 
     @property
     def is_writing(self) -> bool:
-        """Return True if this thread is in a transaction, so that no other thread can write."""
+        """Return True if this thread is in a transaction, so that other threads cannot write."""
         return self._owner == get_ident()
 
-    # The parts of a transaction that begins in one thread and is committed in another.
+    # The steps of a transaction. It may begin in one thread, and be committed in another.
 
     def acquire(self, *, wait: bool = True) -> bool:
         """Acquire the lock; return False if another thread holds it and *wait* is False."""
@@ -191,8 +196,8 @@ class Database:
         Begin a transaction of this thread, after `acquire`.
 
         Raises:
-            Unavailable: the disk does not answer, or another program has locked the file. The lock
-                is released.
+            Unavailable: the disk does not answer, or another program has locked the file. The
+                thread then no longer holds the lock of `acquire`.
         """
         self._owner = get_ident()
         try:
@@ -205,7 +210,7 @@ class Database:
             raise
 
     def begin_again(self) -> None:
-        """Undo the writes of this transaction, and keep the lock."""
+        """Undo the writes of this transaction, and begin a new one without releasing the lock."""
         self._undo_after()
         with _translated():
             if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
@@ -214,17 +219,19 @@ class Database:
 
     def prepare(self) -> None:
         """
-        Add the data of the written pages; only `pause`, `commit` or `rollback` may follow.
+        Call *before_commit*; afterwards only `pause`, `commit` or `rollback` may be called.
 
         Raises:
-            Unavailable: a write failed; roll back.
+            Unavailable: a write failed; the caller has to call `rollback`.
         """
         with _translated():
             self.before_commit(self._pages)
         self._is_prepared = True
 
     def pause(self) -> None:
-        """Detach the open transaction from this thread; only `commit` or `rollback` may follow."""
+        """
+        Detach the open transaction from this thread, for `commit` or `rollback` in any thread.
+        """
         self._owner = 0
 
     def rollback(self) -> None:
@@ -283,7 +290,9 @@ class Database:
         self._undo.append(undo)
 
     def _undo_after(self, pages: int = 0, undone: int = 0) -> None:
-        """Forget the pages and run the undo functions that were added after the first ones."""
+        """
+        Forget the pages after the first *pages*; call the undo functions after the first *undone*.
+        """
         del self._pages[pages:]
         while len(self._undo) > undone:
             self._undo.pop()()
@@ -291,7 +300,7 @@ class Database:
     @contextmanager
     def part(self) -> Iterator[None]:
         """
-        Undo the statements inside on an exception, but not the transaction around them.
+        On an exception, undo the statements inside the context, but not the whole transaction.
 
         Raises:
             Unavailable: the disk is full, or SQLite aborted the whole transaction.
@@ -316,9 +325,9 @@ class Database:
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """
-        Run the statements inside, which only read, on one state of the data.
+        Run the statements inside the context, which only read, on one state of the data.
 
-        Within a transaction, they also see its writes.
+        Statements within a transaction of this thread also see the writes of the transaction.
 
         Raises:
             Unavailable: the disk does not answer.
@@ -338,7 +347,7 @@ class Database:
 
     def _reader(self) -> sqlite3.Connection:
         try:
-            return self._readers.pop()  # the last one used has the freshest cache
+            return self._readers.pop()  # the connection that was used last has the newest cache
         except IndexError:
             pass
         if self._closed:
@@ -348,7 +357,7 @@ class Database:
         return connection
 
     def _keep(self, connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:  # an exception has left it open
+        if connection.in_transaction:  # after an exception
             connection.execute("ROLLBACK")
         if self._closed or len(self._readers) >= READERS_KEPT:
             connection.close()
@@ -360,8 +369,8 @@ class Database:
         Write the committed data to the new file *target*, while others read and write.
 
         Raises:
-            Unavailable: the file cannot be written completely, or `close` interrupted it; no
-                partial file is left.
+            Unavailable: the file cannot be written completely, or `close` interrupted the backup.
+                No partial file is left.
         """
         part = target.with_name(f"{target.name}.part")
         part.unlink(missing_ok=True)
@@ -369,8 +378,8 @@ class Database:
             _make_private(part)  # VACUUM INTO accepts an existing file only if it is empty
             with _translated(), closing(self._connected_for_backup()) as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
-                # Writes during the backup stayed in the write-ahead log. Move them into the
-                # file here; otherwise the next commit would, possibly in the event loop.
+                # Writes during the backup stayed in the write-ahead log. Copy them into the
+                # file here. Otherwise the next commit would do so, possibly in the event loop.
                 sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
             _mark_as_backup(part)
             with part.open("rb") as file:
@@ -427,18 +436,18 @@ class Database:
 
 def _locked(path: Path) -> int:
     """
-    Lock the file next to *path* and return its descriptor; closing it releases the lock.
+    Lock a file next to *path* and return its descriptor; closing the descriptor releases the lock.
 
     The lock is on a file of its own, because closing any descriptor of *path* would release
     SQLite's locks.
 
     Raises:
-        CannotOpen: another process holds the lock, or it cannot be created.
+        CannotOpen: another process holds the lock, or the lock file cannot be opened.
     """
     try:
         descriptor = os.open(path.with_name(f"{path.name}-lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise CannotOpen(f"{path}: unable to open its lock: {error.strerror}") from error
+        raise CannotOpen(f"{path}: unable to open its lock file: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -453,7 +462,7 @@ def _opened(path: Path, wait_s: float) -> sqlite3.Connection:
 
 def _make_private(path: Path) -> None:
     """
-    Create *path* empty if it is missing; only its owner may read it, with any umask.
+    Create *path* as an empty file if it is missing. With any umask, only its owner may read it.
 
     SQLite creates the files next to a database with the mode of the database.
     """
@@ -478,7 +487,7 @@ def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
 
 
 def _mark_as_backup(path: Path) -> None:
-    """Mark the file as a backup, so that a server begins a new generation; see `SqliteStarts`."""
+    """Mark the file as a backup, from which a server begins a new generation; see `Start`."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
             "BEGIN; DELETE FROM starts;"

@@ -1,7 +1,8 @@
 """
-Values of the core as JSON documents, each with a version that guards its updates.
+Values of the core as JSON documents. The version of a document guards its updates.
 
-A feed has few of them, and each is read whole: profiles, keys, consumers, relays and the like.
+These values are profiles, keys, consumers, relays and the like. A feed has few of them, and each is
+read as a whole.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Change
     from tidings.server.sqlite.database import Database
 
-# The names stored in files; they stay when a class is renamed.
+# The names by which data files refer to classes. A name stays when its class is renamed.
 _TYPES: dict[str, type] = {
     "consumer": Consumer,
     "copy": relay.Copy,
@@ -70,7 +71,7 @@ _IS, _SET = "is", "set"
 
 def to_json(value: object) -> str:
     """
-    Return *value* as JSON, where its classes are those of `_TYPES` or JSON's own types.
+    Return *value* as JSON. It may consist of JSON's types and of the classes in `_TYPES`.
     """
     return json.dumps(to_plain(value), ensure_ascii=False, separators=(",", ":"))
 
@@ -81,7 +82,7 @@ def from_json(text: str) -> Any:
 
 
 def to_plain(value: Any) -> Any:
-    """Return *value* as JSON's own types."""
+    """Return *value* converted to the types of JSON."""
     if isinstance(value, Enum):
         return {_IS: _NAMES[type(value)], "value": value.value}
     if is_dataclass(value) and not isinstance(value, type):
@@ -95,7 +96,11 @@ def to_plain(value: Any) -> Any:
 
 
 def _set_fields(value: Any) -> dict[str, Any]:
-    """Return the fields that differ from their defaults, so that a new field needs no migration."""
+    """
+    Return the fields of *value* that differ from their defaults.
+
+    Fields with their defaults are not stored, so a new field needs no migration.
+    """
     return {
         each.name: to_plain(getattr(value, each.name))
         for each in fields(value)
@@ -114,7 +119,7 @@ def from_plain(plain: Any) -> Any:
 
 
 class DocumentStore(Protocol):
-    """The documents of one kind: `Documents`, or a client of a running server."""
+    """The documents of one kind, in a database (`Documents`) or at a running server."""
 
     def get(self, feed: str, name: str = "") -> Any: ...
 
@@ -123,7 +128,7 @@ class DocumentStore(Protocol):
     def replace(self, feed: str, name: str, version: int, value: object) -> bool: ...
 
 
-DocumentsOf = Callable[[str], DocumentStore]  # returns the documents of a kind
+DocumentsOf = Callable[[str], DocumentStore]  # returns the documents of the kind that is passed
 
 
 class Documents:
@@ -152,7 +157,7 @@ class Documents:
         return [from_json(body) for (body,) in rows]
 
     def put(self, feed: str, name: str, value: object) -> None:
-        """Store *value*, replacing any existing one."""
+        """Store *value* in place of the existing document, if any."""
         with self._database.transaction() as sql:
             sql.execute(
                 "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)",
@@ -161,9 +166,11 @@ class Documents:
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
         """
-        Store *value* as version + 1 if the stored version is *version*, else return False.
+        Store *value* as version + 1 and return True if the stored version is *version*.
 
-        Version 0 means that the document is missing.
+        Otherwise store nothing and return False.
+
+        A document that is missing has version 0.
         """
         key = self._kind, feed, name
         with self._database.transaction() as sql:
@@ -324,17 +331,17 @@ class SqliteConsumers:
 
 
 class SqliteUpstreams:
-    """Implements `RelayPasswords`; only the relay reads the password."""
+    """Implements `RelayPasswords`. A document has the password that a relay sends upstream."""
 
     def __init__(self, database: Database) -> None:
         self._passwords = Documents(database, "upstream")
 
     def password(self, feed: str) -> str:
-        """Return the password of the upstream; "" if it is not set."""
+        """Return the password for the upstream of *feed*; "" if no password is set."""
         return self._passwords.get(feed) or ""
 
     def keep(self, feed: str, password: str) -> None:
-        """Store *password*; "" stops sending one."""
+        """Store *password* for the upstream of *feed*; with "", the relay sends no password."""
         self._passwords.put(feed, "", password)
 
 

@@ -1,7 +1,7 @@
 """
-The log of each feed on SQLite: pages by number, head, floor, idempotency keys.
+The log of each feed on SQLite: pages, head, floor, claims, followers, counters and relays.
 
-Relays are stored here too, because a relay appends pages and its position in one transaction.
+Relays are in this module because a relay appends pages and stores its position in one transaction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _TAKE = (
 _PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-# The number after the head ends the list, so that missing numbers after the last page are found.
+# The list of numbers ends with the number after the head, so that numbers are also found missing
+# after the last page.
 _MISSING = """
 WITH numbers AS (
     SELECT page, page - skipped AS first FROM pages WHERE feed = ?1 AND page > ?2
@@ -93,7 +94,9 @@ class SqliteLog:
 
     def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
         """
-        Write all *pages* and their *head*; if a number is taken, write nothing and return False.
+        Write all *pages* and their *head*; return True.
+
+        If a page with one of the numbers exists, write nothing and return False.
         """
         with self._database.transaction() as sql:
             numbers = [page.number for page in pages]
@@ -140,7 +143,7 @@ class SqliteLog:
             return LogCounter(*(sql.execute(statement, (feed,)).fetchone() or (0, 0)))
 
     def missing(self, feed: str, after: int) -> list[Numbers]:
-        """Return the numbers above *after* that were taken and have no page."""
+        """Return the numbers above *after* that were assigned but have no page."""
         with self._database.reading() as sql:
             return [Numbers(*each) for each in sql.execute(_MISSING, (feed, after))]
 
@@ -207,7 +210,10 @@ class SqliteLog:
 
 class SqliteClaims:
     """
-    Implements `ClaimStore`. A claim ends only if it has also expired by the clock *expiring*.
+    Implements `ClaimStore`.
+
+    A claim expires only when both *now_ms* of the caller and the clock *expiring* have reached its
+    expiry.
     """
 
     def __init__(self, database: Database, expiring: Clock | None = None) -> None:
@@ -266,11 +272,12 @@ def _number(sql: sqlite3.Connection, statement: str, *values: object) -> int:
 
 class SqliteFollowers(MemoryFollowers):
     """
-    The followers, with leases in memory, because no other process can open the file.
+    The followers, with checkpoints on disk and leases in memory.
 
-    A checkpoint is written with the next transaction of any thread. So after a crash a follower may
-    resume from an earlier checkpoint and handle pages again, which every follower must tolerate. If
-    a checkpoint moves within a transaction, others see this after the commit, as for its rows.
+    Leases need not be stored, because no other process can open the file. A checkpoint is written
+    with the next transaction of any thread. So after a crash a follower may resume from an earlier
+    checkpoint and handle pages again, which every follower must tolerate. If a checkpoint moves
+    within a transaction, other threads see the new checkpoint after the commit, like the rows.
     """
 
     def __init__(self, database: Database) -> None:
@@ -285,7 +292,7 @@ class SqliteFollowers(MemoryFollowers):
         self._written = self.all_checkpoints()
 
     def write(self) -> None:
-        """Write the checkpoints that have changed since they were last on disk."""
+        """Write the checkpoints that have changed since the last write."""
         now, before = self.all_checkpoints(), self._written
         changed = now - before
         if not changed:

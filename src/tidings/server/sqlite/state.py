@@ -1,4 +1,4 @@
-"""The state of each feed on SQLite, and the data derived from its log."""
+"""The state of each feed on SQLite, and other data that is derived from the log."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _VALUES = 6  # arguments of `is_older`
 
 class _Overwriting:
     """
-    An upsert that replaces only older rows and records the rows it replaced.
+    An upsert that replaces only older rows, and returns what it replaced.
 
     A row is written if the stored row is missing or older, so that a late write does not restore an
-    old value. SQLite calls `is_older` when it reaches the existing row, so that the replaced row is
-    known after one lookup. The callback takes 1 us; a separate statement took 5 us.
+    old value. SQLite calls the function `is_older` when it finds a stored row, so one lookup both
+    compares and returns the stored row. The call takes 1 us; a separate statement took 5 us.
     """
 
     def __init__(self, database: Database) -> None:
         self._before: dict[str, Overwritten | None] = {}
-        name = f"is_older_{id(self)}"  # unique, so that the callback belongs to this object
+        name = f"is_older_{id(self)}"  # unique, so that the function calls this object
         self._statement = _WRITE + _OVER_OLDER_TOLD.format(is_older=name)
         with database.transaction() as sql:
             sql.create_function(name, _VALUES, self._is_older)
@@ -71,8 +71,8 @@ class SqliteState:
     """
     Implements `StateStore`.
 
-    `write` returns the overwritten rows only for feeds that *wants* selects, because that takes
-    some 2 us of CPU per row.
+    `write` returns the overwritten rows of a feed only if *wants* returns True for the feed,
+    because this takes some 2 us of CPU per row.
     """
 
     def __init__(self, database: Database, wants: Callable[[str], bool] = always) -> None:
@@ -95,7 +95,7 @@ class SqliteState:
         return Lines([row.line for row in rows], rows[-1].key if cut else None)
 
     def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
-        """Return the rows, and True if there are more."""
+        """Return the rows of *bucket* that follow the key *after*, and True if there are more."""
         batch: list[Row] = []
         size = 0
         above = "" if after is None else "AND key > ?3"
@@ -143,7 +143,7 @@ def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> boo
 
 
 def _columns(feed: str, row: Row) -> tuple[object, ...]:
-    """Return the columns of `_ROW`, preceded by feed and bucket."""
+    """Return the values of the columns feed and bucket, and of those of `_ROW`."""
     key = row.key
     return feed, bucket_of(key), key, row.page, row.slot, row.at_ms, row.line, row.expires_ms
 
