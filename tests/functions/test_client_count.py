@@ -46,7 +46,7 @@ class Process:
 
     @property
     def totals(self) -> Totals:
-        return self.counters.totals("main", now_ms=0)
+        return self.counters.totals("main", now_ms=self.now_ms)
 
     def open(self) -> asyncio.Future[None]:
         return asyncio.ensure_future(self._serve())
@@ -125,7 +125,7 @@ async def test_what_could_not_be_written_is_written_later() -> None:
 
 
 def totals() -> Totals:
-    return stage().stores.counters.totals("main", now_ms=0)
+    return stage().stores.counters.totals("main", now_ms=now_ms())
 
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])

@@ -11,6 +11,7 @@ from functions.ingest.handler import handle as ingest
 from functions.report.handler import handle
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
+from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.core.maintenance.status import COUNTERS
 
@@ -77,5 +78,5 @@ def test_the_sweep_tells_who_is_on_a_socket(cloud: Cloud) -> None:
     come()
     sweep({}, None)
 
-    assert stage().stores.counters.totals("main", now_ms=0).clients == 1
+    assert stage().stores.counters.totals("main", now_ms=now_ms()).clients == 1
     assert status()[1]["clients"] == 1
