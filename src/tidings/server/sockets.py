@@ -132,8 +132,16 @@ class Sockets:
         """Count *size* bytes as sent, and continue the catch-up that waits for room, if any."""
         client.sent_bytes += size
         if client.waits and client.bytes <= ROOM_BYTES:
-            client.waits = False
+            self._continue(client)
+
+    def _continue(self, client: _Client) -> None:
+        """Continue the catch-up. If it cannot be started, it is due again at the next message."""
+        client.waits = False  # reset first, because the catch-up may wait again at once
+        try:
             self._replay(client.id)
+        except Exception:
+            client.waits = True
+            raise
 
     def has_room(self, connection_id: str) -> bool:
         client = self._clients.get(connection_id)
@@ -146,8 +154,7 @@ class Sockets:
             return
         client.waits = True
         if client.bytes <= ROOM_BYTES:  # perhaps `has_sent` was last called before *waits* was set
-            client.waits = False
-            self._replay(connection_id)
+            self._continue(client)
 
     def _post(self, connection_id: str, frame: str, bytes_max: int | None) -> Outcome:
         client, size = self._clients.get(connection_id), len(frame)
@@ -172,7 +179,11 @@ class Sockets:
         frames: dict[str, bytes] = {}  # so that a message to many clients is encoded once
         while self._waking:
             client = self._waking.popleft()
-            self._write(client, frames)
+            try:
+                self._write(client, frames)
+            except Exception:  # the client's own task sends the rest, or ends with the error
+                log.exception("a message to a WebSocket was not written at once")
+                client.write = None
             if client.queued or client.end is not None:
                 client.more.set()
             if client.end is not None:

@@ -111,3 +111,34 @@ def test_messages_are_written_at_once_and_encoded_once() -> None:
         writing.cancel()
 
     asyncio.run(play())
+
+
+def test_a_connection_that_fails_delays_no_other() -> None:
+    """Its own task serves it from then on; a catch-up that cannot start is tried again."""
+
+    async def play() -> None:
+        started, fails = list[str](), [True]
+
+        def replay(connection_id: str) -> None:
+            if fails:
+                raise RuntimeError("can't start new thread")
+            started.append(connection_id)
+
+        sockets, reader, good = Sockets(asyncio.get_running_loop(), replay), Reader(), Connection()
+        bad, other = sockets.add("bad", Connection().write), sockets.add("good", good.write)
+        bad.waits = True
+        for name in ("bad", "good"):
+            sockets.send(name, "1")
+        await asyncio.sleep(0.01)
+        assert good.frames == [b"\x81\x011"]
+        assert (other.bytes, started) == (0, [])
+        fails.clear()
+        writing = asyncio.ensure_future(serve(sockets, reader, bad))
+        sockets.send("bad", "2")
+        reader.takes.release()
+        while bad.bytes:
+            await asyncio.sleep(0.001)
+        assert (reader.taken, started) == (["2"], ["bad"])
+        writing.cancel()
+
+    asyncio.run(play())
