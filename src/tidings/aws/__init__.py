@@ -1,1 +1,1 @@
-"""The adapters of the core to AWS: only this package imports boto3 and reads the environment."""
+"""The adapters of the core to AWS. A function uses AWS and the environment only through them."""

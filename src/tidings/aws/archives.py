@@ -1,4 +1,4 @@
-"""Open the archive at a URL; botocore is imported only for an archive on S3."""
+"""Open the archive at a URL. Botocore is imported only for an archive on S3."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive |
     """
     Return the archive at *url* that contains *feed*.
 
-    *url* is the folder `archive`, which contains a folder per feed, or its parent.
+    *url* is the folder `archive`, with one folder for each feed in it, or the parent of the folder
+    `archive`.
 
     Raises:
         WrongArchive: *url* is not an archive, or contains no part of *feed*.

@@ -1,9 +1,9 @@
 """
 AWS clients, each created once per process with time limits for its purpose, and their errors.
 
-They equal the clients of `boto3.client` but are created by botocore, because boto3's additional
-imports (s3transfer, multiprocessing) take 11 ms of every start and are not used. Endpoint, region
-and credentials come from the environment, as botocore reads it.
+The clients work like those of `boto3.client`, but botocore creates them. Boto3 would also import
+s3transfer and multiprocessing, which are not used and take 11 ms of every start. Botocore reads the
+endpoint, the Region and the credentials from the environment.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.attributes import Item
 
 
-_CONNECT_S = 1  # within a Region a connection takes 1 ms; after 1 s it will not succeed
+_CONNECT_S = 1  # within a Region, connecting takes 1 ms; after 1 s it will not succeed any more
 _READ_S = 3  # three attempts fit in the ten seconds of the shortest function that writes
 _LEASE_READ_S = 1  # a quarter of the duration of a leadership lease
-_LEASE_ATTEMPTS = 2  # the second one opens a new connection, in case the first one's was dead
+_LEASE_ATTEMPTS = 2  # the second attempt opens a new connection, because the first may be dead
 _ATTEMPTS = 3
-_CONNECTIONS = 16  # sending threads of one process, plus a margin
+_CONNECTIONS = 16  # the number of sending threads of one process, plus a margin
 
-# Caches the parsed service descriptions, which take 25 of the 35 ms of creating the first client.
-# They contain no process state, so a snapshot may contain them (`stage.prepare_snapshot`).
+# A cache of the parsed service descriptions; parsing takes 25 of the 35 ms of creating the first
+# client. A snapshot may contain the cache, because it has no state of the process
+# (`stage.prepare_snapshot`).
 _DESCRIPTIONS = create_loader()
 
 
@@ -50,7 +51,7 @@ def _config(attempts: int) -> Config:
         retries={"mode": "standard", "total_max_attempts": attempts},
         tcp_keepalive=True,
         max_pool_connections=_CONNECTIONS,
-        parameter_validation=False,  # would check every attribute of a batch, which mypy does
+        parameter_validation=False,  # it would check every attribute of a batch; mypy checks them
     )
 
 
@@ -79,8 +80,8 @@ def dynamodb_once() -> DynamoDBClient:
     """
     Return a client that does not retry, for writes without a condition.
 
-    With retries, a first attempt that timed out might be executed after the second one, and
-    overwrite a later write.
+    With retries, DynamoDB might execute a first attempt that timed out after the second attempt.
+    The first attempt could then overwrite a later write.
     """
     return _dynamodb(_config(1))
 
@@ -88,13 +89,13 @@ def dynamodb_once() -> DynamoDBClient:
 @cache
 def coordination(region: str, endpoint: str) -> DynamoDBClient:
     """
-    Return a client for the table of the leader election, which may be far away.
+    Return a client for the table of the leader election, which may be in another Region.
 
-    A leadership lease is renewed every second, so its requests wait for an answer for one second.
+    A leadership lease is renewed every second, so requests wait at most one second for an answer.
     """
     config = _config(_LEASE_ATTEMPTS).merge(Config(read_timeout=_LEASE_READ_S))
     where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
-    if twin_keys.find(endpoint):  # the table is in another twin, which has its own key
+    if twin_keys.find(endpoint):  # the table is in a twin; each twin has an access key of its own
         where |= twin_keys.credentials(endpoint)
     return _dynamodb(config, **where)
 
@@ -111,7 +112,7 @@ def objects() -> S3Client:
 
 
 def ca_certs() -> str | None:
-    """Return the file of CA certificates that botocore trusts, for requests without botocore."""
+    """Return the file of CA certificates that botocore uses, for requests without botocore."""
     from botocore.httpsession import get_cert_path
 
     return session().get_config_variable("ca_bundle") or get_cert_path(True)
@@ -155,8 +156,9 @@ class ConditionFailed(Exception):
     """
     A conditional write was refused.
 
-    *item* is the existing item; it is empty if it does not exist or was not requested. *retried*
-    is True if botocore sent the write again, so that its first attempt may have written *item*.
+    *item* is the existing item; it is empty if no item exists, or if the request did not ask for
+    the item. *retried* is True if botocore repeated the write. Its first attempt may then have
+    written *item*.
     """
 
     def __init__(self, item: Item, *, retried: bool) -> None:
@@ -167,7 +169,7 @@ class ConditionFailed(Exception):
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """
-    Translate the errors of one AWS call.
+    Translate the errors of one call to AWS. Other errors are raised unchanged.
 
     Raises:
         ConditionFailed: the condition of the write did not hold.

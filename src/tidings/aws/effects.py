@@ -1,4 +1,4 @@
-"""The clock, ids and threads of a process; the only module that reads the time and sleeps."""
+"""The clock, the ids and the threads of a process on AWS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def now_ms() -> int:
 
 
 def steady_ms() -> int:
-    """Return a time that never steps, for durations."""
+    """Return the time of a clock that is never set, to measure durations."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -36,13 +36,13 @@ class Threads:
     """
     Implements `Spread`, for items of any type, by a small thread pool.
 
-    The threads are reused by later calls, because starting them costs more than many tasks. The
-    first error of a task is raised after all have ended.
+    Later calls reuse the threads, because starting a thread costs more than many tasks. The first
+    error of a task is raised after all tasks have ended.
     """
 
     def __init__(self, count: int) -> None:
         from concurrent.futures import (
-            ThreadPoolExecutor,  # imported here, as some programs only need the clock
+            ThreadPoolExecutor,  # imported here, because some programs only need the clock
         )
 
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="tidings")

@@ -1,7 +1,8 @@
 """
-The handlers of functions that answer HTTP.
+The handlers of functions that answer HTTP requests.
 
-They convert API Gateway's events (payload 2.0) to requests, and answers to its responses.
+They convert API Gateway's events (payload format 2.0) to requests, and answers to API Gateway's
+responses.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ def request_from(event: Mapping[str, Any], prefix: str, xray: str = "") -> Reque
     """
     Return the request in *event*.
 
-    *prefix* is the path of a custom domain under which the feed is served; it is removed. *xray* is
-    X-Ray's id of the current invocation, if it is sampled.
+    *prefix* is the path under which a custom domain serves the feed. It is removed from the path of
+    the request. *xray* is X-Ray's id of the current invocation; "" if the invocation is not
+    sampled.
     """
     http = event["requestContext"]["http"]
     body = event.get("body") or ""

@@ -1,4 +1,4 @@
-"""The archive, the parts of plans and the reports of sync jobs on S3."""
+"""The archive, the parts of plans, and the documents of sync jobs, all on S3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
     """
-    Return the bytes of an object; *what* is its name in the error message.
+    Return the bytes of an object. *what* is the word for the object in the error message.
 
     Raises:
         TooLarge: the object has more than *bytes_max* bytes, and was not read.
@@ -38,17 +38,17 @@ def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max:
         return answer["Body"].read()
 
 
-PART_BYTES_MAX = 64 * 1024 * 1024  # compressed; a reader holds the whole part in memory
-_KEYS_MAX = 1000  # maximum of S3's ListObjectsV2
-_BEHIND_DIGITS = "~"  # follows a page number, to sort after every name that begins with it
+PART_BYTES_MAX = 64 * 1024 * 1024  # of a compressed part; a reader has the whole part in memory
+_KEYS_MAX = 1000  # the most keys that S3's ListObjectsV2 returns
+_BEHIND_DIGITS = "~"  # a page number with this suffix sorts after all names with that number
 
 
 class S3Archive:
     """
     Implements `ArchiveStore`. *prefix* ends with a slash or is empty.
 
-    *client* is called on first use, because creating a client takes longer than most functions run,
-    and most functions never read the archive.
+    *client* is called on first use: creating a client takes longer than most invocations, and most
+    invocations do not read the archive.
     """
 
     def __init__(self, client: Callable[[], S3Client], bucket: str, prefix: str) -> None:
@@ -60,10 +60,10 @@ class S3Archive:
 
     def get(self, feed: str, span: Span) -> bytes | None:
         """
-        Return the part of *feed* with *span*.
+        Return the part of *feed* with *span*; None if it is missing.
 
         Raises:
-            TooLarge: it is larger than a function can hold.
+            TooLarge: the part has more than `PART_BYTES_MAX` bytes.
             Unavailable: S3 does not answer.
         """
         key = self._key(feed, span)
@@ -96,7 +96,7 @@ class S3Archive:
         return sum(each["Size"] for each in self._objects(feed, 0, _KEYS_MAX))
 
     def _objects(self, feed: str, after: int, limit: int) -> Iterator[ObjectTypeDef]:
-        """Yield the objects after page *after*, with one request per thousand."""
+        """Yield the objects after page *after*, with one request for each *limit* objects."""
         folder = self._folder(feed)
         request: dict[str, Any] = {
             "Bucket": self._bucket,
@@ -119,17 +119,17 @@ class S3Archive:
         return f"{self._prefix}{ARCHIVE_FOLDER}/{feed}/"
 
 
-# S3 answers AccessDenied for a missing object if the caller may not list the bucket.
+# If the caller may not list the bucket, S3 answers AccessDenied for a missing object.
 _MISSING = frozenset({"NoSuchKey", "AccessDenied"})
-DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # held in memory; a document names up to 100,000 parts
+DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # enough for the names of 100,000 parts; read into memory
 
 
 def read_document(client: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
     """
-    Return the document; None if the object does not exist.
+    Return the JSON document *key*; None if the object does not exist.
 
     Raises:
-        TooLarge: it is larger than a function can hold.
+        TooLarge: the document has more than `DOCUMENT_BYTES_MAX` bytes.
         Unavailable: S3 does not answer.
     """
     try:
@@ -142,18 +142,19 @@ def read_document(client: S3Client, bucket: str, key: str) -> dict[str, Any] | N
     return document
 
 
-PLAN_PART_BYTES_MAX = 64 * 1024 * 1024  # compressed; held in memory, as S3 disconnects slow readers
+# Bytes of a compressed part of a plan. It is read into memory, because S3 disconnects slow readers.
+PLAN_PART_BYTES_MAX = 64 * 1024 * 1024
 _LINE_BYTES_MAX = 6 * limits.OPERATION_BYTES_MAX + 1024  # each byte may be escaped as \u00XX
 
 
 def plan_lines(client: S3Client, bucket: str, key: str) -> Iterator[bytes]:
     """
-    Yield the lines of a part, decompressed on demand.
+    Return an iterator of the lines of a plan's part, which decompresses the part on demand.
 
     Raises:
-        TooLarge: the part is larger than a run can hold.
-        InvalidOperation: the part is not gzip, or is truncated; raised when reading reaches that
-            place.
+        TooLarge: the part has more than `PLAN_PART_BYTES_MAX` bytes.
+        InvalidOperation: the part is not gzip, or is truncated. The iterator raises this error when
+            it reaches the invalid place.
         Unavailable: S3 does not answer.
     """
     packed = read_whole(client, bucket, key, what="part", bytes_max=PLAN_PART_BYTES_MAX)
@@ -167,7 +168,7 @@ def _unpacked(packed: bytes, key: str) -> Iterator[bytes]:
 
     try:
         with gzip.open(BytesIO(packed)) as file:
-            # A line that is truncated here is invalid JSON, and is refused as such.
+            # A longer line is cut here. Its parts are invalid JSON, and are refused as such.
             yield from iter(partial(file.readline, _LINE_BYTES_MAX), b"")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidOperation(

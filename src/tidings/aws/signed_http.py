@@ -1,8 +1,8 @@
 """
 AWS Signature Version 4 and persistent connections, for frequent requests without botocore.
 
-botocore takes 110 us per signature. Here all parts that are equal for the requests of one second
-are computed once, which leaves 15 us (measured). A test compares the two.
+A signature by botocore takes 110 us. Here the parts that are equal for all requests of one second
+are computed once, so that a signature takes 15 us. A test compares the signatures with botocore's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """The parts that requests with the same headers share for a second: head, scope and key."""
+    """
+    The parts of a signed request that all requests with the same headers share for one second.
+
+    *head* has the HTTP headers up to the signature, *canonical* the part of the canonical request
+    between its path and its hash, and *scope* the string to sign up to its hash. *key* is the
+    signing key.
+    """
 
     head: str
     canonical: str
@@ -54,8 +60,8 @@ class Signer:
         """
         Return the HTTP head of a request with *body*, signed for the current time.
 
-        *path* is absolute and escaped, without dot segments, double slashes and query. *headers*
-        are added and signed; their names are in lower case.
+        *path* must be absolute and escaped, without dot segments, double slashes and a query.
+        *headers* are added and signed; their names must be in lower case.
         """
         moment = _moment(self, credentials, tuple(headers), int(time.time()))
         canonical = (
@@ -98,19 +104,21 @@ def _moment(
 
 @lru_cache(maxsize=8)
 def _key(secret: str, *scope: str) -> bytes:
-    """Return the signing key, which is constant for a day, Region and service."""
+    """Return the signing key for *scope*: a day, a Region and a service."""
     key = f"AWS4{secret}".encode()
     for part in (*scope, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
     return key
 
 
-_IDLE_S_MAX = 20.0  # a server may close idle connections, which a frozen process does not notice
+# A connection that was idle for longer is not used. The server may have closed it while Lambda had
+# frozen this process.
+_IDLE_S_MAX = 20.0
 
 
-@dataclass(slots=True, eq=False)  # compared by identity, so that it can be a key of a mapping
+@dataclass(slots=True, eq=False)  # so that a connection can be a key of a mapping
 class Connection:
-    """A persistent connection; *used_s* is the time of its last answer, by `time.monotonic`."""
+    """A persistent connection. *used_s* is the time of its last answer by `time.monotonic`."""
 
     socket: socket.socket
     used_s: float
@@ -127,13 +135,15 @@ class IdleConnections(Generic[Kept]):
 
     def take(self) -> Kept | None:
         """
-        Return the most recently used connection, unless it was idle for too long; close older ones.
+        Return the connection that was used last; None if all were idle for too long.
+
+        Connections that were idle for too long are closed.
         """
         now_s = time.monotonic()
         while self._idle:
             try:
                 connection = self._idle.pop()
-            except IndexError:  # another thread has taken the last one
+            except IndexError:  # another thread has taken the last connection
                 return None
             if now_s - connection.used_s <= _IDLE_S_MAX:
                 return connection

@@ -1,4 +1,4 @@
-"""Conversion of API Gateway's WebSocket events."""
+"""Convert API Gateway's events of WebSockets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def connection_id(event: Mapping[str, Any]) -> str:
 
 def listener(event: Mapping[str, Any]) -> Listener | None:
     """
-    Return the listener of the handshake, as `listener_of` does.
+    Return the listener that the handshake declares, or None; see `listener_of`.
 
     Raises:
         InvalidRegistration: the handshake contains an invalid version.
@@ -35,12 +35,12 @@ def listener(event: Mapping[str, Any]) -> Listener | None:
 
 
 def refuse(error: Rejected) -> dict[str, Any]:
-    """Return the answer to an invalid handshake; browsers do not show its body."""
+    """Return the answer to an invalid handshake. A browser hides the body of such an answer."""
     return {"statusCode": error.status, "body": json.dumps({"error": error.body()})}
 
 
 def text(event: Mapping[str, Any]) -> str:
-    """Return the message of the client; invalid UTF-8 becomes U+FFFD, which fails as JSON."""
+    """Return the message of the client. Invalid UTF-8 is replaced by U+FFFD, without an error."""
     body: str = event.get("body") or ""
     if event.get("isBase64Encoded"):
         return base64.b64decode(body).decode("utf-8", "replace")

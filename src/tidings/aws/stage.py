@@ -1,4 +1,4 @@
-"""A stage: the object graph on DynamoDB and Lambda, and the parts that only a stage has."""
+"""The objects of a stage, assembled on DynamoDB and Lambda, and the parts only a stage has."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import PushLanes
     from tidings.core.websocket.send import Exchange
 
-SPREAD_WORKERS = 16  # threads that wait for a store, or for the answer of one client
+SPREAD_WORKERS = 16  # threads; each waits for a store, or for the answer about one client
 
 
 class Stage(Assembly):
-    """The object graph of one Lambda process."""
+    """The objects of a stage in one process of Lambda."""
 
     stores: StageStores
     settings: Settings
@@ -64,12 +64,12 @@ class Stage(Assembly):
         self.archive_wait_ms = settings.archive_wait_ms
 
     def count(self, metric: str, value: int) -> None:
-        """Implement `Count`: compare *value* with the limits of alerts, and write the metric."""
+        """Implement `Count`: compare *value* with the limit of the metric, and write the metric."""
         self.alarm_rules(metric, value)
 
     @cached_property
     def alarm_rules(self) -> AlarmRules:
-        """Return the alarm evaluation; the first metric that is written loads Powertools."""
+        """Return the rules of alarms. Powertools is imported when the first metric is written."""
         from tidings.core.attention import AlarmRules, rules
 
         written = None if self.settings.all_metrics else METRICS_FOR_ALARMS
@@ -104,7 +104,7 @@ class Stage(Assembly):
 
         return PushLanes(self.profiles)
 
-    # Followers: each function runs one.
+    # Followers. Each function runs one follower.
 
     @cached_property
     def deployed_follower(self) -> Follower:
@@ -118,10 +118,11 @@ class Stage(Assembly):
 
     def handler(self, lane: int = 0) -> Handler:
         """
-        Return the handler of this function's follower; *lane* is the lane of push.
+        Return the handler of this function's follower; *lane* is the lane if the follower is push.
 
         Raises:
-            WrongSetting: TIDINGS_FOLLOWER is not a follower, or no archive is configured.
+            WrongSetting: TIDINGS_FOLLOWER is not a follower, or it is `archive` and TIDINGS_ARCHIVE
+                is not set.
         """
         if lane not in self._handlers:
             self._handlers[lane] = self._handler(lane)
@@ -132,7 +133,7 @@ class Stage(Assembly):
 
         follower = self.settings.follower
         if follower == ARCHIVE and self.stores.archive is None:
-            rule = "names no archive that a follower could write"
+            rule = "must be set for the follower `archive`"
             raise WrongSetting("TIDINGS_ARCHIVE", "", rule)
         builders: dict[str, Callable[[], Handler]] = {
             STATE: self.projector,
@@ -145,7 +146,7 @@ class Stage(Assembly):
         return builders[follower]()
 
     def checkpoint(self, feed: str) -> int:
-        """Return the page up to which the state of *feed* is complete."""
+        """Return the checkpoint of the state of *feed*: it includes all pages up to this one."""
         from tidings.core.model.feeds import STATE
 
         return self.stores.followers.checkpoints(feed).get(STATE, 0)
@@ -199,24 +200,24 @@ def prepare_snapshot(build: Callable[[], object]) -> None:
     """
     Import the modules that *build* needs before Lambda takes a snapshot of this process.
 
-    With SnapStart many processes start from the memory of one (ADR 54). The snapshot must not
-    contain state that differs between processes: ids, random keys, times, clients with their
-    connections and credentials. Builders create all of this on first use. So each builder runs once
-    before the snapshot, for its imports, and its results are discarded. Without SnapStart this
-    function does nothing, and builders run in the first request.
+    With SnapStart, many processes start from the memory of one process (ADR 54). The snapshot must
+    not contain state that has to differ between processes: ids, random keys, times, and clients
+    with their connections and credentials. *build* creates all of this. So before the snapshot
+    *build* is called for its imports only, and its results are discarded. Without SnapStart this
+    function does nothing, and the first request builds the objects.
     """
     if not is_snapshot():
         return
     from snapshot_restore_py import register_after_restore, register_before_snapshot
 
     register_before_snapshot(rehearse, build)
-    # botocore's retries have random delays. With the seed of the snapshot, all processes would
-    # retry at the same moments.
+    # Botocore's retries have random delays. If all processes had the random state of the snapshot,
+    # they would retry at the same moments.
     register_after_restore(random.seed)
 
 
 def rehearse(build: Callable[[], object]) -> None:
-    """Build, then discard the results, except for botocore's parsed service descriptions."""
+    """Call *build*, then discard the objects, except for botocore's parsed service descriptions."""
     try:
         build()
     finally:
@@ -233,7 +234,7 @@ def forget() -> None:
 
 
 def write_trace(record: TraceRecord) -> None:
-    """Implement `TraceSink`: log a traced request, and a late page as a warning."""
+    """Implement `TraceSink`: log a line for a traced page, and a warning for a late page."""
     fields = record._asdict()
     trace_id = fields.pop("trace")
     if trace_id:
@@ -243,5 +244,5 @@ def write_trace(record: TraceRecord) -> None:
 
 
 def _log_alert(alert: Alert) -> None:
-    """Log the figures that the alarm does not contain."""
+    """Log the details of *alert*, which the alarm does not contain."""
     telemetry.logger().warning("metric above its limit", **asdict(alert))

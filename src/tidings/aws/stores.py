@@ -1,4 +1,4 @@
-"""The stores of a stage: DynamoDB, S3, the functions that it wakes, its WebSockets."""
+"""The stores of a stage on DynamoDB and S3, and its connections to functions and WebSockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
 
-_SOCKET_S = 1  # to connect, and again to answer; short, as four closes must fit after a run
+# Time limit to connect to API Gateway, and for its answer. It is short, because after a run there
+# must be time to close four WebSockets.
+_SOCKET_S = 1
 
 
 class StageStores:
@@ -48,7 +50,8 @@ class StageStores:
     Implements `Stores`. Each store is imported and connected on first use.
 
     *client* returns the client of most stores. A store with unconditional writes uses a client
-    without retries, because a late first attempt could undo a later write.
+    without retries (`clients.dynamodb_once`), because a late first attempt could undo a later
+    write.
     """
 
     replay_room = None
@@ -224,7 +227,7 @@ class StageStores:
 
     @cached_property
     def sockets(self) -> ApiGatewaySockets:
-        """Return a sender without retries, because the core counts each message's attempts."""
+        """Return a sender that does not retry, because the core retries and counts the attempts."""
         from tidings.aws.sockets import ApiGatewaySockets
 
         return ApiGatewaySockets(self._settings.sockets_url, _SOCKET_S, clients.ca_certs())

@@ -1,11 +1,11 @@
 """
-Logs and metrics of a function, by Powertools.
+The logs and metrics of a function, written by Powertools.
 
-The formats are JSON lines and CloudWatch's embedded metric format. Both contain the name of the
-stage as the service, which Powertools reads from `settings.SERVICE_VARIABLE`.
+Logs are lines of JSON, and metrics have CloudWatch's embedded metric format. In both, the service
+is the name of the stage, which Powertools reads from `settings.SERVICE_VARIABLE`.
 
-Logs contain feeds, pages, counts, errors and trace ids, but never the content of operations, and no
-headers. Powertools is imported on first use, because the streaming function seldom needs it.
+Logs contain feeds, pages, counts, errors and trace ids. They never contain headers or the content
+of operations. Powertools is imported on first use, because the streaming function seldom needs it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _metrics() -> Metrics:
 
 def count(metric: str, value: int) -> None:
     """
-    Implement `Count`; the metrics are written at the end of the invocation.
+    Implement `Count`. Metrics are collected, and written at the end of the invocation.
 
     Raises:
         UnknownMetric: the metric is not in the catalogue.
@@ -83,7 +83,7 @@ def _count_cold_start(function: str) -> None:
 
 @cache
 def _tracer() -> Tracer:
-    """Return the tracer of calls to AWS, without the answers, because they contain operations."""
+    """Return the tracer of calls to AWS."""
     from aws_lambda_powertools import Tracer
 
     return Tracer(patch_modules=("botocore",))
@@ -91,11 +91,11 @@ def _tracer() -> Tracer:
 
 def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object], Answer]:
     """
-    Return *handler* wrapped to log errors, and to write the metrics.
+    Return a function that calls *handler*, logs its error, and writes the metrics.
 
-    Each line has the standard keys of Powertools' Logger, such as `cold_start` and
-    `function_request_id`. A stage with all metrics also has `ColdStart`, and one with `xray` traces
-    the calls to AWS.
+    Each line of the log has the standard keys of Powertools' Logger, such as `cold_start` and
+    `function_request_id`. If TIDINGS_METRICS is `all`, the metric `ColdStart` is written too. In a
+    stage with `xray`, the calls to AWS are traced, without the answer of *handler*.
     """
     from aws_lambda_powertools import Logger, Metrics  # noqa: F401 before the first request
 
@@ -139,6 +139,6 @@ def asgi_edge(app: App) -> App:
         try:
             await app(scope, receive, flushed)
         finally:
-            flush()  # if the client has disconnected, no last part was sent
+            flush()  # in case no last part was sent, because the client has disconnected
 
     return counted

@@ -1,7 +1,8 @@
 """
-Wake functions through the Lambda API, and read stream records.
+Wake functions through the API of Lambda, and read the stream records that wake functions.
 
-A record names a feed to wake, or is a write in a producer's table.
+A stream record is a write: of a page or a message, in the feed to wake, or of an item in a
+producer's table.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class LambdaWaker:
         self._wake("replay", {"replay": connection_id})
 
     def run(self, function: str, feed: str) -> None:
-        """Run the function of that name for *feed* soon; may be lost, like any wake-up."""
+        """Request a run of *function* for *feed*; the request may be lost, like any wake-up."""
         self._wake(function, payload(feed))
 
     def _wake(self, function: str, payload: Mapping[str, Any]) -> None:
@@ -57,18 +58,22 @@ class LambdaWaker:
 
 
 def payload(feed: str, observation: Observation | None = None, lane: int = 0) -> dict[str, Any]:
-    """Return the event that wakes a function for *feed*; older releases only read the feed."""
+    """
+    Return the event that wakes a function for *feed*.
+
+    A function of an older release ignores *observation* and *lane*.
+    """
     seen = {"seen": asdict(observation)} if observation else {}
     return {"ring": feed} | seen | ({"lane": lane} if lane else {})
 
 
 def lane(event: Mapping[str, Any]) -> int:
-    """Return the push lane that *event* wakes; a stream wakes the first one."""
+    """Return the push lane that *event* wakes; a stream event wakes the first lane."""
     return int(event.get("lane", 0))
 
 
 def observation(event: Mapping[str, Any]) -> Observation | None:
-    """Return the state of the lease observed by the sender of *event*, if it observed one."""
+    """Return the observation of a lease in *event*; None if its sender did not observe one."""
     return Observation(**event["seen"]) if "seen" in event else None
 
 
@@ -76,8 +81,8 @@ def feeds_to_wake(event: Mapping[str, Any]) -> dict[str, str]:
     """
     Return the feeds to wake for *event*, each with the sequence number to report on failure.
 
-    A stream event wakes every feed that was written to (deletions by TTL are ignored). A direct
-    event (`{"ring": feed}`) wakes one feed and has no number.
+    A stream event wakes every feed with a new or changed item; deletions are ignored. An event
+    `{"ring": feed}` wakes one feed, without a number.
     """
     if "ring" in event:
         return {event["ring"]: ""}
@@ -90,7 +95,7 @@ def feeds_to_wake(event: Mapping[str, Any]) -> dict[str, str]:
 
 
 def failures(numbers: list[str]) -> dict[str, Any]:
-    """Return the answer after which Lambda retries all records from the lowest number on."""
+    """Return the answer that makes Lambda retry all records from the lowest of *numbers* on."""
     return {"batchItemFailures": [{"itemIdentifier": number} for number in numbers if number]}
 
 
@@ -98,7 +103,7 @@ _EVENTS = {"INSERT": "insert", "MODIFY": "update", "REMOVE": "delete"}
 
 
 def write_of(record: Mapping[str, Any]) -> Write:
-    """Return the write in *record*, of the stream of a producer's table."""
+    """Return the write that *record* of the stream of a producer's table describes."""
     from tidings.core.ingest.table_capture import Write  # only `capture` needs it
 
     change = record["dynamodb"]
@@ -118,7 +123,7 @@ def _attributes(item: Mapping[str, Any]) -> Attributes:
 
 
 def _content(value: tuple[str, Any]) -> str | tuple[str, ...]:
-    """Return a text or number, or all elements of a list or set; empty for any other type."""
+    """Return a text or number, or the texts and numbers of a list or set; () for other types."""
     match value:
         case "S" | "N", content:
             return str(content)

@@ -308,4 +308,4 @@ class Webhooks:
 
 
 def _nothing() -> None:
-    """Do nothing. This function is put into the queue to wake the thread."""
+    """Do nothing: a task that wakes or starts a thread."""

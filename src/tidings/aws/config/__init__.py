@@ -1,1 +1,1 @@
-"""The tables of a deployment: settings, functions, routes, tables and metrics."""
+"""The description of a deployment: its settings, functions, tables and names."""

@@ -1,8 +1,8 @@
 """
-The deployed resources: tables, functions, routes, event sources, schedules. Data only.
+The resources of a stage, as data: tables, functions, event sources and schedules.
 
-`infra/` translates them to CloudFormation and `tidings.twin` runs them on one machine. Both read
-only this module, so that they cannot diverge.
+`infra/` translates these resources to CloudFormation, and `tidings.twin` runs them on one machine.
+Both read the resources only from this module, so that a stage and a twin cannot diverge.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class Table:
     """
     A DynamoDB table.
 
-    Key types are `S` or `N`; *setting* is the environment variable with the table's name. If
-    *recoverable*, the table has point-in-time recovery.
+    *setting* is the environment variable with the name of the table. The partition key has the type
+    `S` (text); *sort_key* has the name and the type of the sort key. If *recoverable* is True, the
+    table has point-in-time recovery.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Allowed DynamoDB actions on one table."""
+    """The actions of DynamoDB that are allowed on one table."""
 
     table: str
     actions: tuple[str, ...]
@@ -48,14 +49,15 @@ class Grant:
 @dataclass(frozen=True, slots=True)
 class Function:
     """
-    One deployed Lambda function, `functions/<folder>/handler.py`; *folder* defaults to the name.
+    A Lambda function with the code `functions/<folder>/handler.py`; *folder* defaults to *name*.
 
-    With *sockets*, it may post to WebSocket connections. *invokes* lists the functions that it may
-    invoke. With *streams*, the function is an ASGI app with response streaming, not a handler. An
-    *endless* function runs longer than API Gateway waits, so clients call its own URL. *reads* are
-    the prefixes that it may read in the stage's sync bucket. *archive* is its access to the
-    archive: `read`, `write`, or "". With *coordinates*, it may use the table of the leader
-    election, if that exists. *environment* holds the settings of this function alone.
+    With *sockets*, the function may post to WebSocket connections. *invokes* lists the functions
+    that it may invoke. With *streams*, the code is an ASGI app with response streaming, and not a
+    handler. An *endless* function runs longer than API Gateway waits, so clients call the URL of
+    the function itself. *reads* are the prefixes that the function may read in the stage's bucket
+    for syncs. *archive* is its access to the archive: `read`, `write`, or "". With *coordinates*,
+    it may use the table of the leader election, if the stage has one. *environment* has the
+    settings of this function alone.
     """
 
     name: str
@@ -84,9 +86,10 @@ class StreamSource:
     """
     A DynamoDB stream that invokes a function.
 
-    Reading starts at TRIM_HORIZON. A failing batch is split, and the function reports single failed
-    items. A record that still fails after *age_max_s* or *retries_max* is moved to S3; that is safe
-    for a wake-up, which may be lost. Only records of *kinds* invoke the function.
+    Reading starts with the oldest record (TRIM_HORIZON). The function reports the first record that
+    it could not handle, and Lambda splits a batch that fails. A record that still fails after
+    *age_max_s* or after *retries_max* attempts is moved to S3. This is safe for a wake-up, which
+    may be lost. Only records of *kinds* invoke the function.
     """
 
     table: str
@@ -119,10 +122,10 @@ def _grants(**tables: tuple[str, ...]) -> tuple[Grant, ...]:
     return tuple(Grant(table, actions) for table, actions in tables.items())
 
 
-# The permissions of the sync job: `tidings.sync.stage`.
+# The permissions of the job of a sync, `tidings.sync.stage`.
 JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
-# The permissions of the lake job, in addition to the archive: `tidings.lake.emr`.
+# The permissions of the job of the tables, `tidings.lake.emr`, in addition to the archive.
 LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 TABLES = (
@@ -141,22 +144,23 @@ TABLES = (
     Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
 
-# The table of the leader election of chained feeds, shared by all candidates (CHAINING.md).
+# The table of the leader election of chained feeds, which all members of a cluster share
+# (docs/guides/CHAINING.md).
 COORDINATION_TABLE = Table("seats", "", "kind", ("name", "S"), "expires")
 COORDINATION_ACTIONS = (*_READ, *_PUT)
 
-# For an append, which takes a number, stores a claim and puts a page. Functions that serve clients
-# also count the requests of keys with a rate, in `control`.
+# The permissions to append: to take a page number, store a claim and put a page. Functions that
+# serve clients also count the requests of keys with a rate, in `control`.
 _APPENDS = _grants(log=_QUERY + _PUT, control=_UPDATE + _PUT + _GET)
 
-# The permissions of the streaming app; it counts its streams and their events.
+# The permissions of the streaming app, which also counts its streams and their events.
 _STREAMS = _grants(log=_QUERY, state=_QUERY, control=_READ + _UPDATE + _DELETE)
 
 FUNCTIONS = (
     Function(
         "ingest",
         timeout_s=10,
-        # It reads the objects that would change, to check keys that are bounded by parents.
+        # If a key is restricted to parents, `ingest` reads the objects that a post would change.
         grants=_grants(log=_QUERY + _PUT, control=_READ + _UPDATE + _PUT, state=_BATCH_GET),
     ),
     Function(
@@ -164,7 +168,7 @@ FUNCTIONS = (
         folder="follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        # It reads the state to compute missing sums.
+        # The follower `state` reads the state to compute missing sums.
         grants=_grants(
             log=_QUERY + _PUT, state=_QUERY + _BATCH_GET + _PUT, control=_READ + _UPDATE
         ),
@@ -226,8 +230,8 @@ FUNCTIONS = (
         archive="read",
     ),
     Function("stream", timeout_s=900, grants=_STREAMS, streams=True, endless=True, archive="read"),
-    # A second deployment of the app of `stream`, for requests that end within half a minute. They
-    # must not wait for instances of `stream` that are still occupied by disconnected readers.
+    # A second deployment of the app of `stream`, for requests that end within half a minute. These
+    # requests must not wait for instances of `stream`, which disconnected readers may still occupy.
     Function(
         "list",
         folder="stream",
@@ -284,7 +288,7 @@ FUNCTIONS = (
         "supervise",
         timeout_s=10,
         memory_mb=256,
-        # It writes a page, because a feed that yields to a successor ends with an empty page.
+        # A feed that yields to a successor ends with an empty page, which `supervise` writes.
         grants=_grants(log=_QUERY + _PUT, control=_GET + _PUT + _UPDATE),
         invokes=("follow-relay",),
         coordinates=True,
@@ -313,11 +317,12 @@ FUNCTIONS = (
     ),
 )
 
-# Deployed once for each producing table (docs/guides/CAPTURES.md), under a name of its own.
+# The function of captures. It is deployed once for each captured table, under a name of its own
+# (docs/guides/CAPTURES.md).
 CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PUT + _DELETE))
 
-# Only a new page wakes followers: a change or a deletion of a page is only about its expiry. In the
-# outbox, a message may also be put again.
+# Only a new page wakes followers, because a page is only changed or deleted for its expiry. A
+# message in the outbox wakes `forward` also if a producer puts it again.
 STREAM_SOURCES = (
     StreamSource(
         table="log",
@@ -348,9 +353,9 @@ STREAM_SOURCES = (
     ),
 )
 
-# These records carry the data of a write, not just a wake-up. A record that cannot be converted to
-# operations is parked at once. Any other failure is transient, so it is retried for half of the
-# stream's 24 hours.
+# The stream of a captured table. Its records have the data of writes, so they must not be lost,
+# unlike wake-ups. The function parks a record that cannot be converted to operations. Any other
+# failure is transient, so the record is retried for half of the stream's 24 hours.
 CAPTURE_SOURCE = StreamSource(
     "", CAPTURE.name, batch_size=1000, window_s=0, age_max_s=12 * 3600, retries_max=10_000
 )

@@ -1,9 +1,9 @@
 """
-The settings of the functions, read once from the environment into a frozen value.
+The settings of the functions, read once from the environment into an immutable value.
 
-Only this module reads the environment, including the variables that Lambda sets per call.
-`SETTINGS` is the table of variables; infra sets them from it, docs/operations/OPERATIONS.md lists
-them.
+Only this module reads the environment of a function, including the variables that Lambda sets for
+each call. `SETTINGS` is the table of the variables. `infra/` sets these variables, and
+docs/operations/OPERATIONS.md describes them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 # The alias by which functions are called. It points to one version of a function's code, or to two
-# while a release is tried on a tenth of the calls (ADR 54). Only `stream` has no alias,
-# because its clients use the address of the function itself.
+# versions while a new release gets a tenth of the calls (ADR 54). Only `stream` has no alias,
+# because its clients use the URL of the function itself.
 LIVE = "live"
-METRICS_NAMESPACE = "Tidings"  # on CloudWatch; the catalogue of metrics is `tidings.core.metrics`
-METRICS_FOR_ALARMS = frozenset({"Attention", "Behind"})  # written by every stage
-# Turns Powertools' Tracer off; a stage with `xray` sets it to `false`.
+METRICS_NAMESPACE = "Tidings"  # the namespace of all metrics, listed in `tidings.core.metrics`
+METRICS_FOR_ALARMS = frozenset({"Attention", "Behind"})  # the metrics that every stage writes
+# The variable that turns Powertools' Tracer off. A stage with `xray` sets it to `false`.
 TRACER_VARIABLE = "POWERTOOLS_TRACE_DISABLED"
-SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # from which Powertools reads the service
+SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # Powertools reads the name of the service from it
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
-_XRAY = "_X_AMZN_TRACE_ID"  # not a setting, because Lambda sets it for each call
-DAY_S = 86_400  # maximum delay of the archive; a log keeps each page for longer
+_XRAY = "_X_AMZN_TRACE_ID"  # not in `SETTINGS`, because Lambda sets this variable for each call
+DAY_S = 86_400  # maximum delay of the archive; a log keeps each page for longer than a day
 
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
@@ -66,12 +66,12 @@ COORDINATOR_RULE = "must be dynamodb://TABLE[?region=REGION][&endpoint=URL]"
 
 
 class WrongCoordinator(Exception):
-    """TIDINGS_COORDINATOR is invalid; the message is the rule that it breaks."""
+    """TIDINGS_COORDINATOR is invalid; the message is the rule for its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorUrl:
-    """The table of the leader election; an empty *region* or *endpoint* means the default."""
+    """The table of the leader election; an empty *region* or *endpoint* is botocore's default."""
 
     table: str
     region: str = ""
@@ -122,17 +122,17 @@ class Settings(Shared):
 
 
 def metrics_service(stage: str) -> str:
-    """Return the only dimension of each metric; it separates stages that share an account."""
+    """Return the value of `service`, the dimension by which metrics of stages are separate."""
     return f"tidings-{stage}"
 
 
 def counts_cold_starts() -> bool:
-    """Return True on a stage that writes all metrics."""
+    """Return True if TIDINGS_METRICS is `all`."""
     return os.environ.get("TIDINGS_METRICS") == ALL_METRICS
 
 
 def is_traced() -> bool:
-    """Return True on a stage with `xray`, which has the layer of the X-Ray SDK."""
+    """Return True in a stage with `xray`, which has the layer of X-Ray's SDK."""
     return os.environ.get(TRACER_VARIABLE) == "false"
 
 
@@ -141,14 +141,18 @@ def from_environment() -> Settings:
 
 
 def sampled_call() -> str:
-    """Return X-Ray's id of the current call, as in `X-Amzn-Trace-Id`; "" if it is not sampled."""
+    """
+    Return X-Ray's id of the current call in the format of `X-Amzn-Trace-Id`.
+
+    Return "" if the call is not sampled.
+    """
     header = os.environ.get(_XRAY, "")
     return header if SAMPLED in header else ""
 
 
 def is_snapshot() -> bool:
     """
-    Return True if Lambda takes a snapshot of this process to start others from it (SnapStart).
+    Return True if Lambda will take a snapshot of this process, to start others from it (SnapStart).
     """
     return os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
 

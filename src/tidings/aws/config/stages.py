@@ -1,7 +1,7 @@
 """
-The names of a deployed stage, shared by its templates and the operator's commands.
+The names and outputs of a deployed stage, for its templates and the commands of operators.
 
-`Account` reads the resources and limits of an AWS account that matter before a deployment.
+`Account` reads the resources and limits of an AWS account, which are checked before a deployment.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     Clients = Callable[[str], Any]
 
 
-CONTROL_OUTPUT = "ControlTable"  # stack output: the table that holds the profiles
-ARCHIVE_OUTPUT = "ArchiveUrl"  # stack output, if the stage has an archive
-FEEDS_OUTPUT = "Feeds"  # stack output: the names of its feeds, comma-separated
-SOURCES_OUTPUT = "Sources"  # stack output, if feeds are chained: their names and upstreams
-FEED_URL_OUTPUT = "FeedUrl"  # stack output: base URL for posts and all requests except streams
-STREAM_URL_OUTPUT = "StreamUrl"  # stack output: Server-Sent Events
-SOCKETS_URL_OUTPUT = "SocketsUrl"  # stack output: WebSockets
-ONE_URL_OUTPUT = "Url"  # stack output, if the stage has one address for all three
-SYNC_BUCKET_OUTPUT = "SyncBucket"  # stack output: the bucket of dumps and plans
-SYNC_MACHINE_OUTPUT = "SyncMachine"  # stack output: the state machine to start with a dump
-SOCKETS_PATH = "/ws"  # path at the single address, as on a server and a twin
+# The outputs of a stage's stack.
+CONTROL_OUTPUT = "ControlTable"  # the name of the control table, which has the profiles
+ARCHIVE_OUTPUT = "ArchiveUrl"  # the URL of the archive, if the stage has an archive
+FEEDS_OUTPUT = "Feeds"  # the names of the feeds, comma-separated
+SOURCES_OUTPUT = "Sources"  # the value of TIDINGS_SOURCES, if feeds are chained
+FEED_URL_OUTPUT = "FeedUrl"  # the base URL of posts and of all requests except streams
+STREAM_URL_OUTPUT = "StreamUrl"  # the base URL of event streams
+SOCKETS_URL_OUTPUT = "SocketsUrl"  # the URL of WebSockets
+ONE_URL_OUTPUT = "Url"  # the base URL of all requests, if the stage has one address for them
+SYNC_BUCKET_OUTPUT = "SyncBucket"  # the name of the bucket of dumps and plans
+SYNC_MACHINE_OUTPUT = "SyncMachine"  # the ARN of the state machine that syncs a feed with a dump
+SOCKETS_PATH = "/ws"  # the path of WebSockets at the one address, as on a server and a twin
 STAGE_TAG = "tidings:stage"  # a tag of every resource, which separates stages in a bill
-COMPONENT_TAG = "tidings:component"  # separates components within a stage
+COMPONENT_TAG = "tidings:component"  # a tag that separates the components of a stage in a bill
 EXPIRES_TAG = "tidings:expires"  # a tag of every resource of a temporary stage
 _URLS = (FEED_URL_OUTPUT, STREAM_URL_OUTPUT, SOCKETS_URL_OUTPUT)
 _EXPOSED = frozenset({*_URLS, CONTROL_OUTPUT, FEEDS_OUTPUT})
-# The settings of a stage's functions that bulk jobs need, by stack output.
+# The settings of a stage's functions that bulk jobs need, by the name of their stack output.
 SETTING_OUTPUTS = {
     "LogTable": "TIDINGS_LOG_TABLE",
     "StateTable": "TIDINGS_STATE_TABLE",
@@ -56,7 +57,7 @@ class Deployed:
 
 
 class Addresses(NamedTuple):
-    """The base URLs for clients of a stage: feed, event streams, WebSockets."""
+    """The base URLs of a stage: for requests to a feed, for event streams, and for WebSockets."""
 
     feed: str
     stream: str
@@ -65,7 +66,7 @@ class Addresses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """The public addresses of a stage, and the table that holds its passwords."""
+    """The public addresses of a stage, its feeds, and the table that has its passwords."""
 
     stage: str
     addresses: Addresses
@@ -75,33 +76,34 @@ class Exposed:
 
 @dataclass(frozen=True, slots=True)
 class Syncs:
-    """The resources for syncs: the name of the *bucket*, the ARN of the *machine*."""
+    """The resources for syncs: the name of the bucket, and the ARN of the state machine."""
 
     bucket: str
     machine: str
 
 
-# With this length, the longest name that contains it, a function's, has 64 characters.
+# With a name of this length, the longest name of a function has 64 characters, Lambda's maximum.
 STAGE_NAME_MAX = 32
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-# A stage must not have one of these names, because its stack would have the name of another stack.
+# Names that a stage must not have, because its stack would have the name of a stack for something
+# else.
 _TAKEN = re.compile(r"account|(.+-)?(data|producers|pipelines|copies)")
 
 
 def name_problem(stage: str) -> str | None:
-    """Return the rule that the name of a stage breaks; None if it can be deployed."""
+    """Return the rule that the name *stage* breaks; None if the name is valid."""
     if not _STAGE_NAME.fullmatch(stage) or len(stage) > STAGE_NAME_MAX:
         return f"lower-case letters, digits and single hyphens, at most {STAGE_NAME_MAX}"
     if _TAKEN.fullmatch(stage):
-        return "another name: stacks of other stages are called so"
+        return "another name: a stack of another stage has this name"
     return None
 
 
 class NoStage(Exception):
-    """No stage of that name is visible with these credentials; the message gives the reason."""
+    """A stage is not visible with the caller's credentials; the message gives the reason."""
 
 
-ACCOUNT_STACK = "tidings-account"  # exists once per account and Region, for all stages
+ACCOUNT_STACK = "tidings-account"  # the stack for all stages of an account in a Region
 
 
 def stack_name(stage: str) -> str:
@@ -110,7 +112,7 @@ def stack_name(stage: str) -> str:
 
 
 def data_stack_name(stage: str) -> str:
-    """Return the name of the stack of tables, buckets and key."""
+    """Return the name of the stack of the stage's tables, buckets and encryption key."""
     return f"{stack_name(stage)}-data"
 
 
@@ -152,7 +154,7 @@ def public_description(stage: str, cloudformation: Any) -> Exposed:
 
 
 def all_exposed(cloudformation: Any) -> list[Exposed]:
-    """Return all stages visible with these credentials, by name; skip other stacks."""
+    """Return all stages that are visible with the client's credentials, in the order of names."""
     pages = cloudformation.get_paginator("describe_stacks").paginate()
     stacks = [
         (stack["StackName"].removeprefix(stack_name("")), _outputs_of(stack))
@@ -172,7 +174,7 @@ def _exposed(stage: str, outputs: Mapping[str, str]) -> Exposed:
 
 def _addresses(outputs: Mapping[str, str]) -> Addresses:
     """
-    Return the stage's base URLs; with a single address, the WebSocket path is that of a server.
+    Return the stage's base URLs; if it has one address, WebSockets have the path of a server's.
     """
     url = outputs.get(ONE_URL_OUTPUT)
     if url is None:
@@ -218,8 +220,9 @@ def settings(stage: str, variables: Mapping[str, str]) -> Settings:
     """
     Return the settings of the stage's functions that bulk jobs need.
 
-    *variables* override the settings of a twin. On AWS they are the result of `settings_of`; for a
-    twin they are its feeds and chained feeds.
+    The names of the tables are those of a twin unless *variables* has others. For a stage on AWS,
+    *variables* is the result of `settings_of`. For a twin, *variables* has its feeds and its
+    chained feeds.
     """
     prefix = f"{stack_name(stage)}-"
     names = {
@@ -249,23 +252,23 @@ def _outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
     return {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
 
 
-BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # the parameter with the bootstrap's version
-_NO_STACK = "ValidationError"  # CloudFormation has no specific code for a missing stack
+BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # the parameter with the version of CDK's bootstrap
+_NO_STACK = "ValidationError"  # the error code of a missing stack; CloudFormation has none for it
 _LOGS = (
     *("/aws/lambda/", "/aws/vendedlogs/apigateway/", "/aws/vendedlogs/states/"),
     "/aws/emr-serverless/",
 )
 
 
-# The Regions with every resource of a stage (a test compares them with cfn-lint's data). All
-# others, including AWS GovCloud and China, lack function URLs, which serve the streams.
+# The Regions that have every resource of a stage (a test compares them with cfn-lint's data). All
+# other Regions, including AWS GovCloud and China, lack function URLs, at which event streams are.
 REGIONS = (
     *("af-south-1", "ap-east-1", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3"),
     *("ap-south-1", "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ca-central-1"),
     *("eu-central-1", "eu-north-1", "eu-south-1", "eu-west-1", "eu-west-2", "eu-west-3"),
     *("sa-east-1", "us-east-1", "us-east-2", "us-west-1", "us-west-2"),
 )
-# The only retentions that CloudWatch Logs accepts.
+# The retentions in days that CloudWatch Logs accepts.
 LOG_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
     *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
@@ -274,7 +277,7 @@ LOG_DAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """The account's limit of concurrent invocations, and the part reserved for functions."""
+    """The account's limit of concurrent invocations, and how many are reserved for functions."""
 
     quota: int
     reserved: int
@@ -282,9 +285,9 @@ class Concurrency:
 
 class Account:
     """
-    Read-only requests to an account; *clients* creates a boto3 client by service name.
+    A reader of an account. *clients* creates a boto3 client for the name of a service.
 
-    Each method raises botocore's ClientError if the credentials lack the permission.
+    Each method raises botocore's ClientError if the credentials lack its permission.
     """
 
     def __init__(self, clients: Clients) -> None:
@@ -297,9 +300,7 @@ class Account:
 
     def bootstrap_version(self) -> int | None:
         """
-        Return the version of the CDK's bootstrap.
-
-        Return None if the account and Region are not bootstrapped.
+        Return the version of the CDK's bootstrap; None if the Region is not bootstrapped.
         """
         parameters = self._clients("ssm")
         try:
@@ -309,9 +310,7 @@ class Account:
 
     def stack_status(self, stack: str) -> str | None:
         """
-        Return the status of a stack, as spelled by CloudFormation.
-
-        Return None if the stack does not exist.
+        Return CloudFormation's status of the stack *stack*; None if the stack does not exist.
         """
         from botocore.exceptions import ClientError
 
@@ -344,7 +343,9 @@ class Account:
         return _below(stage, (each["Name"] for each in buckets))
 
     def gateway_role(self) -> str | None:
-        """Return the one role with which API Gateway writes logs in the account and Region."""
+        """
+        Return the role with which API Gateway writes logs in the account and Region; None if unset.
+        """
         arn: str | None = self._clients("apigateway").get_account().get("cloudwatchRoleArn")
         return arn or None
 

@@ -1,9 +1,9 @@
 """
-The access key of a twin's DynamoDB, shared with commands of the same user on this machine.
+The access key of a twin's DynamoDB, for the commands of the same user on this machine.
 
 DynamoDB Local has a database for each access key and checks nothing else, so a random access key
 acts as the password of its database. The key is stored in a file that only its user may read. The
-file is named after the port, so that commands on the same machine find it by the address alone.
+name of the file is the port, so that commands on the same machine find the key by the address.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TypedDict
 from urllib.parse import urlsplit
 
 REGION = "us-east-1"  # DynamoDB Local also separates databases by Region
-NOBODYS = "local"  # for a DynamoDB Local without a twin, to which no real key may be sent
+NOBODYS = "local"  # the key for a DynamoDB Local without a twin, which must get no real key
 
 _HERE = ("127.0.0.1", "localhost", "::1")
 _PRIVATE = 0o700
 
 
 class Credentials(TypedDict):
-    """Arguments of boto3's clients."""
+    """The arguments with which boto3 creates a client of a DynamoDB Local."""
 
     region_name: str
     aws_access_key_id: str
@@ -40,7 +40,7 @@ def forget(port: int) -> None:
 
 
 def find(endpoint_url: str) -> str | None:
-    """Return this user's stored access key of the DynamoDB at this address; None if missing."""
+    """Return the stored access key of the DynamoDB at this address; None if it is not stored."""
     try:
         address = urlsplit(endpoint_url)
         here = address.hostname in _HERE and address.port is not None
@@ -50,13 +50,13 @@ def find(endpoint_url: str) -> str | None:
 
 
 def credentials(endpoint_url: str) -> Credentials:
-    """Return the credentials for the DynamoDB Local at this address."""
+    """Return the arguments for a client of the DynamoDB Local at this address."""
     key = find(endpoint_url) or NOBODYS
     return {"region_name": REGION, "aws_access_key_id": key, "aws_secret_access_key": key}
 
 
 def write(file: Path, key: str) -> None:
-    """Write *key* to *file* atomically, readable by its user alone."""
+    """Write *key* to *file* atomically. Only the user of this process may read the file."""
     fresh = file.with_name(f"{file.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600, exist_ok=False)
