@@ -1,8 +1,8 @@
 """
-The stores on DynamoDB. Each module encodes the items of its stores.
+The stores on DynamoDB. Each module encodes the items of its stores, and `table` sends the requests.
 
-Names and layouts are stored for years and must not change. DynamoDB counts names as well as values
-and bills a write per KB, so attributes are few and short. `table` sends the requests.
+Items are stored for years, so the names and layouts must not change. DynamoDB bills a write for
+each KB of names and values, so attributes are few and short.
 
 Some kinds of items have older names than the code: `tally` (counter), `left` (removed parents),
 `watch` (subscription), `seat` (leader lease).
@@ -30,6 +30,6 @@ Some kinds of items have older names than the code: `tally` (counter), `left` (r
 | lease        | seats       | `seat#<cluster>`, number                     | forever              |
 | member       | seats       | `member#<cluster>`, address                  | until it is silent   |
 
-Every `expires` is in whole seconds, as DynamoDB's TTL requires, and rounded up, so that an item
-never expires too early.
+Every attribute `expires` is in whole seconds, as DynamoDB's TTL requires. It is rounded up, so that
+an item never expires too early.
 """

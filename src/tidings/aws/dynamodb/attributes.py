@@ -1,4 +1,8 @@
-"""Attribute values in the format of DynamoDB's API (numbers are strings), and values as items."""
+"""
+Convert values to attributes and items in the format of DynamoDB's API, and back.
+
+In this format, a number is a string.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +48,12 @@ def texts_of(item: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
 
 
 def without_empty(values: Mapping[str, str]) -> Item:
-    """Return attributes for the non-empty texts; empty ones are left out."""
+    """Return the texts of *values* as attributes, without those that are empty."""
     return {name: text(value) for name, value in values.items() if value}
 
 
 def body(value: str | bytes) -> Value:
-    """Return the attribute of a body: text if it is small, binary if it is deflated."""
+    """Return the attribute for a body, which is text, or binary if it is deflated."""
     return text(value) if isinstance(value, str) else {"B": value}
 
 
@@ -61,7 +65,8 @@ def body_of(value: Mapping[str, Any]) -> str | bytes:
 
 
 def bytes_of(value: Mapping[str, Any]) -> bytes:
-    packed: str | bytes = value["B"]  # a text in base64 if `raw_query` has read the answer
+    # With `clients.read_items_raw`, the answer has binary values as base64.
+    packed: str | bytes = value["B"]
     return a2b_base64(packed) if isinstance(packed, str) else packed
 
 
@@ -71,7 +76,7 @@ def seconds(ms: int) -> int:
 
 
 def expiry(ms: int) -> Item:
-    """Return the TTL attribute; empty for 0, which means never."""
+    """Return the TTL attribute for the time *ms*; no attribute for 0, which means never."""
     return {"expires": number(seconds(ms))} if ms else {}
 
 
@@ -81,10 +86,10 @@ def expiry_ms(item: Mapping[str, Any]) -> int:
 
 class Codec:
     """
-    The conversion of a field to an attribute; *write* and *read* are inverse functions.
+    The conversion of a field to an attribute, by *write*, and back, by *read*.
 
-    *absent* is the value of a missing attribute; if *is_sparse*, that value is not written. *field*
-    is the name of the field, if it differs from the attribute's.
+    *absent* is the value of the field if the attribute is missing. If *is_sparse* is True, this
+    value is not written. *field* is the name of the field; "" if the attribute has the same name.
     """
 
     def __init__(
@@ -100,7 +105,7 @@ class Codec:
         self.is_sparse, self.field = is_sparse, field
 
     def of(self, field: str) -> Codec:
-        """Return the same codec for *field*."""
+        """Return this codec for a field with the name *field*."""
         return Codec(self.write, self.read, self.absent, is_sparse=self.is_sparse, field=field)
 
     @property
@@ -124,18 +129,18 @@ class Layout(Generic[Kind]):
         return item
 
     def decode(self, item: Mapping[str, Any], /, **others: Any) -> Kind:
-        """Return the value in *item*; *others* are its fields that are not in the layout."""
+        """Return the value in *item*. *others* are the fields of the value without an attribute."""
         for name, field, codec in self._codecs:
             others[field] = codec.read(item[name]) if name in item else codec.absent
         return self._make(**others)
 
     def in_map(self) -> Codec:
-        """Return the codec of a field with values of this layout."""
+        """Return the codec of a field that has a value of this layout, stored as a map."""
         return Codec(lambda value: {"M": self.encode(value)}, lambda value: self.decode(value["M"]))
 
 
 def tuple_codec(of: Codec) -> Codec:
-    """Return the codec of a field that is a tuple."""
+    """Return the codec of a field that is a tuple; *of* is the codec of its members."""
     return Codec(
         lambda values: {"L": [of.write(each) for each in values]},
         lambda value: tuple(of.read(each) for each in value["L"]),

@@ -1,11 +1,13 @@
 """
-Leadership leases and members of clusters on DynamoDB, in a table that the members share.
+Leadership leases and members of clusters on DynamoDB, in a table that all members share.
 
-The table may belong to another account. A missing table or permission also counts as unavailable,
+The table may belong to another account. A missing table or permission is raised as `Unavailable`,
 so that a relay keeps its role and continues to copy.
 
-Keys: `seat#<cluster>`, number in three digits; `member#<cluster>`, address. Leases are kept
-forever, because their terms must not restart. A silent member is deleted by TTL.
+A lease: `seat#<cluster>`, number in three digits. Leases are kept forever, because their terms must
+not restart.
+
+A member: `member#<cluster>`, address. DynamoDB's TTL deletes the item of a silent member.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """
-WebSocket connections, their pending changes, live subscriptions, in the connections table.
+WebSocket connections, pending changes of subscriptions, and live subscriptions, on DynamoDB.
 
 A connection: `connection#<id>`, `-`, in a partition of its own. The item is deleted when the
-connection ends; if that fails, it expires `SAFETY_MS` after the connection was opened. A listener
-is stored as JSON in ASCII; other clients lack this attribute.
+connection ends. If the deletion fails, the item expires `SAFETY_MS` after the connection was
+opened. `listener` is JSON in ASCII; connections of clients that are not listeners lack it.
 
-A change, which is a subscription on its way to the push follower: `inbox#<lane>`, connection id. A
-blank follows the id if the connection moves. The item is deleted once the change is applied;
-otherwise it expires like the connection.
+A pending change, which the push follower has not applied yet: `inbox#<lane>`, connection id. A
+blank follows the id if the connection moves to another lane. The item is deleted when the change
+was applied. If the deletion fails, the item expires `SAFETY_MS` after it was written.
 
-A subscription: `watch#<lane>`, filter key NUL connection id. All subscriptions of a key are
-adjacent, and no key is a prefix of another, because no key contains a NUL. The item is deleted with
-the subscription; otherwise it expires like the connection.
+A subscription: `watch#<lane>`, filter key NUL connection id. All subscriptions of a filter key are
+adjacent. No filter key contains a NUL, so the subscriptions of other keys have other prefixes. The
+item is deleted with the subscription. If the deletion fails, the item expires like a change.
 
-The roster, which is the progress of the sweep over all connections: `roster`, `-`. `at` is the
-`kind` and `name` of the last item that was read; it is missing at the beginning. `counted` and
-`told` are numbers of connections by feed. The item is missing until a round first takes more than
-one sweep.
+The progress of the sweeps over all connections (`Round`): `roster`, `-`. `at` is the `kind` and
+`name` of the last item that was read; it is missing at the beginning. `counted` and `told` are the
+numbers of connections by feed, in this round and in the previous one. The item is missing until a
+round first takes more than one sweep.
 """
 
 from __future__ import annotations
@@ -154,8 +154,9 @@ def subscription_prefix(filter_key: str) -> str:
     """
     Return the prefix of the names of all subscriptions under *filter_key*.
 
-    A lone surrogate, which no store accepts and no operation contains, becomes a question mark. So
-    a subscription that does not match may be found, but one that matches is never missed.
+    A lone surrogate, which DynamoDB does not accept and no operation contains, is replaced by a
+    question mark. So the subscriptions found may include some that do not match, but no matching
+    subscription is missed.
     """
     return filter_key.encode("utf-8", "replace").decode() + "\0"
 
@@ -188,12 +189,12 @@ ROSTER_KEY: Item = {"kind": text("roster"), "name": text("-")}
 
 
 def roster_place(last: Item) -> str:
-    """Return the place after the item with the key *last*; "" for the end, if *last* is empty."""
+    """Return the place after the item with the key *last*; "" if *last* is empty, at the end."""
     return json.dumps([last["kind"]["S"], last["name"]["S"]]) if last else ""
 
 
 def scan_start(place_: str) -> dict[str, Any]:
-    """Return the arguments with which a scan continues after *place_*."""
+    """Return the arguments with which a scan continues at *place_*, a result of `roster_place`."""
     if not place_:
         return {}
     kind, name = json.loads(place_)
@@ -210,7 +211,7 @@ def encode_round(round_: Round) -> Item:
 
 
 def decode_round(item: Item) -> Round:
-    """Return the round in *item*, `Round()` if it is empty."""
+    """Return the round in *item*; `Round()` if *item* is empty."""
     counted, previous = _numbers_of(item, "counted"), _numbers_of(item, "told")
     return Round(text_of(item, "at"), counted, previous)
 
@@ -224,7 +225,7 @@ def _numbers_of(item: Item, name: str) -> dict[str, int]:
     return {each: int(value["N"]) for each, value in members.items()}
 
 
-_WRITERS = 4  # threads that write a subscription under its keys, at most FILTER_VALUES_MAX
+_WRITERS = 4  # threads; a subscription has an item for each key, up to FILTER_VALUES_MAX
 
 
 class DynamoDBInbox(TableStore):
@@ -245,7 +246,7 @@ class DynamoDBInbox(TableStore):
             return
 
     def forget(self, lane: str, connection_id: str) -> Change | None:
-        """Delete the connection's pending changes; return the deleted change."""
+        """Delete the pending change of the connection's subscription; return it, or None."""
         item = self._table.delete(change_key(lane, connection_id), returns="ALL_OLD")
         return decode_change(item) if item else None
 
@@ -293,9 +294,9 @@ class DynamoDBConnections(TableStore):
     """
     Implements `ConnectionStore`.
 
-    When a connection is removed, its subscriptions are found by its current filter and by the
-    filter of a pending change. A lane that hands the connection over removes its own items. Items
-    that are left after a crash expire by themselves.
+    When a connection is removed, its subscriptions are found by the keys of two filters: that of
+    the connection, and that of its pending change. A lane that has handed the connection over to
+    another lane removes its subscriptions itself. Items that a crash leaves expire by themselves.
     """
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
@@ -346,7 +347,7 @@ class DynamoDBConnections(TableStore):
         return ConnectionPage(page, roster_place(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
-        """Read with eventual consistency; an older round is correct, but repeats some work."""
+        """Read with eventual consistency. With an older round, sweeps only repeat some work."""
         return decode_round(self._table.get(ROSTER_KEY, consistent=False) or {})
 
     def keep(self, round_: Round) -> None:

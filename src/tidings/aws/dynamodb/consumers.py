@@ -1,9 +1,13 @@
 """
 Named consumers on DynamoDB, with their parked messages and operators' notes, in the control table.
 
-Keys: `consumer#<feed>`, name; `parked#<feed>#<name>`, id of the message; `note#<feed>#<name>`,
-milliseconds in 14 digits and a random suffix. Default values are left out. `position` is missing
-until a message is acknowledged.
+A consumer: `consumer#<feed>`, name. `position` is missing until a message is acknowledged.
+
+A parked message: `parked#<feed>#<name>`, id of the message.
+
+A note: `note#<feed>#<name>`, its time in ms with 14 digits, and a random suffix.
+
+Fields with their default values are left out.
 """
 
 from __future__ import annotations
@@ -124,8 +128,8 @@ class DynamoDBConsumers:
     """
     Implements `ConsumerStore`.
 
-    A consumer alone is stored by one conditional write. With a note or a parked message, a
-    transaction stores both, which costs twice as much.
+    A change of a consumer alone is one conditional write. If a change also has a note or parked
+    messages, all items are written by a transaction, which costs twice as much.
     """
 
     def __init__(self, client: DynamoDBClient, table: str, new_id: NewId) -> None:
@@ -207,7 +211,7 @@ class DynamoDBConsumers:
 
 def _overtaken(error: ClientError) -> bool:
     """
-    Return True if another process has written in the meantime.
+    Return True if *error* means that another process has written the consumer in the meantime.
 
     Raises:
         Unavailable: the transaction was cancelled for another reason.

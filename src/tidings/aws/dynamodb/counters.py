@@ -1,9 +1,10 @@
 """
-The counters of `/status` on DynamoDB, in the control table, separate from the feed's head.
+The counters that `/status` reports, on DynamoDB, in the control table.
 
-Key: `tally#<feed>`, a name. `refused` and `served` are counters that are kept forever. `at#<place>`
-is the number of clients at a place, which counts until `until` in ms. It is deleted when no client
-is connected, or else by its expiry.
+Key: `tally#<feed>`, a name. The items `refused` and `served` are kept forever. An item `at#<place>`
+has the number of clients at a place, which is valid until `until` in ms. The item is deleted when
+no client is connected; if that fails, it expires. The counters are not in the item of the feed's
+head, so that they have a partition of their own.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ def item_key(feed: str, name: str) -> Item:
 
 
 def presence(feed: str, place: str) -> Item:
-    """Return the key of the presence at *place*."""
+    """Return the key of the item with the number of clients at *place*."""
     return item_key(feed, _AT + place)
 
 
 def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
-    """Return the totals of all items of a feed, in any order."""
+    """Return the totals of *items*, which are all items of a feed in any order."""
     counts, clients = {REFUSED: 0, "connections": 0, "sent": 0}, 0
     for item in items:
         if not text_of(item, "name").startswith(_AT):
@@ -50,10 +51,12 @@ def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
 
 class DynamoDBCounters:
     """
-    Implements `Counters`. *client* is called at the first count, which most processes never reach.
+    Implements `Counters`.
 
-    The client should not retry, because a repeated ADD may count twice. The counters have their own
-    partition, so that a flood of refused requests does not throttle the numbering of pages.
+    *client* is called for each request, because most processes count nothing and need no client.
+    The client should not retry, because a repeated ADD may count twice. The counters have a
+    partition of their own, so that a flood of refused requests does not throttle the numbering of
+    pages.
     """
 
     def __init__(self, client: Callable[[], DynamoDBClient], table: str) -> None:

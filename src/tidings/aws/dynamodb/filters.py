@@ -1,8 +1,8 @@
 """
-Filters and admissions as attributes of keys, connections, changes and subscriptions.
+Encode filters and admissions as attributes, for keys, connections, changes and subscriptions.
 
 A filter is stored as JSON in ASCII, so that it can contain any string. A filter that matches
-everything is left out, and so is an admission without an end.
+everything is not stored, and neither is an admission that cannot end.
 """
 
 from __future__ import annotations

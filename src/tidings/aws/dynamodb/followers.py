@@ -1,10 +1,13 @@
 """
 Checkpoints and leases of followers on DynamoDB, in the control table.
 
-Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` the number handled up to it,
-`note` the follower's data saved with it. `fence` counts the holders, `beat` their renewals, `bell`
-the marks left for the holder. A released lease has no owner. `lease_until` is in ms by the clock of
-the holder, as a hint. `look` identifies an observer and what it observed: fence, beat, and minute.
+Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` is the number of operations up
+to the checkpoint, and `note` is the data that the follower stored with it.
+
+`fence` counts the holders of the lease, `beat` the renewals, and `bell` the marks that were left
+for the holder. The `owner` of a released lease is empty. `lease_until` is in ms by the clock of the
+holder, so it is only a hint. `look` identifies an observer of the lease and its observation: the
+fence, the beat and the minute.
 """
 
 from __future__ import annotations
@@ -98,7 +101,7 @@ class DynamoDBFollowers(TableStore):
                 item_key(feed, name), update, values, condition, returns="ALL_NEW"
             )
         except ConditionFailed as failed:
-            return decode(failed.item)  # possibly our own write, if its answer was lost
+            return decode(failed.item)  # the item that we wrote, if the answer was lost
         return decode(item)
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:

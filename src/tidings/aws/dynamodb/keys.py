@@ -1,13 +1,13 @@
 """
-The keys of feeds, their request counts and their open streams, in the control table of DynamoDB.
+The keys of feeds, their request counts and their open streams, on DynamoDB, in the control table.
 
 A key: `key#<feed>`, id. Only a digest of the secret is stored. A key that has ended is kept for
 `limits.KEY_KEPT_MS`, so that it can be listed.
 
-A count: `keycount#<feed>`, id `#` window number.
+A count of requests: `keycount#<feed>`, id of the key `#` window number.
 
 An open stream: `keyhold#<feed>#<principal>`, expiry in ms with 14 digits `-` name. A query that
-starts at the current time skips expired ones.
+starts at the current time skips the streams that have expired.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class DynamoDBKeys(TableStore):
 
     def key(self, feed: str, name: str) -> Key | None:
         """
-        Return the key, read at half the price; read a missing one consistently, as it may be new.
+        Return the key. A read with eventual consistency has half the price.
+
+        If it finds no key, read again with strong consistency, because the key may be new.
         """
         return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
 

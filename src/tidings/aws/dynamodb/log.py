@@ -1,25 +1,25 @@
 """
-The log: pages in a separate table; head, floor, renewal and claims in the control table.
+The log on DynamoDB. Pages have a table of their own; all other items are in the control table.
 
-A page, immutable except for its expiry: feed, page number. `body` is NDJSON (S) or deflated NDJSON
-(B), `append` identifies the write, `at` is the commit time in ms. `slots` are the slots of its
-entries, if some were left out. `skipped` is the number of page numbers before it without a page.
-`trace` is the trace of its request, if it is traced. It is packed into 24 bytes
-(`tracing.pack_trace`), because with a trace as text a plain page of `limits.PAGE_PLAIN_BYTES_MAX`
-would take a second write unit.
+A page: feed, page number. Only its expiry ever changes. `body` is NDJSON (S) or deflated NDJSON
+(B), `append` identifies the write, and `at` is the commit time in ms. `slots` are the slots of the
+page's entries, if entries were left out. `skipped` is the number of page numbers without a page
+that precede this one. `trace` is the trace of the request, if the request is traced. It is packed
+into 24 bytes (`tracing.pack_trace`), because with a trace as text a plain page of
+`limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
 
-The head, which is the last page number taken: `head#<feed>`, `-`. It only grows; if it is missing,
-the feed is new. `operations` counts the operations of all numbers, in the same write. If the head
-has a `successor`, no more numbers can be taken.
+The head: `head#<feed>`, `-`. `page` is the last page number taken, which only grows. If the item is
+missing, the feed is new. `operations` counts the operations for which numbers were taken; both are
+changed by one write. If the head has a `successor`, no more numbers can be taken.
 
-The floor, the first page that is still in the log: `floor#<feed>`, `-`. It only grows; if it is
-missing, the log begins at page 1.
+The floor: `floor#<feed>`, `-`. `page` is the first page that is still in the log, which only grows.
+If the item is missing, the log begins at page 1.
 
 The progress of the renewal of expiries: `renewal#<feed>`, `-`. `page` is the last page checked, 0
-after the end of a round; `began` is in ms.
+after the end of a round. `began` is the time in ms at which the round began.
 
-The result of a request with an Idempotency-Key: `claim#<feed>`, the key. Readers check the expiry,
-since DynamoDB's TTL deletes items late.
+A claim, the result of a request with an Idempotency-Key: `claim#<feed>`, the Idempotency-Key.
+Readers check the expiry, because DynamoDB's TTL deletes items late.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def encode_page(feed: str, page: Page) -> Item:
 
 
 def decode_page(item: Item) -> Page:
-    """Decode a page from a whole item or from the attributes that readers request."""
+    """Decode a page from a complete item, or from an item with the attributes of `_READ`."""
     return Page(
         number=int(item["page"]["N"]),
         body=body_of(item["body"]),
@@ -108,12 +108,12 @@ def head_key(feed: str) -> Item:
 
 
 def decode_head(item: Item) -> int:
-    """Return the head, 0 if *item* is empty."""
+    """Return the head in *item*; 0 if *item* is empty."""
     return number_of(item, "page")
 
 
 def decode_log_counter(item: Item) -> LogCounter:
-    """Return the whole counter, for reports."""
+    """Return the head, the number of operations, and the successor in *item*."""
     return LogCounter(decode_head(item), number_of(item, "operations"), text_of(item, "successor"))
 
 
@@ -122,11 +122,11 @@ def floor_key(feed: str) -> Item:
 
 
 def decode_floor(item: Item) -> int:
-    """Return the floor, 1 if *item* is empty."""
+    """Return the floor in *item*; 1 if *item* is empty."""
     return number_of(item, "page") or 1
 
 
-# The attributes that readers request; each adds to the cost of every read.
+# The attributes of a page that readers request.
 _READ = "#page, #body, #at, #slots, #trace, #skipped"
 
 
@@ -142,7 +142,7 @@ class DynamoDBLog:
 
     def take(self, feed: str, operations: int = 0) -> int:
         """
-        Take the next number; if botocore sends the request twice, one number stays unused.
+        Take the next number. If botocore repeats the request, a number may stay unused.
         """
         values = {":one": number(1), ":operations": number(operations)}
         add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
@@ -194,7 +194,7 @@ class DynamoDBLog:
 
 class DynamoDBNumbers:
     """
-    Implements `Numbers`; *client* may retry, because putting a page again changes nothing.
+    Implements `Numbers`. *client* may retry, because putting a page again changes nothing.
     """
 
     def __init__(
@@ -224,7 +224,8 @@ class DynamoDBRenewals:
         """
         Read with eventual consistency, at half the price.
 
-        A recently written page may be missing, which is harmless because it does not expire soon.
+        The result may lack a page that was written recently. This is harmless, because such a page
+        does not expire soon.
         """
         if after >= last:
             return []
@@ -243,7 +244,7 @@ class DynamoDBRenewals:
                 page_key(feed, page_),
                 "SET #expires = :expires",
                 {":expires": number(seconds(expires_ms))},
-                "#expires < :expires",  # also refuses the write if the page is missing
+                "#expires < :expires",  # does not hold if the page is missing
             )
         except ConditionFailed:
             return

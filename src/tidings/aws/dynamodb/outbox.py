@@ -1,9 +1,10 @@
 """
 The outbox on DynamoDB.
 
-Key: feed, id. The id begins with the time, so that a query returns the messages in order. Producers
-write messages by `tidings.client.publish_with`. A message is removed once it is in the log. A
-refused message is stored under `refused#<feed>` with the reason, until an operator handles it.
+Key: feed, id of the message. The id begins with the time, so that a query returns the messages in
+order. Producers write messages with `tidings.client.publish_with`. A message is removed when it is
+in the log. A message that was refused is stored under `refused#<feed>` instead of the feed, with
+the reason, until an operator handles it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class DynamoDBOutbox(TableStore):
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """
-        Store the refused message, then remove the original; a crash in between repeats both.
+        Store the refused message, then remove the original.
+
+        After a crash in between, the next run repeats both.
         """
         self._table.put({**encode(f"refused#{feed}", message), "reason": text(reason)})
         self.done(feed, message)

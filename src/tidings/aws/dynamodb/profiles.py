@@ -1,14 +1,14 @@
 """
-The settings of feeds, operators' documents and the feeds of a twin, in the control table.
+Profiles, operators' documents and the feeds of a twin, on DynamoDB, in the control table.
 
-A profile: `profile#<feed>`, `-`. Default values are left out, and a missing item is the default
-profile. The passwords are stored as hashes.
+A profile, the settings of a feed: `profile#<feed>`, `-`. Fields with their default values are left
+out. If the item is missing, the feed has the default profile. Passwords are stored as hashes.
 
-A document: `sheet#<feed>`, name. An empty `text` is left out.
+An operator's document: `sheet#<feed>`, name. An empty `text` is left out.
 
 The feeds of a twin, for commands that only know the address of its tables: `served`, `-`. The twin
-writes this item whenever it starts. On AWS, outputs of the stack replace it. `sources` is the value
-of TIDINGS_SOURCES for the chained feeds; it is left out if no feed is chained.
+writes this item whenever it starts. A stage on AWS has outputs of its stack instead. `sources` is
+the value of TIDINGS_SOURCES; it is left out if no feed is chained.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _write_ended(ended: Ended) -> str:
-    """Encode as text, which is half the size of a map; a profile may have a thousand."""
+    """Encode *ended* as text, at half the size of a map; a profile may have a thousand of them."""
     return f"{ended.key} {ended.noted_ms} {ended.from_ms}"
 
 
@@ -89,7 +89,7 @@ def encode_profile(feed: str, profile: Profile) -> Item:
 
 
 def decode_profile(item: Item) -> Profile:
-    """Return the profile in *item*; the defaults if the item is missing."""
+    """Return the profile in *item*; the default profile if *item* is empty."""
     return _PROFILE.decode(item)
 
 
@@ -114,7 +114,7 @@ def encode_document(feed: str, name: str, document: OperatorDocument) -> Item:
 
 
 def decode_document(item: Item) -> OperatorDocument:
-    """Return the document in *item*; an empty document if the item is empty."""
+    """Return the document in *item*; an empty document if *item* is empty."""
     from tidings.core.changeagent.documents import OperatorDocument  # few functions need it
 
     return OperatorDocument(text_of(item, "text"), number_of(item, "version"))
@@ -145,7 +145,7 @@ def encode_served(feeds: Iterable[str], sources: str = "") -> Item:
 
 
 def served_feeds(item: Item) -> frozenset[str]:
-    """Return the names of the feeds; empty if the item is missing."""
+    """Return the names of a twin's feeds; no names if *item* is empty."""
     return frozenset(text_of(item, "feeds").split(",")) - {""}
 
 

@@ -1,11 +1,12 @@
 """
-Conditional puts of many items, one request per item, sent without boto3.
+Conditional puts of many items, with one request per item, sent without boto3.
 
-DynamoDB has no batch with conditions at the same price (docs/adr/0037), so many requests run
-concurrently. Because of the conditions, a request may be repeated or executed late.
+DynamoDB has no batches with conditions at the same price (docs/adr/0037), so many requests run
+concurrently. Because of the conditions, a request may be repeated, or executed late.
 
-boto3 takes 1.4 ms of CPU per PutItem, and this module 0.1 ms. urllib3 and http.client alone take at
-least 200 us per request; writing to the socket, reading, and checking two headers takes 30 us.
+A PutItem by boto3 takes 1.4 ms of CPU; by this module it takes 0.1 ms. The HTTP clients urllib3 and
+http.client alone take at least 200 us per request. To write to the socket, to read, and to check
+two headers, as this module does, takes 30 us.
 Functions registered for botocore's hooks are still called: `provide-client-params` may change the
 parameters, `before-send` may answer in place of DynamoDB, and `after-call` receives the answer.
 """
@@ -46,16 +47,16 @@ if TYPE_CHECKING:
     from tidings.core.effects import Sleep
 
 
-_UNDER_WAY = 24  # concurrent puts: 6,000 a second at 4 ms each; more take more CPU per put
+_UNDER_WAY = 24  # concurrent puts: 6,000 a second at 4 ms each; with more, a put takes more CPU
 _UNANSWERED_MAX = 2  # attempts without an answer, three seconds each, fit a follower's time limit
-_ATTEMPTS_MAX = 8  # refused attempts, six seconds in total, fit as well
-_FIRST_WAIT_MS = 50  # doubled after each attempt
-_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # returning the old item is free of charge
+_ATTEMPTS_MAX = 8  # attempts; their pauses, six seconds in total, fit the time limit too
+_FIRST_WAIT_MS = 50  # the pause after the first attempt; each later pause is twice as long
+_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # DynamoDB returns the old item free of charge
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """The condition on the existing item of a write."""
+    """A condition on the existing item, without which a write is refused."""
 
     expression: str
     values: Item = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Put:
 
 
 class Puts:
-    """Puts to one table. The caller puts the same item at most once at a time."""
+    """A writer of items to one table. It must not put the same item twice concurrently."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep) -> None:
         self._requests, self._table, self._sleep = Requests(client), table, sleep
@@ -76,16 +77,16 @@ class Puts:
 
     def __call__(self, puts: Sequence[Put]) -> list[bool]:
         """
-        Return for each put if its item is now stored, by this call or another one.
+        Return for each put whether its item is stored now, by this call or by another one.
 
         Raises:
-            Unavailable: the result of some puts is unknown; the others may have succeeded.
+            Unavailable: the result of some puts is unknown; other puts may have succeeded.
         """
         return [done for done, _ in self._each(puts, {})]
 
     def replaced(self, puts: Sequence[Put]) -> list[Item | None]:
         """
-        Return for each put the replaced item, empty if it was missing; None if the put was refused.
+        Return for each put the replaced item; {} if no item existed, None if the put was refused.
 
         Raises:
             Unavailable: see `__call__`.
@@ -106,9 +107,9 @@ class Puts:
 
     def _put(self, put: Put, telling: Mapping[str, str]) -> tuple[bool, Item | None]:
         """
-        Return True if the item is stored, and the item that it replaced.
+        Return True if the item of *put* is stored now, and the item that it replaced.
 
-        The replaced item is None if the condition did not hold.
+        The replaced item is {} if no item existed, and None if the condition did not hold.
         """
         condition = conditional(put.condition.expression, put.condition.values)
         params = {"TableName": self._table, "Item": put.item, **condition, **telling}
@@ -137,7 +138,7 @@ _OK = 200
 
 
 class Requests:
-    """A sender without retries, with the endpoint, credentials and time limits of *client*."""
+    """A sender of requests, without retries; *client* has the endpoint, credentials and limits."""
 
     def __init__(self, client: DynamoDBClient) -> None:
         meta: Any = client.meta
@@ -155,7 +156,7 @@ class Requests:
         Return the answer as JSON, with binary values in base64.
 
         Raises:
-            ClientError: DynamoDB refused the request, as boto3 raises it.
+            ClientError: DynamoDB refused the request; the error is the same as boto3's.
             EndpointConnectionError, HTTPClientError: see `KeptConnections.ask`.
         """
         name, model, context = f"dynamodb.{operation}", None, dict[str, Any]()
@@ -191,14 +192,16 @@ class Requests:
 
 def _credentials_of(client: Any) -> Credentials | None:
     """
-    Return the credentials that *client* signs with; botocore gives them to s3transfer the same way.
+    Return the credentials with which *client* signs.
+
+    This private method of clients also gives s3transfer the credentials, so it is stable.
     """
     credentials: Credentials | None = client._get_credentials()
     return credentials
 
 
 def _text_of(binary: bytes) -> str:
-    """Return *binary* in base64, the API's format of binary values."""
+    """Return *binary* in base64, which is the format of binary values in DynamoDB's API."""
     return b2a_base64(binary, newline=False).decode()
 
 
@@ -230,9 +233,9 @@ class Answer:
 @dataclass(slots=True)
 class KeptConnections:
     """
-    Connections to the host of *url*; each of several threads uses one of its own.
+    Persistent connections to the host of *url*, for several threads.
 
-    Certificates are verified as by botocore.
+    Certificates are verified with the authorities that botocore uses.
     """
 
     url: str
@@ -246,7 +249,7 @@ class KeptConnections:
         Send a request once.
 
         Raises:
-            EndpointConnectionError: no connection could be made; nothing was sent.
+            EndpointConnectionError: the host could not be reached; nothing was sent.
             HTTPClientError: no answer arrived; the request may have been executed.
         """
         connection = self._idle.take() or self._connected()
@@ -296,7 +299,7 @@ def _answer(connection: socket.socket) -> Answer:
     data = b""
     while (end := data.find(_END)) < 0 or data[9:10] == b"1":
         if end >= 0:
-            data = data[end + len(_END) :]  # skip an informational answer before the final one
+            data = data[end + len(_END) :]  # skip an interim answer, which the final answer follows
         elif len(data) > _HEAD_BYTES_MAX:
             raise ValueError("an answer's head does not end")
         else:

@@ -1,8 +1,8 @@
 """
-Registrations of listeners, on DynamoDB in the table of connections.
+Registrations of listeners on DynamoDB, in the connections table.
 
-Key: `registered#<feed>`, instance NUL resource, neither of which contains a NUL. The item is
-removed with the connection; otherwise it expires like the connection.
+Key: `registered#<feed>`, instance NUL resource. Instance and resource contain no NUL. The item is
+removed with the connection. If that fails, the item expires `SAFETY_MS` after it was written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidings.core.triton.registration import Kind, Listener, Registered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SAFETY_MS = 3 * 3600 * 1000  # API Gateway ends every connection after two hours
+SAFETY_MS = 3 * 3600 * 1000  # longer than a connection, which API Gateway ends after two hours
 
 
 def registered_kind(feed: str) -> str:

@@ -1,15 +1,15 @@
 """
-Relays, in the control table; and the log of chained feeds, which only relays write.
+Relays on DynamoDB, in the control table, and the writes of relays to the log of chained feeds.
 
-The position and the requested state of a relay: `relay`, feed. `document` is JSON of the fields
-that differ from their defaults, so that code with more fields reads documents of older code. Every
-write is conditional on `version`.
+A relay: `relay`, feed. `document` is JSON of the fields that differ from their defaults. So a
+release with more fields can read documents of an older release. Every write is conditional on
+`version`.
 
-A relay appends its pages, its document and the head of its feed in one transaction. Each item costs
-twice as much, but a checkpoint is never saved without its pages.
+A relay writes its pages, its document and the head of its feed in one transaction. Each item then
+costs twice as much, but a checkpoint is never saved without its pages.
 
-The password that a chained feed sends to its upstream: `upstream#<feed>`, `-`. The relay sends it,
-so it is stored unhashed; the table is encrypted, and no route or command returns it.
+The password that a relay sends to its upstream: `upstream#<feed>`, `-`. It is stored unhashed,
+because the relay needs it. The table is encrypted, and no route or command returns the password.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def decode_relay(item: Item) -> Relay:
     Decode a relay.
 
     Raises:
-        BrokenRelay: `encode_relay` did not make *item*.
+        BrokenRelay: *item* is not a result of `encode_relay`.
     """
     feed = text_of(item, "name")
     try:
@@ -78,7 +78,7 @@ def decode_relay(item: Item) -> Relay:
 
 
 def _check(relay: Relay) -> None:
-    """Check that the positions are integers, because other values would compare wrongly."""
+    """Check that version and positions are integers, because others would compare wrongly."""
     counted = relay.version, relay.checkpoint, relay.seconds, relay.low_watermark
     if relay.version < 1 or not all(type(each) is int and each >= 0 for each in counted):
         raise BrokenRelay(relay.feed, "a position is not a whole number")
@@ -123,14 +123,16 @@ class DynamoDBRelays:
             with translate_errors():
                 self._control.client.put_item(**put, ReturnValuesOnConditionCheckFailure="ALL_OLD")
         except ConditionFailed as failed:
-            return failed.retried and failed.item == put["Item"]  # True if our first attempt wrote
+            # True if our first attempt has written the item.
+            return failed.retried and failed.item == put["Item"]
         return True
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
         """
-        Append in one transaction, which runs once, because botocore's retry has the same token.
+        Append in one transaction.
 
-        If its answer is lost, the stored document shows whether the transaction was executed.
+        DynamoDB executes the transaction once, because botocore's retries have the same token. If
+        the answer is lost, the stored document shows whether the transaction was executed.
         """
         put = self._document(before, after)
         writes: list[Any] = [{"Put": put}, {"Update": self._head(before, after)}]
@@ -148,10 +150,13 @@ class DynamoDBRelays:
 
     def _refused(self, error: ClientError, wanted: Item) -> bool:
         """
-        Return True if our own earlier attempt caused the conflict.
+        Return True if the refused transaction was already executed, by an earlier attempt of ours.
+
+        Return False if another process has written the relay.
 
         Raises:
-            Unavailable: another transaction caused the conflict, and may still fail.
+            Unavailable: another transaction is in progress, and may still fail.
+            ClientError: *error*, if it does not report a conflict.
         """
         code = error.response["Error"]["Code"]
         reasons: Any = error.response.get("CancellationReasons", [])
@@ -166,7 +171,7 @@ class DynamoDBRelays:
         raise Unavailable(str(error)) from error
 
     def _document(self, before: Relay, after: Relay) -> dict[str, Any]:
-        """Return a put that succeeds once, and only if *before* is still stored."""
+        """Return a put of *after* that succeeds only if *before* is still stored, so only once."""
         item = encode_relay(replace(after, version=before.version + 1))
         return {"TableName": self._control.name, "Item": item, **of_version(before.version)}
 
@@ -194,12 +199,12 @@ def upstream_key(feed: str) -> Item:
 
 
 class DynamoDBUpstreams(TableStore):
-    """The passwords of relays for their upstreams; only the relay reads them."""
+    """The passwords that relays send to their upstreams; only relays read them."""
 
     def password(self, feed: str) -> str:
-        """Return the password for the upstream of *feed*; "" if it is not set."""
+        """Return the password for the upstream of *feed*; "" if no password is set."""
         return text_of(self._table.get(upstream_key(feed)) or {}, "password")
 
     def keep(self, feed: str, password: str) -> None:
-        """Store *password*; "" stops sending one."""
+        """Store *password* for the upstream of *feed*; with "", the relay sends no password."""
         self._table.put({**upstream_key(feed), "password": text(password)})

@@ -1,21 +1,23 @@
 """
-The state: `limits.BUCKETS` partitions per feed.
+The state on DynamoDB, with removed parents, the lifetime of tombstones, and sums.
 
-A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, object key. (`page`,
-`slot`) is its position, `at` the commit time of its page in ms. Only a deleted object expires.
+A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, object key. A feed has
+`limits.BUCKETS` partitions. `page` and `slot` are the place of the operation, and `at` is the
+commit time of its page in ms. Only the row of a deleted object expires.
 
-Removed parents, also in the state table: `<feed>#left`, page number in 10 hex digits. `body` is
-JSON (S) or deflated JSON (B). The item expires when the page would have expired at that time.
+The removed parents of a page, also in the state table: `<feed>#left`, page number in 10 hex digits.
+`body` is JSON (S) or deflated JSON (B). The item expires when its page expires, unless the expiry
+of the page is changed later.
 
-The lifetime of the tombstones, in the control table: `remembered#<feed>`, `-`. The fields are those
-of `tombstones.Remembered`.
+The lifetime of the tombstones, in the control table: `remembered#<feed>`, `-`. The attributes are
+the fields of `tombstones.Remembered`.
 
 The sums of the state, in the control table: `sums#<feed>`, version modulo `_RING`. So each of the
-last `_RING` versions has an item. `version` guards its updates. If `whole`, `body` is the result of
-`Sums.encode`. Otherwise it is the `note_of` the changes since the previous version, and `page` is
-the end of these changes. All sums of nine types take five write units, but the changes since the
-previous version take one. So a whole version is written only once in `_RING` versions, or if it is
-shorter than the changes.
+last `_RING` versions has an item. `version` guards its updates, and `page` is the page up to which
+the sums count. If `whole` is true, `body` is the result of `Sums.encode`. Otherwise `body` has the
+changes since the previous version, encoded by `note_of`. All sums of nine types take five write
+units, but the changes take one. So a version is written whole only once in `_RING` versions, or if
+its changes would be longer.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def row_key(feed: str, object_key: str) -> Item:
 
 
 def row_key_in(feed: str, bucket_number: int, object_key: str) -> Item:
-    """Return the key of a row found in a bucket, even if it is not its own bucket."""
+    """Return the key of a row that was found in the bucket *bucket_number*, perhaps wrongly."""
     return {"bucket": text(row_bucket(feed, bucket_number)), "key": text(object_key)}
 
 
@@ -77,7 +79,7 @@ def encode_row(feed: str, row: Row) -> Item:
 
 
 def row_values(row: Row) -> Item:
-    """Return the attributes except the key, without those that the row lacks."""
+    """Return the attributes of *row* except its key; a broken row lacks some of them."""
     attributes = {
         "page": number(row.page),
         "slot": number(row.slot),
@@ -107,7 +109,11 @@ def decode_row(item: Item) -> Row:
 
 
 def decode_overwritten(item: Item) -> Overwritten | None:
-    """Decode the replaced *item*; return None if the item or its place is missing."""
+    """
+    Decode the replaced *item*.
+
+    Return `NOTHING` if the item is empty, and None if its place is missing.
+    """
     if not item:
         return NOTHING
     if "page" not in item or "slot" not in item:
@@ -116,7 +122,7 @@ def decode_overwritten(item: Item) -> Overwritten | None:
 
 
 def _not_whole(item: Item) -> Row:
-    """Decode an item that lacks required attributes."""
+    """Decode the item of a broken row, which lacks required attributes."""
     page, slot, at = (int(item[name]["N"]) if name in item else ABSENT for name in _NUMBERS)
     return Row(
         key=item["key"]["S"],
@@ -128,7 +134,7 @@ def _not_whole(item: Item) -> Row:
     )
 
 
-# The attributes that readers request; each adds to the cost of every read.
+# The attributes of a row that readers request.
 _ROW = "#key, #page, #slot, #at, #line, #expires"
 _REMOVERS = 8  # threads; each sends one conditional delete at a time
 _OLDER = "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #slot < :slot)"
@@ -190,7 +196,8 @@ class DynamoDBState:
         try:
             self._table.delete(key, before.expression, before.values)
         except ConditionFailed as failed:
-            return not failed.item  # True if another process or our first attempt has deleted it
+            # True if the row is missing: another process or our first attempt has deleted it.
+            return not failed.item
         return True
 
 
@@ -264,7 +271,7 @@ def remembered_key(feed: str) -> Item:
 
 
 def _fields(remembered: Remembered, prefix: str) -> Item:
-    """Return the fields as values of an expression, with *prefix* before their names."""
+    """Return the fields of *remembered* as values of an expression; *prefix* begins the names."""
     return {f"{prefix}{name}": number(getattr(remembered, name)) for name in REMEMBERED_FIELDS}
 
 
@@ -287,7 +294,8 @@ class DynamoDBTombstones(TableStore):
             condition = _REMEMBERED_STANDS if old is not None else _NOT_REMEMBERED
             self._table.update(remembered_key(feed), f"SET {_SET_REMEMBERED}", given, condition)
         except ConditionFailed:
-            return self.remembered(feed) == new  # True if we wrote, but the answer was lost
+            # True if our first attempt has written the item, but its answer was lost.
+            return self.remembered(feed) == new
         return True
 
 
@@ -317,14 +325,19 @@ class DynamoDBSums(TableStore):
         }
         try:
             self._table.update(sums_key(feed, sums.version), _SET_SUMS, values, _OLDER_SUMS)
-        except ConditionFailed as failed:  # possibly by our own write, if its answer was lost
+        except ConditionFailed as failed:
+            # All attributes are equal if our first attempt has written the item.
             there = failed.item or {}
             return all(there.get(name[1:]) == value for name, value in values.items())
         return True
 
 
 def _added_up(items: Iterable[Item]) -> Sums | None:
-    """Return the latest version in *items*; an earlier one if they changed during the query."""
+    """
+    Return the sums of the latest version that can be computed from *items*.
+
+    This is an earlier version than the latest if items changed during the query.
+    """
     from tidings.core.state.sums import Sums, changes_in  # few functions need it
 
     sums = None

@@ -1,9 +1,8 @@
 """
-One table of DynamoDB.
+Send requests to one table of DynamoDB.
 
-Every method raises `ConditionFailed` and `Unavailable` like `translate_errors`.
-
-In an expression `#page` is the attribute `page`, and `:page` one of the values.
+Every method raises `ConditionFailed` and `Unavailable`; see `translate_errors`. In an expression,
+`#page` stands for the attribute `page`, and `:page` stands for the value with this name.
 """
 
 from __future__ import annotations
@@ -49,14 +48,16 @@ def expressions(values: Item | None = None, **given: str) -> dict[str, Any]:
 
 
 def conditional(condition: str, values: Item | None = None, update: str = "") -> dict[str, Any]:
-    """Return the parameters of a conditional write; its refusal contains the existing item."""
+    """Return the parameters of a write; if *condition* fails, the error has the existing item."""
     params = expressions(values, ConditionExpression=condition, UpdateExpression=update)
     return params | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if condition else {})
 
 
 def of_version(version: int) -> dict[str, Any]:
     """
-    Return the parameters of a transactional write over the item of *version*, or over none for 0.
+    Return the parameters of a write that is refused unless the item has *version*.
+
+    With version 0, the item must be missing.
     """
     if not version:
         return expressions(ConditionExpression="attribute_not_exists(#version)")
@@ -65,7 +66,7 @@ def of_version(version: int) -> dict[str, Any]:
 
 
 class Table:
-    """The table *name*; *client* sends the requests."""
+    """The table with the name *name*. *client* sends the requests."""
 
     def __init__(self, client: DynamoDBClient, name: str) -> None:
         self.client, self.name = client, name
@@ -85,9 +86,9 @@ class Table:
 
     def put_over(self, item: Item, version: int, *, may_be_new: bool) -> bool:
         """
-        Put *item* over the item of *version*; return False if another version is stored.
+        Replace the item that has *version* by *item*; return False if it has another version.
 
-        If *may_be_new*, the item may also be missing.
+        If *may_be_new* is True, *item* is also stored if the existing item is missing.
         """
         unwritten = "attribute_not_exists(#version) OR " if may_be_new else ""
         return self.put_once(item, f"{unwritten}#version = :version", {":version": number(version)})
@@ -96,8 +97,8 @@ class Table:
         """
         Put *item* and return True, or return False if *condition* does not hold.
 
-        If botocore repeats our write because its answer was lost, the repeat is refused; then also
-        return True.
+        If the answer of the first attempt is lost, botocore repeats the put, and *condition* does
+        not hold any more. Also return True then.
         """
         try:
             self.put(item, condition, values)
@@ -115,7 +116,7 @@ class Table:
             return self.client.update_item(TableName=self.name, **params).get("Attributes", {})
 
     def raise_page(self, key: Item, page: int) -> None:
-        """Set the item's page to *page*, unless it has a later one."""
+        """Set the attribute `page` of the item to *page*, unless it is already higher."""
         unless_later = "attribute_not_exists(#page) OR #page < :page"
         try:
             self.update(key, "SET #page = :page", {":page": number(page)}, unless_later)
@@ -147,7 +148,7 @@ class Table:
             )
 
     def items(self, condition: str, values: Item, fields: str = "", **more: Any) -> Iterator[Item]:
-        """Yield all items with a key that meets *condition*, reading consistently."""
+        """Yield all items with a key that meets *condition*. Every read is strongly consistent."""
         start: Item = {}
         while True:
             answer = self.page(condition, values, fields, **more, **start)
@@ -158,7 +159,7 @@ class Table:
 
     def of_kind(self, kind: str, prefix: str | None = None) -> list[Item]:
         """
-        Return all items of *kind* with the name prefix *prefix*, in name order.
+        Return all items of *kind*, or those with names that begin with *prefix*, in name order.
 
         The read is strongly consistent.
         """
@@ -169,9 +170,9 @@ class Table:
 
     def few_of_kind(self, kind: str, at_most: int) -> list[Item] | None:
         """
-        Return all items of *kind*, by one consistent request.
+        Return all items of *kind*, or None if there are more than *at_most*.
 
-        Return None if there are more than *at_most*.
+        This takes one request, which is strongly consistent.
         """
         # Request one more, because at its limit a query does not report whether items are left.
         answer = self.page(_OF_KIND, {":kind": text(kind)}, Limit=at_most + 1)
@@ -180,7 +181,7 @@ class Table:
 
 
 class TableStore:
-    """A store with all its items in the table *table*."""
+    """The base class of a store that has all its items in one table, *table*."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._table = Table(client, table)
@@ -189,12 +190,16 @@ class TableStore:
 _PUTS = 25  # maximum of BatchWriteItem
 _GETS = 100  # maximum of BatchGetItem
 _THREADS = 4  # measured: 8 threads are not faster
-_ATTEMPTS_MAX = 8  # refused attempts, six seconds in total, fit a follower's time limit
-_FIRST_WAIT_MS = 50  # doubled after each attempt
+_ATTEMPTS_MAX = 8  # attempts; their pauses, six seconds in total, fit a follower's time limit
+_FIRST_WAIT_MS = 50  # the pause after the first attempt; each later pause is twice as long
 
 
 class Batches:
-    """Items of one table; *client* must not retry requests, because puts have no condition."""
+    """
+    Reads and writes of many items of one table by batch requests.
+
+    *client* must not retry requests, because the puts have no condition.
+    """
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep) -> None:
         self._client, self._table, self._sleep = client, table, sleep
@@ -226,7 +231,7 @@ class Batches:
         self._repeat(self._put_once, batch)
 
     def _repeat(self, call: Callable[[list[Item]], list[Item]], batch: list[Item]) -> None:
-        """Call *call* with the unprocessed rest of *batch* again, after increasing pauses."""
+        """Call *call* with *batch*, and again with the unprocessed rest, after growing pauses."""
         left = batch
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:

@@ -1,8 +1,9 @@
 """
-Tag summaries on DynamoDB, in the state table, in a separate partition of each feed.
+Summaries of the tags of pages on DynamoDB, in the state table, in one partition for each feed.
 
 Key: `<feed>#tags`, the number of the last page in 10 hex digits. `first` is the number of the first
-page, `bits` a Bloom filter. The item expires when the last page would have expired at that time.
+page, and `bits` is a Bloom filter. The item expires when the last page expires, unless the expiry
+of the page is changed later.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class DynamoDBTags:
         """
         Read with eventual consistency, at half the price.
 
-        If a summary is missing, readers read the pages of the log instead.
+        If the result lacks a new summary, readers read the pages of the log instead.
         """
         bounds = {
             ":bucket": text(partition(feed)),
