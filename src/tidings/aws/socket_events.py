@@ -35,7 +35,7 @@ def listener(event: Mapping[str, Any]) -> Listener | None:
 
 
 def refuse(error: Rejected) -> dict[str, Any]:
-    """Return the answer to an invalid handshake. A browser hides the body of such an answer."""
+    """Return the answer to an invalid handshake. Browsers do not show its body to the page."""
     return {"statusCode": error.status, "body": json.dumps({"error": error.body()})}
 
 

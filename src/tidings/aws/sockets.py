@@ -125,7 +125,7 @@ class Host:
     """
     The host of *url*, and the persistent connections to it.
 
-    *timeout_s* is the time limit for connecting, for a TLS handshake, and for an answer, each.
+    *timeout_s* limits the time to connect, including a TLS handshake, and then the time to answer.
     Certificates are verified with the authorities in *ca_file*, or with the system's authorities if
     *ca_file* is None. Several threads may use a host concurrently, each with its own `Requests`.
     """

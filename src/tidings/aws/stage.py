@@ -146,7 +146,7 @@ class Stage(Assembly):
         return builders[follower]()
 
     def checkpoint(self, feed: str) -> int:
-        """Return the checkpoint of the state of *feed*: it includes all pages up to this one."""
+        """Return the checkpoint of `state`: the state of *feed* includes all pages up to it."""
         from tidings.core.model.feeds import STATE
 
         return self.stores.followers.checkpoints(feed).get(STATE, 0)

@@ -1,8 +1,8 @@
 """
 Wake functions through the API of Lambda, and read the stream records that wake functions.
 
-A stream record is a write: of a page or a message, in the feed to wake, or of an item in a
-producer's table.
+A stream record describes the write of an item. A page in the log or a message in the outbox wakes
+its feed; an item of a producer's table is appended to a feed.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class ServerApp:
         return status.live_page(self._console, path, self._prefix) if self._console else None
 
     async def _metrics(self) -> Answer:
-        """Render the metrics in a thread, because that reads the database."""
+        """Render the metrics in a thread, because rendering reads the database."""
         kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
         loop = asyncio.get_running_loop()
         try:
@@ -236,7 +236,7 @@ def _request(
 ) -> Request:
     query = scope["query_string"]
     return Request(
-        # A route for GET also handles HEAD, as if it were a GET.
+        # A route for GET handles HEAD like GET.
         method="GET" if match.route.method == "GET" else scope["method"],
         path=raw_path(scope),
         route=match.route.key,

@@ -156,7 +156,7 @@ def chained_feeds(options: HostOptions) -> dict[str, str]:
     for text in options.chains:
         feed, equals, url = text.partition("=")
         if not equals or "://" in feed:
-            raise Problem("--chain: must be FEED=URL")  # the text may be secret
+            raise Problem("--chain: must be FEED=URL")  # without the text, which may have a secret
         urls[feed] = _of_a_feed(url)
     if options.source and not urls:
         raise Problem("--source configures chained feeds, so --chain-from or --chain is needed")

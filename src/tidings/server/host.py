@@ -418,7 +418,7 @@ class Host(Assembly):
         if self.settings.issuer is None:
             return ()
         from tidings.http.outbound.credentials import Tokens
-        from tidings.server.issuer_keys import IssuerKeys  # loaded here: most have no issuer
+        from tidings.server.issuer_keys import IssuerKeys  # most servers have no issuer
 
         tokens = Tokens(self.settings.issuer, self.ask_issuer)
         self.issuer_keys = IssuerKeys(tokens)
@@ -442,7 +442,7 @@ class Host(Assembly):
         return StreamWrites(writer, self.guard, settings.feeds, settings.url_prefix)
 
     def stream_reads(self) -> StreamReads:
-        """Return the read operations of durable streams."""
+        """Return the ASGI app for reads of durable streams."""
         return StreamReads(
             reader=StreamReader(self.stores.streams, self.reader, self.losses),
             guard=self.guard,

@@ -57,7 +57,7 @@ def connections_within(files: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Limits of a server: the number of *connections*, and the seconds of each phase of one."""
+    """Limits of a server: the number of connections, and the seconds of a connection's phases."""
 
     connections: int = limits.FILES_MAX
     head_s: float = limits.HEAD_S
@@ -74,9 +74,9 @@ class Admission:
     The admission of connections up to the limit of *bounds*.
 
     At the limit, a new connection replaces the connection that has been idle for longest, so that
-    idle connections lock no client out. A connection is idle if its client has not sent a complete
-    head of a request or of a TLS handshake, or not yet subscribed on its WebSocket. If no
-    connection is idle, the new one is refused.
+    idle connections lock no client out. A connection is idle during its TLS handshake, until the
+    head of the next request is complete, and as a WebSocket until its client subscribes. If no
+    connection is idle, the new connection is refused.
     """
 
     bounds: RequestLimits
@@ -156,7 +156,7 @@ class Connection:
 
     def wait(self, seconds: float, on_deadline: Callable[[], None]) -> None:
         """
-        Call *on_deadline* in *seconds* unless `stop_waiting` is called before.
+        Call *on_deadline* after *seconds*, unless `stop_waiting` is called first.
 
         Until then the connection is idle, so *admission* may close it.
         """

@@ -68,7 +68,7 @@ class IssuerKeys:
         """
         Fetch the keys in a daemon thread.
 
-        So the server can stop while the issuer does not end its answer.
+        So an issuer that never ends its answer does not delay the stop of the server.
         """
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 

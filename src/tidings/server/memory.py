@@ -200,7 +200,7 @@ class MemoryConnections:
             self._subscriptions.remove(lane, Subscription(connection_id, wanted, since=0))
 
     def page(self, place: str, limit: int) -> ConnectionPage:
-        """Return the next connections by id. A place is the id of the last connection before it."""
+        """Return the next connections by id. *place* is the last id of the previous page."""
         with self._lock:
             ids = sorted(self._connections)
             first = bisect_right(ids, place)
@@ -225,7 +225,7 @@ class StoredFollower:
     beat: int = 0
     marks: int = 0
     look: str = ""
-    saved: Saved = (0, 0, b"")  # one attribute, so that readers without a lock see a valid state
+    saved: Saved = (0, 0, b"")  # always replaced as a whole, so that readers need no lock
 
     def renew(self, now_ms: int) -> None:
         self.expires_ms = now_ms + limits.LEASE_MS

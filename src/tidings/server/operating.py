@@ -139,7 +139,8 @@ async def taking_changes(
         writer.close()
 
     path = folder / SOCKET
-    # This process holds the lock, so no other server runs: a socket that exists is of a killed one.
+    # If the socket exists, a killed process left it: this process holds the lock, so no other
+    # server runs.
     path.unlink(missing_ok=True)
     server = await asyncio.start_unix_server(answer, path, limit=LINE_BYTES_MAX)
     try:

@@ -4,9 +4,10 @@ Recovery at the start of a server: page numbers without a page, and a data file 
 **Page numbers without a page.** Earlier releases wrote the number and the page separately. If such
 a release was killed between the two writes, it left a hole, which no reader can pass. A hole above
 the checkpoint of the follower `state` is filled, however old it is. Its page was never
-acknowledged: a page is deleted only after the state has handled it. No writer can be about to write
-the page, because this release writes number and page in one transaction. A missing number at or
-below the checkpoint had a page, which is lost. Such a number is reported, and never filled.
+acknowledged, because an acknowledged page is only deleted after the state has handled it. No writer
+can be about to write the page, because this release writes number and page in one transaction. A
+missing number at or below the checkpoint had a page, which is lost. Such a number is reported, and
+never filled.
 
 **Generations.** After the data file was restored to an earlier state, no page number may be
 assigned again. So the server has to notice that the file was restored:
@@ -17,9 +18,10 @@ assigned again. So the server has to notice that the file was restored:
   is restored, the ids differ.
 - The data file also stores the change time of the small file. If the folder is restored, this time
   differs.
-- In a copy of the same minute, neither differs. So a third file, `HeadFile`, has the last page of
-  each feed. If the data file ends before that page, it is an earlier copy.
-- In a snapshot of the whole volume, nothing differs. An operator who restores one must remove the
+- A copy that was made in the same minute has none of these differences. So a third file
+  (`HeadFile`) has the last page of each feed. If the data file ends before that page, it is an
+  earlier copy.
+- A snapshot of the whole volume cannot be detected. An operator who restores one must remove the
   small file.
 
 If the data file does not match the other files, a new generation begins: the log skips all numbers

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PATH = "/ws"
 LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
-OUTGOING_BYTES_MAX = 1024 * 1024  # most bytes queued for a client: eight of the largest messages
+OUTGOING_BYTES_MAX = 1024 * 1024  # maximum of bytes queued for a client; 8 of the largest messages
 ROOM_BYTES = 256 * 1024  # if more bytes are queued for a client, its catch-up waits
 CLOSE_S = 1.0  # maximum time for a client to read the queued messages and the close frame
 UNSUPPORTED, GOING_AWAY = 1003, 1001
@@ -135,7 +135,7 @@ class Sockets:
             self._continue(client)
 
     def _continue(self, client: _Client) -> None:
-        """Continue the catch-up. If it cannot be started, it is due again at the next message."""
+        """Continue the catch-up. If it cannot be started, try again after the next message."""
         client.waits = False  # reset first, because the catch-up may wait again at once
         try:
             self._replay(client.id)
@@ -190,7 +190,7 @@ class Sockets:
                 client.cut_after(CLOSE_S)
 
     def _write(self, client: _Client, frames: dict[str, bytes]) -> None:
-        """Write the queued messages that the connection accepts now, without its task."""
+        """Write the queued messages that the connection accepts now, in place of its task."""
         if client.write is None or client.is_sending:
             return
         while client.queued:
@@ -305,7 +305,9 @@ class SocketApp:
 
     async def _write(self, client: _Client, send: Send) -> None:
         """
-        Send the messages that could not be written immediately; return when the server closes.
+        Send the messages that could not be written immediately.
+
+        Return when the server has closed the connection.
         """
         while True:
             await client.more.wait()

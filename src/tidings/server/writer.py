@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-# After a commit that took longer, a thread runs the next one. A faster commit costs less in the
-# loop, although it blocks the loop.
+# After a commit that took longer, a thread runs the next commit. Faster commits block the loop for
+# less time than a change of threads takes.
 SLOW_S = 0.002
 JOBS_MAX = 256  # jobs per transaction; more jobs would delay the first of them and save little
-# The operations of which one transaction writes the rows, in some 50 ms; slices write the others.
+# The most operations for which one transaction writes the rows, in some 50 ms. Slices write the
+# other rows.
 COMMIT_OPERATIONS_MAX = 5_000
 SLICE_MS, SLICE_OPERATIONS = 5, 500  # the size of a slice, which delays the next commit
 _OWNER = "commit"  # the owner of the follower's lease during a commit
@@ -123,7 +124,7 @@ class Writer:
         """
         Run all jobs. If a job raises, which is rare, undo all, and repeat each job in a savepoint.
 
-        The savepoint undoes a job that raises again without the other jobs.
+        If a job then raises again, its savepoint undoes this job alone.
         """
         try:
             for job in jobs:
@@ -154,10 +155,10 @@ class StateProjection:
     """
     The follower `state` of a server, which writes rows in the transaction of their page.
 
-    So the state usually includes every page after each commit. It lags only after a transaction
-    with very many operations, after an error, and after an import. Then slices, which `wake`
-    schedules, write the missing rows in the event loop, between commits. *told* is called with the
-    feed after each slice.
+    So after a commit, the state usually includes all pages of the log. It lags only after a
+    transaction with very many operations, after an error, and after an import. Then slices, which
+    `wake` schedules, write the missing rows in the event loop, between commits. *told* is called
+    with the feed after each slice.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class StateProjection:
         self._followers, self._handler, self._told = followers, handler, told
         follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, follower_config=follower_config)
-        # Feeds for which the handler has begun and has handled each page since then.
+        # The feeds for which the handler has begun, and since then has handled every page.
         self._begun: set[str] = set()
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()

@@ -1,4 +1,4 @@
-"""Runs whose wall clock is set while they work: they end by a clock that is never set."""
+"""Runs during which the wall clock is set: they end by a clock that is never set."""
 
 from __future__ import annotations
 

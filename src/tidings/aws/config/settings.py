@@ -122,7 +122,7 @@ class Settings(Shared):
 
 
 def metrics_service(stage: str) -> str:
-    """Return the value of `service`, the dimension by which metrics of stages are separate."""
+    """Return the value of the dimension `service`, which separates the metrics of stages."""
     return f"tidings-{stage}"
 
 

@@ -174,7 +174,7 @@ def _exposed(stage: str, outputs: Mapping[str, str]) -> Exposed:
 
 def _addresses(outputs: Mapping[str, str]) -> Addresses:
     """
-    Return the stage's base URLs; if it has one address, WebSockets have the path of a server's.
+    Return the stage's base URLs; if it has one address, the WebSocket path is that of a server.
     """
     url = outputs.get(ONE_URL_OUTPUT)
     if url is None:
@@ -253,7 +253,7 @@ def _outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
 
 
 BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # the parameter with the version of CDK's bootstrap
-_NO_STACK = "ValidationError"  # the error code of a missing stack; CloudFormation has none for it
+_NO_STACK = "ValidationError"  # the code of several errors; a missing stack has no code of its own
 _LOGS = (
     *("/aws/lambda/", "/aws/vendedlogs/apigateway/", "/aws/vendedlogs/states/"),
     "/aws/emr-serverless/",
@@ -261,7 +261,7 @@ _LOGS = (
 
 
 # The Regions that have every resource of a stage (a test compares them with cfn-lint's data). All
-# other Regions, including AWS GovCloud and China, lack function URLs, at which event streams are.
+# other Regions, including AWS GovCloud and China, lack function URLs, which serve event streams.
 REGIONS = (
     *("af-south-1", "ap-east-1", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3"),
     *("ap-south-1", "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ca-central-1"),

@@ -53,8 +53,8 @@ class DynamoDBCounters:
     """
     Implements `Counters`.
 
-    *client* is called for each request, because most processes count nothing and need no client.
-    The client should not retry, because a repeated ADD may count twice. The counters have a
+    *client* is not called before the first request, because most processes count nothing. The
+    client should not retry, because a repeated ADD may count twice. The counters have a
     partition of their own, so that a flood of refused requests does not throttle the numbering of
     pages.
     """

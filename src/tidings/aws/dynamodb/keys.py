@@ -82,7 +82,7 @@ class DynamoDBKeys(TableStore):
         """
         Return the key. A read with eventual consistency has half the price.
 
-        If it finds no key, read again with strong consistency, because the key may be new.
+        If this read finds no key, read again with strong consistency, because the key may be new.
         """
         return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
 

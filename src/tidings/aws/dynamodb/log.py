@@ -3,14 +3,14 @@ The log on DynamoDB. Pages have a table of their own; all other items are in the
 
 A page: feed, page number. Only its expiry ever changes. `body` is NDJSON (S) or deflated NDJSON
 (B), `append` identifies the write, and `at` is the commit time in ms. `slots` are the slots of the
-page's entries, if entries were left out. `skipped` is the number of page numbers without a page
-that precede this one. `trace` is the trace of the request, if the request is traced. It is packed
-into 24 bytes (`tracing.pack_trace`), because with a trace as text a plain page of
+page's entries, if entries were left out. `skipped` is how many numbers directly before this page
+have no page. `trace` is the trace of the request, if the request is traced. It is packed into 24
+bytes (`tracing.pack_trace`), because with a trace as text a plain page of
 `limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
 
 The head: `head#<feed>`, `-`. `page` is the last page number taken, which only grows. If the item is
-missing, the feed is new. `operations` counts the operations for which numbers were taken; both are
-changed by one write. If the head has a `successor`, no more numbers can be taken.
+missing, the feed is new. `operations` counts the operations of all numbers taken; the same write
+changes `page` and `operations`. If the head has a `successor`, no more numbers can be taken.
 
 The floor: `floor#<feed>`, `-`. `page` is the first page that is still in the log, which only grows.
 If the item is missing, the log begins at page 1.

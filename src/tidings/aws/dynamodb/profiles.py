@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _write_ended(ended: Ended) -> str:
-    """Encode *ended* as text, at half the size of a map; a profile may have a thousand of them."""
+    """Encode *ended* as text, at half the size of a map: a profile may have a thousand entries."""
     return f"{ended.key} {ended.noted_ms} {ended.from_ms}"
 
 

@@ -7,6 +7,7 @@ concurrently. Because of the conditions, a request may be repeated, or executed 
 A PutItem by boto3 takes 1.4 ms of CPU; by this module it takes 0.1 ms. The HTTP clients urllib3 and
 http.client alone take at least 200 us per request. To write to the socket, to read, and to check
 two headers, as this module does, takes 30 us.
+
 Functions registered for botocore's hooks are still called: `provide-client-params` may change the
 parameters, `before-send` may answer in place of DynamoDB, and `after-call` receives the answer.
 """
@@ -56,7 +57,7 @@ _TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # DynamoDB returns the old item free
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on the existing item, without which a write is refused."""
+    """The condition that the existing item must meet; otherwise the write is refused."""
 
     expression: str
     values: Item = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Put:
 
 
 class Puts:
-    """A writer of items to one table. It must not put the same item twice concurrently."""
+    """A writer of items to one table. Callers must not put the same item twice concurrently."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep) -> None:
         self._requests, self._table, self._sleep = Requests(client), table, sleep
@@ -194,7 +195,7 @@ def _credentials_of(client: Any) -> Credentials | None:
     """
     Return the credentials with which *client* signs.
 
-    This private method of clients also gives s3transfer the credentials, so it is stable.
+    The method of *client* is private, but boto3 also calls it, for s3transfer.
     """
     credentials: Credentials | None = client._get_credentials()
     return credentials

@@ -78,7 +78,7 @@ def decode_relay(item: Item) -> Relay:
 
 
 def _check(relay: Relay) -> None:
-    """Check that version and positions are integers, because others would compare wrongly."""
+    """Check that version and positions are integers; other values would compare wrongly."""
     counted = relay.version, relay.checkpoint, relay.seconds, relay.low_watermark
     if relay.version < 1 or not all(type(each) is int and each >= 0 for each in counted):
         raise BrokenRelay(relay.feed, "a position is not a whole number")

@@ -70,7 +70,7 @@ def row_key(feed: str, object_key: str) -> Item:
 
 
 def row_key_in(feed: str, bucket_number: int, object_key: str) -> Item:
-    """Return the key of a row that was found in the bucket *bucket_number*, perhaps wrongly."""
+    """Return the key of a row in the bucket *bucket_number*, which may be a wrong bucket."""
     return {"bucket": text(row_bucket(feed, bucket_number)), "key": text(object_key)}
 
 

@@ -48,7 +48,7 @@ def expressions(values: Item | None = None, **given: str) -> dict[str, Any]:
 
 
 def conditional(condition: str, values: Item | None = None, update: str = "") -> dict[str, Any]:
-    """Return the parameters of a write; if *condition* fails, the error has the existing item."""
+    """Return the parameters of a conditional write. Its refusal contains the existing item."""
     params = expressions(values, ConditionExpression=condition, UpdateExpression=update)
     return params | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if condition else {})
 
@@ -86,9 +86,9 @@ class Table:
 
     def put_over(self, item: Item, version: int, *, may_be_new: bool) -> bool:
         """
-        Replace the item that has *version* by *item*; return False if it has another version.
+        Put *item* and return True if the existing item has *version*, or else return False.
 
-        If *may_be_new* is True, *item* is also stored if the existing item is missing.
+        If *may_be_new* is True, also put *item* if no item exists.
         """
         unwritten = "attribute_not_exists(#version) OR " if may_be_new else ""
         return self.put_once(item, f"{unwritten}#version = :version", {":version": number(version)})
@@ -187,9 +187,9 @@ class TableStore:
         self._table = Table(client, table)
 
 
-_PUTS = 25  # maximum of BatchWriteItem
-_GETS = 100  # maximum of BatchGetItem
-_THREADS = 4  # measured: 8 threads are not faster
+_PUTS = 25  # the most items in a BatchWriteItem
+_GETS = 100  # the most items in a BatchGetItem
+_THREADS = 4  # threads that send batches; in a measurement, 8 threads were not faster
 _ATTEMPTS_MAX = 8  # attempts; their pauses, six seconds in total, fit a follower's time limit
 _FIRST_WAIT_MS = 50  # the pause after the first attempt; each later pause is twice as long
 

@@ -1,1 +1,1 @@
-"""The core's stores on one SQLite file, with the contracts of those on DynamoDB."""
+"""The stores of the core on one SQLite file, with the same contracts as those on DynamoDB."""

@@ -38,8 +38,8 @@ _TAKE = (
 _PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-# The list of numbers ends with the number after the head, so that numbers are also found missing
-# after the last page.
+# The list of numbers ends with the number after the head, so that missing numbers after the last
+# page are found, too.
 _MISSING = """
 WITH numbers AS (
     SELECT page, page - skipped AS first FROM pages WHERE feed = ?1 AND page > ?2
