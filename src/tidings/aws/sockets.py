@@ -157,7 +157,7 @@ class Host:
         return self._trust
 
     def take(self) -> _Connection | None:
-        """Return an idle connection that the server has not closed; None if there is none."""
+        """Return an idle connection that the server has not closed, or None."""
         while (connection := self._idle.take()) is not None and _has_news(connection.socket):
             connection.socket.close()
         return connection
@@ -430,7 +430,7 @@ class ApiGatewaySockets:
 
     def close(self, connection_id: str) -> None:
         if self._ask(Close(connection_id)) is not Outcome.SENT:
-            raise Unavailable(f"connection {connection_id} may not be closed")
+            raise Unavailable(f"it is not certain that connection {connection_id} was closed")
 
     def exchange(self, deliveries: Iterable[Steps]) -> None:
         credentials, turn = self._credentials(), Turn(deliveries, self._window)

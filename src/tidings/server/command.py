@@ -59,7 +59,7 @@ _OF_FEEDS = (
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Set a setting of docs/operations/OPERATIONS.md, e.g. TIDINGS_RETENTION_HOURS=1;"
+        help="Value of a setting (docs/operations/OPERATIONS.md), e.g. TIDINGS_RETENTION_HOURS=1;"
         " may be repeated.",
     ),
     click.option(
@@ -186,7 +186,7 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
       2  usage
     """
     if (options["tls_cert"] is None) != (options["tls_key"] is None):
-        raise click.UsageError("--tls-cert and --tls-key belong together")
+        raise click.UsageError("--tls-cert and --tls-key must be given together")
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:

@@ -289,8 +289,8 @@ class Cycle(RequestResponseCycle):
         """
         Send a part of the answer.
 
-        In HTTP/1.0 there are no chunks, so the end of the connection is the end of an answer
-        without a length.
+        HTTP/1.0 has no chunks, so the end of the connection is the end of an answer without a
+        length.
         """
         if message["type"] == "http.response.start":
             if self.more_body:
@@ -445,7 +445,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields += 1
         if self._fields > limits.HEAD_FIELDS_MAX:
-            raise self._refused(431, f"there are at most {limits.HEAD_FIELDS_MAX} fields")
+            raise self._refused(431, f"a head holds at most {limits.HEAD_FIELDS_MAX} fields")
         self._count(len(name) + len(value) + 4)
         if not self._in_body:  # trailers are ignored, because the head has already been checked
             super().on_header(name, value)

@@ -157,7 +157,7 @@ def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
         (["--setting", "TIDINGS_NONE=1"], "--setting TIDINGS_NONE: unknown setting"),
         (["--setting", "TIDINGS_FEEDS"], "--setting TIDINGS_FEEDS: must be NAME=VALUE"),
         (["--feeds", "NO"], "feed"),
-        (["--tls-cert", __file__], "--tls-cert and --tls-key belong together"),
+        (["--tls-cert", __file__], "--tls-cert and --tls-key must be given together"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(arguments: list[str], sentence: str) -> None:

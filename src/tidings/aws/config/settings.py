@@ -52,10 +52,18 @@ SETTINGS = (
     Setting("TIDINGS_STREAM_SECONDS", "120", "duration of an event stream: 60 to 840"),
     Setting("TIDINGS_FOLLOWER", "", "follower of the function: state, push or archive"),
     Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
-    Setting("TIDINGS_ARCHIVE_SECONDS", "900", "longest wait of a few pages for the archive"),
-    Setting("TIDINGS_METRICS", "all", "written metrics: all, or those of alarms"),
     Setting(
-        "TIDINGS_LAG_PAGES", "1000", "pages of lag above which an alarm is raised if it persists"
+        "TIDINGS_ARCHIVE_SECONDS",
+        "900",
+        "longest wait for the archive in seconds, if few pages wait",
+    ),
+    Setting(
+        "TIDINGS_METRICS", "all", "metrics that are written: all, or alarms (only those of alarms)"
+    ),
+    Setting(
+        "TIDINGS_LAG_PAGES",
+        "1000",
+        "pages of lag above which an alarm is raised, if the lag persists",
     ),
     Setting("TIDINGS_CAPTURE", "", "mapping of a captured table's writes to operations"),
     Setting("TIDINGS_COORDINATOR", "", "table of leader elections: dynamodb://TABLE?region=REGION"),

@@ -302,7 +302,7 @@ def _answer(connection: socket.socket) -> Answer:
         if end >= 0:
             data = data[end + len(_END) :]  # skip an interim answer, which the final answer follows
         elif len(data) > _HEAD_BYTES_MAX:
-            raise ValueError("an answer's head does not end")
+            raise ValueError("the head of an answer is too long")
         else:
             data += next(received)
     head, body = data[:end].lower(), data[end + len(_END) :]

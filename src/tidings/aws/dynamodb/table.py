@@ -2,7 +2,7 @@
 Send requests to one table of DynamoDB.
 
 Every method raises `ConditionFailed` and `Unavailable`; see `translate_errors`. In an expression,
-`#page` stands for the attribute `page`, and `:page` stands for the value with this name.
+`#page` is the name of the attribute `page`, and `:page` is the value that is passed as `:page`.
 """
 
 from __future__ import annotations

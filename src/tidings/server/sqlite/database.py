@@ -426,7 +426,7 @@ class Database:
     def _migrate(self, path: Path) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
-            rule = f"has schema {version}, this release knows {len(MIGRATIONS)}"
+            rule = f"has schema {version}, but this release knows {len(MIGRATIONS)}"
             raise CannotOpen(f"{path} {rule}: use the newer release")
         for number, statements in enumerate(MIGRATIONS[version:], version + 1):
             self._connection.executescript(
