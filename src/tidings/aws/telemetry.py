@@ -95,7 +95,8 @@ def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object]
 
     Each line of the log has the standard keys of Powertools' Logger, such as `cold_start` and
     `function_request_id`. If TIDINGS_METRICS is `all`, the metric `ColdStart` is written too. In a
-    stage with `xray`, the calls to AWS are traced, without the answer of *handler*.
+    stage with `xray`, the calls to AWS are traced, but not the answer of *handler*, because an
+    answer may contain operations.
     """
     from aws_lambda_powertools import Logger, Metrics  # noqa: F401 before the first request
 

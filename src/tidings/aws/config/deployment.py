@@ -86,8 +86,8 @@ class StreamSource:
     """
     A DynamoDB stream that invokes a function.
 
-    Reading starts with the oldest record (TRIM_HORIZON). The function reports the first record that
-    it could not handle, and Lambda splits a batch that fails. A record that still fails after
+    Reading starts with the oldest record (TRIM_HORIZON). The function reports the records that it
+    could not handle, and Lambda splits a batch that fails. A record that still fails after
     *age_max_s* or after *retries_max* attempts is moved to S3. This is safe for a wake-up, which
     may be lost. Only records of *kinds* invoke the function.
     """
