@@ -2,9 +2,9 @@
 Build the archives for EMR Serverless: of the sync job, of the lake job, and of pipelines.
 
 Spark unpacks an archive (`spark.archives`) in the working folder of each process of a job, and
-PYTHONPATH contains that folder. EMR provides Python and PySpark. botocore describes 400 services;
-the sync job uses three of them, so the other descriptions are left out. The build is reproducible,
-so that unchanged archives are not uploaded again.
+PYTHONPATH contains that folder. EMR provides Python and PySpark. botocore contains the descriptions
+of 400 services; an archive contains only the descriptions of the services that its job uses. The
+build is reproducible, so that unchanged archives are not uploaded again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "bin", "examples")
 
 def build(folder: Path = BUILD / "job") -> Path:
     """
-    Build the archive of the sync job; download the wheels only if their versions changed.
+    Build the archive of the sync job; install the wheels only if the wanted wheels changed.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.
@@ -95,7 +95,7 @@ def wheels(
     folder: Path, wanted: Sequence[str], services: Sequence[str], platform: Sequence[str] = ()
 ) -> Path:
     """
-    Return the folder of the wheels *wanted*, in which botocore only describes *services*.
+    Return the folder of the wheels *wanted*, with botocore's descriptions of *services* only.
     """
     target, stamp = folder / "wheels", folder / "wheels.txt"
     made_of = "\n".join((*wanted, *platform, *services)) + "\n"
@@ -127,7 +127,7 @@ def prune(descriptions: Path, services: Sequence[str]) -> None:
 
 
 def pack_archive(contents: Path) -> bytes:
-    """Return a gzipped tar without times and owners, which would differ between builds."""
+    """Return a gzipped tar of *contents* without times and owners, which differ between builds."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=_LEVEL, mtime=0) as compressed,
@@ -164,8 +164,8 @@ PIPELINE_SOURCES = (
     "pipelines",
     "lineage",
 )
-# The services of the stores in `tidings.pipelines.aws`, of the event bus, and of the store of
-# passwords.
+# The services that pipelines use: those of the stores in `tidings.pipelines.aws`, EventBridge for
+# the events about a pipeline, and Secrets Manager for passwords.
 PIPELINE_SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
 PIPELINE_FILE = "pipeline.py"  # the name that every pipeline's file has in its archive
 _THERE = {"platform_machine": "aarch64", "sys_platform": "linux", "python_version": "3.11"}
@@ -174,7 +174,7 @@ _OURS = "tidings"
 
 def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
     """
-    Build the archive of the pipeline *name* from *file*, our packages and their dependencies.
+    Build the archive of the pipeline *name*: *file*, the packages of Tidings and dependencies.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.

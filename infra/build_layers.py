@@ -1,13 +1,14 @@
 """
 Build the Lambda layers declared in `layers/layers.toml`.
 
-Layers of wheels are built for Lambda's platform in the versions of this environment, so that the
-tested versions are deployed. One of the wheels is botocore, because the version in Lambda's runtime
-differs. A layer is rebuilt when its contents have changed.
+The wheels of a layer are those for Lambda's platform, in the versions that are installed in this
+environment, so that the tested versions are deployed. One of the wheels is botocore, because
+Lambda's runtime contains another version of botocore. A layer is rebuilt if its contents would
+change.
 
-Only the parts of botocore that describe the services used by the functions are deployed. Modules
-are compiled when the layer is built: a layer is read-only on Lambda, so without this every new
-instance would compile them again.
+botocore's descriptions of services that the functions do not use are not deployed. Modules are
+compiled when the layer is built. Otherwise every new instance would compile the modules again,
+because a layer is read-only on Lambda.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LAYERS = {name: each["wheels"] for name, each in _CONTENTS.items() if "wheels" i
 OURS = {name: each["packages"] for name, each in _CONTENTS.items() if "packages" in each}
 _NOT_DEPLOYED = ("__pycache__", "*.pyc")
 _IGNORED = shutil.ignore_patterns(*_NOT_DEPLOYED)
-BUNDLE = BUILD / "bundle" / "code"  # for stages with `hotswap`
+BUNDLE = BUILD / "bundle" / "code"  # the folder with all code, for stages with `hotswap`
 
 _UNCOMPILED = (
     "layer {name}: not compiled, because python{python} is not installed; each function takes about"
@@ -101,7 +102,7 @@ def _path(program: str) -> str:
 
 def compile_all(target: Path, program: str) -> None:
     """
-    Compile *target* with *program*, independently of file times and so reproducibly.
+    Compile *target* with *program*. The result does not depend on the times of the files.
     """
     command = [program, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     subprocess.run([*command, "-s", str(target), "-p", PLACE, str(target)], check=True)
@@ -162,7 +163,7 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
     Return the folder of layer *name*; build it if it is missing or out of date.
 
     Raises:
-        LayerNotBuilt: the lock lacks a wheel, its hash differs, or the network is unavailable.
+        LayerNotBuilt: the lock lacks a wheel, a hash differs, or the network is unavailable.
     """
     folder, stamp = vendor / name, vendor / f"{name}.txt"
     program = compiler()

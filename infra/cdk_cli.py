@@ -42,7 +42,7 @@ def _major() -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-# npm's `latest`, 3.x, cannot be used, because it rejects the output of aws-cdk-lib 2.275.
+# The release 3.x, npm's `latest`, cannot be used: it rejects the output of aws-cdk-lib 2.275.
 VERSION = "2.1148.1"
 
 
@@ -56,9 +56,10 @@ Outputs = dict[str, str]
 @dataclass(frozen=True, slots=True)
 class Cdk:
     """
-    The CDK's commands for the stacks of *assembly*, with *variables* for the AWS clients.
+    The CDK's commands for the stacks of *assembly*.
 
-    A command that fails raises `CdkFailed` with its complete output.
+    *variables* are environment variables for the AWS clients of the commands. A command that fails
+    raises `CdkFailed` with its complete output.
     """
 
     assembly: Path
@@ -71,8 +72,9 @@ class Cdk:
         """
         Create or update *stack* and return its outputs.
 
-        Unless *exclusively*, the stacks that it depends on are deployed first. With *imports*, the
-        stack takes over existing resources with the same names, such as restored tables.
+        Unless *exclusively*, the stacks on which *stack* depends are deployed first. With
+        *imports*, *stack* takes over existing resources that have the names of its own, such as
+        restored tables.
         """
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         alone = ("--exclusively",) if exclusively else ()

@@ -1,8 +1,8 @@
 """
 The stack of a stage's tables and buckets, and of the key that encrypts them.
 
-It is separate from the stack of the functions, because it is updated rarely. If the stage keeps its
-data, the stack is protected from deletion.
+This stack is separate from the stack of the functions, because it is updated rarely. If the stage
+keeps its data, the stack is protected from deletion.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Vault(Construct):
             "Vault",
             backup_vault_name=called,
             encryption_key_arn=tables.key.key_arn,
-            # `changeableForDays` makes the lock permanent after that time. Without it, an
+            # The lock becomes permanent after `changeableForDays`. Without this value, an
             # administrator could always remove the lock.
             lock_configuration=lock if copies.lock_days else None,
         )

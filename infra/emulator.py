@@ -3,7 +3,7 @@ The emulator MiniStack, which deploys the CDK's templates and runs without Docke
 
 `running` starts MiniStack, `adapt` changes an assembly to the subset that MiniStack can deploy, and
 `serve_stage` completes a deployed stage for its clients. docs/operations/TESTING.md lists the
-differences to AWS.
+differences from AWS.
 
 MiniStack is installed in a separate environment with boto3 and without Tidings. So the functions
 find Tidings only in their layers, and MiniStack can pin its own version of botocore.
@@ -12,9 +12,9 @@ Four parts of a stage do not work on the emulator as deployed. The emulator does
 Serverless, CodeDeploy and Budgets, so Spark, canaries and budgets are left out. The wheels are for
 the processor of AWS's machines, so compiled packages are replaced. The stack's WebSocket address is
 a host of AWS, so the functions get the emulator's address instead. The emulator cannot run a Lambda
-extension, so `serve_stage` runs the `run.sh` of the function `stream` from the deployed assets in
-the deployed environment, and the HTTP API passes streaming requests to that process. The feed is
-open, so that the suites need no password.
+extension, which the function `stream` needs. So `serve_stage` runs the `run.sh` of this function
+from the deployed assets, with the environment variables of the function, and the HTTP API passes
+streaming requests to that process. The feed is open, so that the suites need no password.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
 START_S = 30  # MiniStack starts in less than one second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
-# The variables that name trusted certificates for boto3, Python's ssl and Node.js.
+# The environment variables that name trusted certificates for boto3, Python's ssl and Node.js.
 TRUSTED = ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 
 STOP_S = 5
@@ -75,7 +75,8 @@ COMPILED = ("bcrypt", "httptools")  # the compiled packages that the functions i
 STREAM_START_S = 60  # the streaming function starts in one second on an idle machine
 # The layers of the streaming function, by their construct paths.
 _LAYERS = ("Layers/Vendor", "Layers/Core", "Layers/Aws")
-# The minimum timeout of a function: each starts in a new process, on a machine that may be busy.
+# The minimum timeout of a function. A function starts in a new process, on a machine that may be
+# busy.
 TIMEOUT_S = 60
 
 
@@ -88,7 +89,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
     """
     Start a fresh MiniStack that keeps its files in *folder*; stop it at the end.
 
-    Yield the variables that direct AWS clients to MiniStack, which only accepts HTTPS.
+    Yield the environment variables that direct AWS clients to MiniStack, which only accepts HTTPS.
 
     Raises:
         EmulatorFailed: MiniStack could not be installed or started.
@@ -106,7 +107,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def clients_of(url: str) -> dict[str, str]:
-    """Return the variables that direct AWS clients to the emulator at *url*."""
+    """Return the environment variables that direct AWS clients to the emulator at *url*."""
     return {
         "AWS_ENDPOINT_URL": url,
         "AWS_ENDPOINT_URL_S3": url,
@@ -176,7 +177,7 @@ def without_the_unknown(template: Path) -> None:
 
 
 def _named_apart(value: Any, names: frozenset[str]) -> Any:
-    """Return *value* with text in place of references to attributes of *names*."""
+    """Return *value* with text in place of references to attributes of the resources *names*."""
     match value:
         case {"Fn::GetAtt": [str(name), _]} if name in names:
             return "none"
@@ -191,10 +192,10 @@ def for_this_machine(assembly: Path, installed: Path | None = None) -> None:
     """
     Change the layers in *assembly* for this processor, and for emulators that do not merge layers.
 
-    Compiled files are taken from the folder *installed*, or from this environment.
+    Compiled files are taken from the folder *installed*, or if it is None, from this environment.
 
-    Lambda merges all layers into one folder, but an emulator keeps a folder for each. A Python
-    package is imported from one folder only, so each of our layers gets all of `tidings`.
+    Lambda merges all layers into one folder, but an emulator keeps a folder for each layer. A
+    Python package is imported from one folder only, so each of our layers gets all of `tidings`.
     """
     for package in COMPILED:
         here = (installed or Path(sysconfig.get_path("platlib"))) / package
@@ -211,7 +212,9 @@ def for_this_machine(assembly: Path, installed: Path | None = None) -> None:
 @contextmanager
 def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     """
-    Complete *stage*, deployed from *assembly* to the emulator at *url*, for its clients.
+    Configure the functions of *stage*, run its streaming function, and yield its addresses.
+
+    *stage* is deployed from *assembly* to the emulator at *url*.
 
     Raises:
         EmulatorFailed: the streaming function did not start.
@@ -227,7 +230,8 @@ def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     files, log = _assets(assembly, stage), assembly.with_suffix(".stream.log")
     api = _id(outputs["FeedUrl"])
     with _stream(streaming, variables, files, log) as streams:
-        # These are the requests for the function `list`, which runs the same app as `stream`.
+        # The HTTP API passes only the requests for the function `list` to a URL. That function runs
+        # the same app as `stream`.
         _pass_on(_client(url, "apigatewayv2"), api, streams)
         feed = f"{url}/_aws/execute-api/{api}"
         yield Addresses(feed, streams, sockets.replace("https://", "wss://"))

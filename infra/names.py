@@ -57,7 +57,8 @@ def chaining_variables(stage: Stage, coordinator: str) -> dict[str, str]:
     Return the variables of chained feeds.
 
     Raises:
-        WrongSource: a source is invalid. Without this check, each function would fail instead.
+        WrongSource: a source is invalid. Without this check, each function would fail when it
+            starts.
     """
     if not stage.sources:
         return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}

@@ -4,7 +4,7 @@ Functions shared by the builders of layers, jobs and releases.
 The lock (`requirements.lock`, written by `make lock`) contains the hashes of every file of each
 package. Deployed packages are installed from wheels of the locked versions, and only if the hash of
 the wheel is in the lock. Concurrent builds, such as those of parallel tests, take turns. The bytes
-of an archive depend only on the names, contents and modes of its files, and on the time given.
+of an archive depend only on the names, contents and modes of its files, and on the given time.
 """
 
 from __future__ import annotations
@@ -33,13 +33,17 @@ _PINNED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)")
 
 
 class NotInstalled(Exception):
-    """A package cannot be installed; the message is one sentence from pip or about the lock."""
+    """
+    A package cannot be installed.
+
+    The message is the last line of pip's errors, or says that the lock does not have the version.
+    """
 
 
 @cache
 def lock(path: Path = LOCK) -> Mapping[str, str]:
     """
-    Return the entries of the lock, with their hashes, by `name==version`.
+    Return the entries of the lock, which contain the hashes, by `name==version`.
 
     The names are in lower case, with hyphens.
     """
@@ -53,7 +57,7 @@ def encode_name(name: str, release: str) -> str:
 
 
 def pin_versions(packages: Iterable[str]) -> list[str]:
-    """Return *packages* in the tested versions."""
+    """Return a requirement `name==version` for each of *packages*, with the installed version."""
     return [f"{package}=={version(package)}" for package in packages]
 
 
@@ -93,7 +97,7 @@ def turn(folder: Path) -> Iterator[None]:
     """Hold the build lock of *folder*."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it when this process ends
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases the lock when this process ends
         yield
 
 

@@ -48,7 +48,8 @@ LINGER_S = 120  # how long resources may remain that AWS deletes with a delay
 LOOK_S = 5
 ATTEMPTS = 2  # a stack's deletion may be refused because of a dependency, and succeed later
 NO_TESTS = 5  # pytest's exit code if its options select no test
-# The options of `tidings feed set` that the cases of listeners and of leave events need.
+# The options of `tidings feed set` that some cases of the conformance suite need: those of clients
+# of Triton's protocol, and those of leave events.
 DECLARED = (
     *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
     *("--max-age", "28800", "--leave", "on"),
@@ -100,7 +101,8 @@ class Sandbox:
         if any(each["verdict"] == "fails" for each in findings):
             raise Failed("the deployment would fail; see the findings of `tidings doctor` above")
         deployed = [data_stack_name(self.stage), stack_name(self.stage)]
-        # The account's stack would replace a logging role of API Gateway that is not ours.
+        # If API Gateway already has a logging role that is not ours, the account's stack would
+        # replace this role.
         if ("gateway-role", "note") not in {(f["check"], f["verdict"]) for f in findings}:
             deployed.insert(0, ACCOUNT_STACK)
         for each in deployed:
@@ -189,7 +191,7 @@ class Sandbox:
 
     def _left(self) -> list[str]:
         """
-        Delete logs that late calls have recreated; return the other resources of the stage.
+        Delete logs that late calls have recreated; return the other resources that are left.
         """
         aws = Account(client)
         for group in aws.log_groups(self.stage):

@@ -41,11 +41,11 @@ class Lake:
     """
     A stage's feeds as Iceberg tables.
 
-    *every* is the schedule of the job that updates them, in the format of EventBridge Scheduler
-    (`rate(15 minutes)`). The job continues for *minutes*: with `rate(1 hour)` and 55 minutes, the
-    tables are usually one or two minutes late. *columns* declares the types that have a table of
-    their own, and the columns of these tables (LAKE.md). *compacts* is the schedule of the
-    archive's compaction; with None, the archive is never compacted.
+    *every* is the schedule of the job that updates the tables, in the format of EventBridge
+    Scheduler (`rate(15 minutes)`). The job continues for *minutes*: with `rate(1 hour)` and 55
+    minutes, the tables are usually one or two minutes late. *columns* declares the types that have
+    a table of their own, and the columns of these tables (LAKE.md). *compacts* is the schedule of
+    the archive's compaction; with None, the archive is never compacted.
     """
 
     every: str
@@ -284,7 +284,8 @@ class Stage:
 
 
 # API Gateway limits an account to 10,000 requests/s and a burst of 5,000 for all its APIs,
-# including callbacks to WebSockets; a stage leaves room for other APIs and for its own push.
+# including callbacks to WebSockets; a stage leaves room for other APIs and for the messages that it
+# pushes to WebSockets.
 STAGES = (
     Stage(
         "dev",
@@ -293,7 +294,7 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
-        all_alarms=False,  # at 100 requests a second few are refused, and these are not urgent
+        all_alarms=False,  # few of 100 requests a second are refused, which is not urgent
         small_followers=True,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),
@@ -324,7 +325,7 @@ STAGES = (
 )
 
 SANDBOX = "sandbox-"  # prefix of the names of temporary stages of `make sandbox`
-SANDBOX_FEEDS = ("main", "synced")  # a sync of `synced` deletes the objects that a dump lacks
+SANDBOX_FEEDS = ("main", "synced")  # separate, because a sync of `synced` deletes objects
 # The limits of a sandbox's tables in units per second; an accidental loop costs at most $13 an
 # hour.
 SANDBOX_WRITES, SANDBOX_READS = 4000, 8000

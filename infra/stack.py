@@ -66,10 +66,11 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
     account = AccountStack(app)
     for stage in stages:
         data, work = DataStack(app, stage), TidingsStack(app, stage)
-        work.add_stack_dependency(account)  # WebSocket APIs cannot log without its logging role
+        work.add_stack_dependency(account)  # WebSocket APIs need the account's logging role
         work.add_stack_dependency(data)
-        # These stacks are deployed after `work`. In earlier releases, that stack contained their
-        # resources, and it must delete them first, because the names are the same.
+        # These stacks are deployed after `work`, which contained their resources in earlier
+        # releases. `work` must first delete these resources, because the new ones have the same
+        # names.
         optional: list[cdk.Stack] = [ProducersStack(app, stage)] if stage.producers else []
         if stage.pipelines:
             optional.append(PipelinesStack(app, stage))

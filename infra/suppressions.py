@@ -14,7 +14,11 @@ import cdk_nag
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """An accepted rule; *finding* limits it to the findings that match this regular expression."""
+    """
+    An accepted rule.
+
+    *finding* is a regular expression; if it is given, only findings that match it are accepted.
+    """
 
     rule: str
     reason: str
@@ -127,7 +131,8 @@ ACCEPTED = (
     ),
 )
 
-# Findings of optional parts that no stage in `infra.settings` uses: copies, a restore, one address.
+# Findings of optional parts that no stage in `infra.settings` uses: `copies`, a restore
+# (`tables_before`), and `one_address`.
 OPTIONAL = (
     Suppression(
         "AwsSolutions-IAM4",

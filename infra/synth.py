@@ -137,7 +137,8 @@ def join_templates(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
     """
     Return the templates of a stage's stacks as one.
 
-    Parameters of *others* become references to the values that *data* writes to them.
+    A reference in *others* to a parameter is replaced by the value that *data* writes to the
+    parameter.
 
     Raises:
         KeyError: a parameter has no value in *data*.

@@ -3,7 +3,7 @@ import cf from 'cloudfront';
 
 const SOCKETS = '/ws'; // the path of the WebSocket at the single address
 const SOCKET_STAGE = '/__SOCKET_STAGE__'; // the only path of a WebSocket API
-const OPERATIONS = /^\/(?:ops)?$|^\/feeds\/[^/]+\/ops$/; // for GET a stream, else the HTTP API
+const OPERATIONS = /^\/(?:ops)?$|^\/feeds\/[^/]+\/ops$/; // GET: to `stream`, else to `http`
 const WINDOW_S_MAX = 20; // the shorter of the limits of a wait: 20 s for pages, 25 s for lists
 
 // Return the number of the time window of a request, as a part of the cache key. A window is not

@@ -44,7 +44,7 @@ _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 
 class Alarms(Construct):
     """
-    The alarms of a stage; subscribe to `topic`.
+    The alarms of a stage, which are sent to `topic`.
 
     A metric without data does not raise its alarm, because the feed may be quiet. The exception is
     the alarm of a schedule, because a schedule that runs always produces data.
@@ -81,13 +81,15 @@ class Alarms(Construct):
         self.failures = self._above("Failures", measures.of_failures(self.stage))
 
     def watch_feeds(self) -> None:
-        """Add one alarm for the core's alerts that need action now, and one for lasting alerts."""
+        """
+        Add an alarm for alerts that need action now, and one for alerts that need it if they last.
+        """
         self._above("Attention", measures.of_feed("Attention", self.stage))
         self._above("Behind", measures.of_feed("Behind", self.stage), periods=LASTING_PERIODS)
 
     def watch_schedules(self, clock: Clock) -> None:
         """
-        Add an alarm for each schedule that is raised if the schedule does not run.
+        Add an alarm for each schedule. The alarm is raised if the schedule does not run.
 
         Nothing else would show that the checks of the scheduled function have stopped.
         """
@@ -200,7 +202,7 @@ class FeedDashboard(Construct):
         syncs: str,
     ) -> None:
         super().__init__(scope, name)
-        # Dashboards belong to an account, not a Region.
+        # A dashboard belongs to an account and not to a Region, so its name contains the Region.
         called = f"tidings-{stage.name}-{cdk.Aws.REGION}"
         board = cloudwatch.Dashboard(self, "Board", dashboard_name=called)
         board.add_widgets(

@@ -93,7 +93,7 @@ class FeedHttpApi(Construct):
             "Api",
             api_name=f"tidings-{stage.name}-http",
             create_default_stage=False,
-            # The API's own address would not require a certificate of its clients.
+            # The API's own address would not require a certificate from clients.
             disable_execute_api_endpoint=closed,
             cors_preflight=_cors(cors_origins),
         )
@@ -266,8 +266,8 @@ class FeedSocketApi(Construct):
 
 
 CODE = ROOT / "infra" / "edge" / "viewer_request.js"
-# The paths where GET is a stream, except for `/`, which has the default behavior. The edge function
-# selects the origin by the method.
+# The paths on which GET returns a stream, except for `/`. The path `/` has the default behavior.
+# For all these paths, the edge function selects the origin by the method.
 OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")
 WINDOW_HEADER = "x-tidings-window"
 # How long an origin may send nothing: a stream sends a comment every 20 s, and a list answers
@@ -293,9 +293,10 @@ class Urls:
 
 class FeedDistribution(Construct):
     """
-    A CloudFront distribution; `url` is the single address, and the other three stay available.
+    A CloudFront distribution; `url` is the single address.
 
-    The owner of the DNS zone points a custom name to the output `UrlTarget`.
+    The three addresses in *urls* stay available. The owner of the DNS zone points a custom name to
+    the output `UrlTarget`.
     """
 
     def __init__(

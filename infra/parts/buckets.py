@@ -83,7 +83,7 @@ def _told(name: str) -> str:
 
 
 BELOW = "archive/"  # the prefix of the keys of all parts
-UPLOAD_DAYS = 1  # an unfinished upload of a killed job, which costs storage, is deleted after this
+UPLOAD_DAYS = 1  # S3 deletes the parts of an unfinished upload, which cost storage, after this time
 
 _OBJECT_ACTIONS = {"read": "s3:GetObject", "write": "s3:PutObject"}
 _KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}
@@ -117,9 +117,9 @@ class ArchiveBucket:
 
 def make_archive_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
     """
-    Create the archive bucket without versions.
+    Create the archive bucket without versioning.
 
-    Parts only change by compaction, and versions would keep the data that compaction drops.
+    Only compaction changes parts, and old versions would keep the data that compaction drops.
     """
     made = closed_bucket(Construct(scope, name), stage, rule=_lifecycle(stage), key=key)
     _publish(scope, stage, name, made)

@@ -74,15 +74,15 @@ LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
 # `infra.parts.logs` counts these lines.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 EACH_CALL = lambda_.SystemLogLevel.INFO
-# With this flag, a changed layer also makes a new version of a function. This is necessary, because
-# our code is in layers.
+# With this flag, the CDK also publishes a new version of a function if only a layer changed. This
+# is necessary, because our code is in layers.
 _VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
 WAKE_AGE_S = 60  # an older wake-up is useless, because the sweep sends one every minute
 
 
 FOLLOWER = "follow"  # the folder of the functions that run the log's followers
 PORT = 8080
-ADAPTER_ACCOUNT = "753240598075"  # the account of AWS with the layer, for all commercial Regions
+ADAPTER_ACCOUNT = "753240598075"  # AWS's account with the web adapter's layer, in all Regions
 ADAPTER_LAYER = "LambdaAdapterLayerArm64"
 ADAPTER_VERSION = 27  # the version of the layer with release 1.0.0 of the adapter
 
@@ -103,12 +103,13 @@ class TidingsFunction(Construct):
 
     The role may write to that log group only; `infra.stack` adds the grants of `deployment`.
 
-    The function is called through `live`, an alias of the version that this synthesis publishes. A
-    streaming function serves its routes at `url`; other functions have no URL. The app of a
-    streaming function checks the feed's password and answers preflights. CORS is not configured for
-    the URL, because an answer would then contain the CORS headers twice. The URL of an endless
-    function belongs to the function and not to the alias. So the URL never changes, which matters
-    because clients store it.
+    The function is called through `live`, an alias of the version that this synthesis publishes. An
+    endless function (`deployment.Function`) has no alias: its `live` is the function. A streaming
+    function serves its routes at `url`; other functions have no URL. The app of a streaming
+    function checks the feed's password and answers preflights. CORS is not configured for the URL,
+    because an answer would then contain the CORS headers twice. Because the URL of an endless
+    function belongs to the function and not to an alias, it never changes. This matters, because
+    clients store the URL.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class TidingsFunction(Construct):
             snap_start=_snapshot(function, stage),
         )
         # A restore changes the names of the tables. The CDK does not know these names, so without
-        # this line it would not publish a new version.
+        # this line the CDK would not publish a new version.
         self.function.invalidate_version_based_on(f"tables{stage.tables}")
         self.live: lambda_.Function | lambda_.Alias = self.function
         if not function.endless:
@@ -176,7 +177,7 @@ class TidingsFunction(Construct):
 
     def forget_missed_wakes(self) -> None:
         """
-        Drop failed and old asynchronous calls, because the next wake-up does the same work.
+        Let Lambda drop failed and old asynchronous calls, because the next wake-up does their work.
         """
         self.live.configure_async_invoke(
             max_event_age=cdk.Duration.seconds(WAKE_AGE_S), retry_attempts=0
@@ -234,8 +235,8 @@ def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
     Return the *functions* that may cause calls of themselves, directly or through other functions.
 
     Lambda treats such a chain of calls as a mistake and ends it after some 16 calls, unless the
-    function allows the chain. These functions have to allow it, because a backlog takes more
-    consecutive calls.
+    function allows the chain. The returned functions have to allow it, because a backlog takes more
+    than 16 consecutive calls.
     """
     wakes = {function.name: _woken_by(function) for function in functions}
     return frozenset(name for name in wakes if name in _reached(wakes, name))
@@ -243,7 +244,7 @@ def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
 
 def _woken_by(function: deployment.Function) -> frozenset[str]:
     """
-    Return the functions that *function* invokes, directly or by the stream of a table it writes.
+    Return the functions that *function* invokes, directly or by writing to a table with a stream.
     """
     written = {grant.table for grant in function.grants if _WRITES & {*grant.actions}}
     sources = deployment.STREAM_SOURCES
@@ -332,7 +333,7 @@ class StreamSource(Construct):
             metrics_config={"metrics": ["EventCount"]} if counted else None,
             filter_criteria=_filter(source),
         )
-        # Lambda checks the role's permissions when the mapping is created.
+        # Lambda checks the permissions of the role when it creates the mapping.
         self.mapping.node.add_dependency(target.role)
 
 
@@ -374,7 +375,9 @@ class Clock(Construct):
 
 
 class FunctionSchedule(Construct):
-    """The schedule of one function; a missed run is not repeated before the next is due."""
+    """
+    The schedule of one function; a missed run is not repeated, because the next does its work.
+    """
 
     def __init__(
         self,
@@ -406,9 +409,9 @@ class FunctionSchedule(Construct):
         )
 
 
-# The functions that have a canary: those of producers, subscribers and readers of lists (`list`
-# runs the code of `stream`), and the followers of the log. A failure of another function only
-# delays an operator.
+# The functions that have a canary. These are the functions that answer posts, WebSocket messages
+# and list requests, and those that run the followers of the log and the relay. `list` runs the code
+# of `stream`. A failure of another function only delays an operator.
 TRIED = (
     *("ingest", "receive", "list"),
     *("follow-state", "follow-push", "follow-archive", "follow-relay"),
@@ -422,7 +425,7 @@ class NoSnapshot(Exception):
     """
     The setting `snap_start` of a stage lists a function that cannot use SnapStart.
 
-    Streaming functions cannot use it with the pinned version of the web adapter.
+    Streaming functions cannot use SnapStart with the pinned version of the web adapter.
     """
 
     def __init__(self, name: str, able: Iterable[str]) -> None:
@@ -488,7 +491,7 @@ class Canaries(Construct):
                 deployment_group_name=group.ref,
             )
         )
-        group.node.add_dependency(self._role)  # CodeDeploy checks the permissions of the role
+        group.node.add_dependency(self._role)  # CodeDeploy checks the role's permissions
         alias.node.add_dependency(group)  # the update policy does not imply this dependency
         return alias
 
@@ -508,7 +511,7 @@ def check(stage: Stage) -> None:
     Check the functions that *stage* lists in `snap_start`.
 
     Raises:
-        NoSnapshot: one of them cannot start from a snapshot.
+        NoSnapshot: one of these functions cannot start from a snapshot.
     """
     able = {each.name for each in deployment.FUNCTIONS if not each.streams}
     for name in sorted(stage.snap_start - able):

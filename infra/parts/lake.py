@@ -29,7 +29,8 @@ from tidings.aws.config import deployment
 from tidings.lake import iceberg
 from tidings.lake.warehouse import EXTENSIONS
 
-# A run's time limit is this plus the minutes configured for the run; a day's feed takes less.
+# The time limit of a run is this number of minutes plus the minutes configured for the run. The log
+# of one day takes less than this number.
 MINUTES = 6 * 60
 COMPACT = {"compact": True}  # the input of a run that compacts the archive
 TABLES = "tables"  # the tables' prefix in the lake's bucket
@@ -42,9 +43,10 @@ _GLUE = (
 
 class Lake(Construct):
     """
-    The state machine of the lake, with its tables in *bucket*.
+    The state machine of the lake, which stores the tables in *bucket*.
 
-    Start `arn` with `COMPACT` or no input.
+    An execution of the machine `arn` updates the tables; with the input `COMPACT`, it compacts the
+    archive.
     """
 
     def __init__(

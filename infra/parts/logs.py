@@ -25,12 +25,12 @@ from tidings.aws.config import settings
 
 NAME = "Failures"
 
-# Matches Lambda's platform records. With the system log level WARN, which `function` sets, only
-# records of failed calls are written, including timeouts and crashes.
+# Matches Lambda's records of failed calls, including timeouts and crashes. Lambda also writes these
+# records with the system log level WARN, which `function` sets.
 FUNCTION = '{ $.type = "platform.report" && $.record.status != "success" }'
-# Matches access logs with a status 5xx of API Gateway or of a function.
+# Matches the lines of access logs with a status 5xx, of API Gateway or of a function.
 API = '{ $.status = "5*" }'
-# Matches the failures in a machine's log. An execution that a guard stops is aborted, not failed.
+# Matches the failed executions in the log of a state machine.
 MACHINE = '{ $.type = "ExecutionFailed" || $.type = "ExecutionTimedOut" }'
 
 

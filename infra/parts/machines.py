@@ -124,7 +124,7 @@ class SyncJob(Construct):
         archive: assets.Asset | None = None,
     ) -> dict[str, Any]:
         """
-        Return the parameters of `startJobRun` without arguments, as Step Functions spells them.
+        Return the parameters of `startJobRun` without the job's arguments, for Step Functions.
 
         The defaults are those of the sync job. For another job on the same application, pass its
         *entry*, its *role*, additional *settings*, and the *archive* that it imports from.
@@ -149,7 +149,7 @@ class SyncJob(Construct):
 
     def allow_start(self, role: iam.Role, *files: assets.Asset) -> None:
         """
-        Allow reading the archive and *files*, which a job needs to start, and writing its log.
+        Allow a job to read the archive and *files*, which it needs to start, and to write its log.
         """
         ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (*files, self.archive)]
         logs = self.bucket.arn_for_objects(f"{LOGS}*")
@@ -168,8 +168,8 @@ class SyncJob(Construct):
         )
 
 
-# CloudWatch Logs has no resource type for the delivery of logs, so these are allowed for all
-# resources.
+# CloudWatch Logs has no resource type for the delivery of logs, so these actions are allowed for
+# all resources.
 LOG_DELIVERY = (
     "logs:CreateLogDelivery",
     "logs:GetLogDelivery",
@@ -208,8 +208,8 @@ def logged_machine(
     """
     Return a state machine with the name *called* that writes a log.
 
-    CloudFormation creates it after the permissions of *role*. With *logs_data*, the log also
-    contains the input and output of each step.
+    CloudFormation creates the machine after the permissions of *role*. With *logs_data*, the log
+    also contains the input and output of each step.
     """
     group = log_group(scope, "Logs", stage, path=f"/aws/vendedlogs/states/{called}")
     count_failures(group, stage, MACHINE)
@@ -266,7 +266,7 @@ _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
 
 
 class SyncMachine(Construct):
-    """The state machine of syncs: start `arn`, subscribe to `topic`."""
+    """The state machine of syncs, with the ARN `arn`; it sends its notifications to `topic`."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class SyncMachine(Construct):
             called=self.called,
             role=self.role,
             definition=sync_states.definition(self._wiring),
-            logs_data=False,  # the data contain the token with which a reader could approve
+            logs_data=False,  # the data contain the token with which a plan is approved
         ).attr_arn
 
     def _statements(self, syncs: SyncBucket, job: SyncJob) -> list[Statement]:

@@ -113,8 +113,9 @@ def per_million(
     """
     Return the cost of a million operations, in dollars.
 
-    It includes the costs that grow with use, at the prices of `infra.prices`: DynamoDB units,
-    Lambda calls and duration, requests and messages. Storage and fixed costs are in COSTS.md.
+    The result includes the costs that grow with use, at the prices of `infra.prices`: DynamoDB
+    units, Lambda calls and duration, requests and messages. Storage and fixed costs are in
+    COSTS.md.
     """
     paid = [*_units(tables), *_calls(stage, functions), *_requests(apis)]
     used = {name: metric for each in paid for name, metric in each.used.items()}

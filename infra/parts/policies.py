@@ -35,7 +35,7 @@ def allow_all(role: iam.Role, *statements: Statement) -> None:
 
 
 def allow_job_role(role: iam.Role, passed: iam.Role) -> None:
-    """Allow starting jobs of EMR Serverless with the role *passed*."""
+    """Allow *role* to start jobs of EMR Serverless with the role *passed*."""
     to = {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
     role.add_to_policy(
         iam.PolicyStatement(actions=["iam:PassRole"], resources=[passed.role_arn], conditions=to)
@@ -76,17 +76,17 @@ def table_removal_policy(stage: Stage) -> cdk.RemovalPolicy:
     Return the removal policy of a table.
 
     In a stage that keeps its data, DynamoDB refuses to delete a table. A rollback that tried to
-    delete tables would fail, so it retains them. They do not hinder the next deployment, because
-    the names of tables are generated. Restored tables are also retained, because CloudFormation
-    only imports tables with this policy.
+    delete tables would fail, so with this policy it retains the tables. Retained tables do not
+    hinder the next deployment, because the names of tables are generated. Restored tables are also
+    retained, because CloudFormation only imports tables with this policy.
     """
     retained = stage.keep_data or stage.tables
     return cdk.RemovalPolicy.RETAIN if retained else cdk.RemovalPolicy.DESTROY
 
 
-# CloudFormation resolves a parameter of this type before it compares templates. So it recognizes an
-# unchanged property. This matters for a property that cannot be changed in place, such as the
-# stream of a mapping.
+# CloudFormation resolves a parameter of this type before it compares templates. So CloudFormation
+# recognizes an unchanged property. This matters for a property that cannot be changed in place,
+# such as the stream of a mapping.
 _READ = "AWS::SSM::Parameter::Value<String>"
 
 

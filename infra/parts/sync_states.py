@@ -210,7 +210,8 @@ def _asking(wiring: Wiring) -> dict[str, State]:
         "Subject.$": "$.judged.question.subject",
         "Message.$": "$.judged.question.message",
     }
-    # The token is stored in the bucket. In the mail, it would allow every reader to answer.
+    # The token is stored in the bucket. In the mail, the token would allow every recipient to
+    # approve the plan.
     token = {
         "Bucket": wiring.bucket,
         "Key.$": f"States.Format('{workflow.APPROVALS}{{}}', $$.Execution.Name)",
@@ -242,7 +243,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
 
 def _applying(wiring: Wiring) -> dict[str, State]:
     """
-    Return the states that apply the groups in order, so that all inserts precede the first update.
+    Return the states that apply first all inserts, then all updates, then all deletions.
     """
     part = {
         "feed.$": "$.sync.feed",
@@ -299,8 +300,8 @@ def _of_a_part(wiring: Wiring) -> dict[str, State]:
             "Parameters": {f"{name}.$": f"$.{name}" for name in given},
             "ResultPath": "$.outcome",
             "Retry": [_TRANSIENT],
-            # Errors are stored and the part does not fail, because the error of a map state has no
-            # name and no message.
+            # An error is stored, and the part does not fail, because the error of a map state has
+            # no name and no message.
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Refused"}],
             "Next": "Count",
         },

@@ -1,7 +1,7 @@
 """
 A producer that reads the stream of a table (docs/guides/CAPTURES.md).
 
-The code of the table's owner does not change.
+The application that writes to the table does not change.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class Tables:
         """
         Allow the actions of *grant* on its table, and nothing else.
 
-        During a restore, also allow them on the replaced table, because roles are updated minutes
-        before aliases.
+        During a restore, also allow these actions on the replaced table. Roles are updated minutes
+        before aliases, and until then the deployed code uses the replaced table.
         """
         arns = [self.by_name[grant.table].table_arn]
         if self.stage.tables_before is not None:
@@ -179,7 +179,8 @@ def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
     """
     Create the table of the leader election.
 
-    AWS owns the key that encrypts it, because other accounts could not use a key of this account.
+    The table is encrypted with a key that AWS owns. Other accounts could not use a key that AWS
+    manages for this account.
     """
     inside, leases = Construct(scope, name), deployment.COORDINATION_TABLE
     table = _table(inside, "Table", leases, stage, encryption=dynamodb.TableEncryption.DEFAULT)
