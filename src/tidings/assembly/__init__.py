@@ -1,3 +1,3 @@
 """
-The object graph of a feed, shared by all hosts. It is built from stores and provides services.
+The object graph of a feed for every host, built from the stores that the host provides.
 """

@@ -80,7 +80,7 @@ class Assembly:
     @property
     def ca_file(self) -> str | None:
         """
-        Return the file of CA certificates for outgoing requests; None for those of the system.
+        Return the file of CA certificates for outgoing requests; None for the system's file.
         """
         return None
 
@@ -99,14 +99,14 @@ class Assembly:
     @property
     def index_monitor(self) -> IndexMonitor | None:
         """
-        Return the monitor that wakes the indexer of tags during a sweep; None without an index.
+        Return the monitor by which a sweep wakes the indexer of tags; None without an index.
         """
         return None
 
     @property
     def outbox_monitor(self) -> OutboxMonitor | None:
         """
-        Return the monitor that wakes the forwarder of the outbox during a sweep; None without one.
+        Return the monitor by which a sweep wakes the outbox's forwarder; None without an outbox.
         """
         return None
 
@@ -120,7 +120,7 @@ class Assembly:
         """
         Return the clock that measures the age of cached values.
 
-        It is the wall clock, because the steady clock of a frozen function may stand still.
+        It is the wall clock, because a steady clock may stop while a Lambda function is frozen.
         """
         return self.runtime.clock
 
@@ -281,7 +281,9 @@ class Assembly:
     @cached_property
     def writable(self) -> WriteGuard:
         """
-        Return the guard that refuses writes to chained feeds. It reads a relay only for a refusal.
+        Return the guard that refuses writes to chained feeds.
+
+        The guard reads the master's address only when it refuses a write.
         """
         from tidings.core.replication.copies import WriteGuard
 
@@ -457,7 +459,7 @@ class Assembly:
         return replace(self.follower, reader=read_ahead, follower_config=ARCHIVE_CONFIG)
 
     def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
-        """Wrap *handler* to trace its pages and to report pages that are later than *late_ms*."""
+        """Wrap *handler* to trace its pages and to report pages that are older than *late_ms*."""
         from tidings.core.followers.follower import TracingHandler
 
         late_ms = self.settings.late_ms if late_ms is None else late_ms
@@ -465,7 +467,7 @@ class Assembly:
 
     def archiver(self) -> Handler:
         """
-        Return the archive's handler. No page counts as late, because no reader waits for it.
+        Return the archive's handler. No page counts as late, because no reader waits for the file.
         """
         from tidings.core.archive.writer import Archiver
 
@@ -611,7 +613,7 @@ class Assembly:
         return HttpUpstream(lambda: self.stores.relay_passwords.password(feed), self.ca_file)
 
     def relayer(self, feed: str) -> Relayer:
-        """Return the relay for one run of *feed*."""
+        """Return a new relay that copies *feed* in one run."""
         from tidings.core.replication.bootstrap import Bootstrapper
         from tidings.core.replication.replicate import Relayer
 
@@ -732,7 +734,7 @@ class Assembly:
     @cached_property
     def reporter(self) -> Reporter:
         """
-        Return the reporter for `/status`. It reads without retries, and so reports a failing store.
+        Return the reporter for `/status`. It reads without retries, to report a failing store soon.
         """
         from tidings.core.maintenance.status import Reporter
 
@@ -864,8 +866,8 @@ class Assembly:
         """
         Build the operators' endpoint.
 
-        If the stores retry, the endpoint reads documents without retries and without a cache. So it
-        reports the health at once while a store fails.
+        If the stores retry, the endpoint reads documents without retries and without a cache, to
+        report the health at once while a store fails.
         """
         from tidings.core.changeagent.config import Administrator
         from tidings.http.endpoints.admin import Administration

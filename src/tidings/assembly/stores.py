@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 class Stores(Protocol):
     """
-    The stores of one host. A store may be connected only when it is first used.
+    The stores of one host. A host may delay the connection to a store until the first use.
 
-    `unretried` are stores that fail at once, for reports and health checks. It is None if the
-    stores do not retry in any case. `replay_room` checks if a connection has room for more
-    messages. It is None if a connection always has room.
+    The stores in `unretried` fail at once, without retries; reports and health checks use them.
+    `unretried` is None if the stores never retry. `replay_room` checks if a connection has room for
+    more messages. `replay_room` is None if a connection always has room.
     """
 
     @property

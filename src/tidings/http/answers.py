@@ -2,10 +2,10 @@
 Build responses from JSON values and errors, and add the headers that every response has.
 
 Only a few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11). All others
-have `no-store`. Responses that wait for new entries are shared, so that many clients at the same
-cursor cost one request. Responses that are followed by more entries are shared, because their
-readers send another request in any case. The constants `CACHED_...` document how to configure a
-cache.
+have `no-store`. A response that waits for new entries is shared, so that many clients at the same
+cursor cost one request. A response is also shared if more entries follow it, because its readers
+send another request in any case. The constants `CACHED_...` and `CACHE_...` document how to
+configure the cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JSON = "application/json"
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
 RETRY_AFTER_S = 1  # a throttled partition of the log recovers within a second
-PREFLIGHT_AGE_S = 600  # browsers accept ten minutes; then, changed origins take effect
+PREFLIGHT_AGE_S = 600  # browsers accept this age; changed origins take effect after ten minutes
 CORS_HEADERS = (
     "authorization",
     "content-type",
@@ -49,13 +49,13 @@ _UNAVAILABLE = (
 )
 # The paths of responses that may be shared; `*` is any path segment.
 CACHED_PATHS = ("/changes", "/feeds/*/changes", "/feeds/*/pages")
-# The request headers on which the shared responses depend, in addition to path and query. A
-# different credential means a different client.
+# The request headers on which a shared response depends, in addition to path and query. Clients
+# with different credentials never share a response.
 CACHED_CREDENTIAL = "Authorization"
 CACHE_KEY = ("Accept-Encoding", CACHED_CREDENTIAL, "Origin")
-# There is no `max-age`. A browser must not cache these responses, because it cannot distinguish two
-# requests that wait. With `max-age=0`, CloudFront might not let other requests wait for the same
-# response.
+# There is no `max-age`. A browser must not cache these responses, because a client that waits again
+# sends the same request again. With `max-age=0`, CloudFront might not let other requests wait for
+# the same response.
 CACHE_CONTROL = f"s-maxage={limits.SHARED_S}"
 _SHARED: Mapping[str, str] = {"cache-control": CACHE_CONTROL, "vary": ", ".join(CACHE_KEY)}
 _NOT_SHARED: Mapping[str, str] = {}
@@ -65,10 +65,10 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
     """
     Return the response of *endpoint* to *request*.
 
-    A web page may change something only if *origins* lists its origin.
+    A web page may change something only if *origins* lists the origin of the page.
 
     Raises:
-        TidingsError: an internal error: not the client's fault, and not an unavailable store.
+        TidingsError: *endpoint* raised an internal error, which `refusal` cannot answer.
     """
     try:
         if request.method not in READING:
@@ -107,10 +107,10 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
     """
     Return *error* as a response to a request for *path*, without a body if *as_oplog*.
 
-    Every error on changeagent's paths is `{"error":"..."}`.
+    The errors on changeagent's paths have another format; see `changeagent_refusal`.
 
     Raises:
-        TidingsError: an internal error: not the client's fault, and not an unavailable store.
+        TidingsError: *error* is internal: neither a rejected request nor an unavailable store.
     """
     if CHANGEAGENT.fullmatch(path):
         return changeagent_refusal(error)
@@ -122,7 +122,7 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
         raise error
     headers = _refusal_headers(error, status)
     if as_oplog:
-        from tidings.core.settings.profiles import oplog_status  # most feeds never import it
+        from tidings.core.settings.profiles import oplog_status  # most feeds never need this module
 
         return Answer(oplog_status(error, status), headers)
     headers["content-type"] = JSON
@@ -137,10 +137,10 @@ def changeagent_answer(status: int, body: object) -> Answer:
 
 def changeagent_refusal(error: TidingsError) -> Answer:
     """
-    Return *error* as a response on changeagent's paths, in JSON, but without a body for a 401.
+    Return *error* as a JSON response on changeagent's paths; a 401 has no body.
 
     Raises:
-        TidingsError: an internal error: not the client's fault, and not an unavailable store.
+        TidingsError: *error* is internal: neither a rejected request nor an unavailable store.
     """
     if isinstance(error, Rejected) and error.status == 401:
         return Answer(401, {"www-authenticate": CHANGEAGENT_CHALLENGE})
@@ -174,7 +174,7 @@ def _error_headers(status: int) -> dict[str, str]:
 
 
 def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
-    """Return the headers of every response to a page from *origin*."""
+    """Return the headers of every response to a web page from *origin*."""
     return {**ALWAYS, **cors_headers(origin, origins)}
 
 
@@ -182,7 +182,7 @@ def preflight_headers(
     origin: str, origins: Sequence[str], methods: Sequence[str], more: Sequence[str] = ()
 ) -> dict[str, str]:
     """
-    Return the headers of a CORS preflight response to a page from *origin*.
+    Return the headers of a CORS preflight response to a web page from *origin*.
 
     *more* are request headers that the path allows in addition to `CORS_HEADERS`.
     """
@@ -196,11 +196,11 @@ def preflight_headers(
 
 def sharing(allowed: Allowed, *, waits: bool, full: bool) -> Mapping[str, str]:
     """
-    Return the headers of a shareable response; no headers if the response is for one client only.
+    Return the headers that let caches share a response; none if it is for one client only.
 
-    *waits* is True if the request would have waited for new entries. *full* is True if more entries
-    follow, so that the reader sends another request. Responses for a key with a rate are never
-    shared, because each request must be counted here.
+    *waits* is True if the request allows the response to wait for new entries. *full* is True if
+    more entries follow, so that the reader sends another request. Responses for a key with a rate
+    are never shared, because each of its requests must reach this process to be counted.
     """
     if allowed.admission.rate or not (waits or full):
         return _NOT_SHARED

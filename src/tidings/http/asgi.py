@@ -1,4 +1,4 @@
-"""Types and helpers shared by the ASGI apps: read requests and their bodies, send responses."""
+"""Types and helpers of the ASGI apps, to read requests and to send responses."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 BODY_BYTES_MAX = 10 * 1024 * 1024  # the limit of API Gateway's HTTP APIs
 ARRIVAL = "tidings.arrival"  # key of the `Arrival` in the ASGI scope
-# An optional key in the ASGI scope. Its value is a function that writes a framed part of the body
-# to the connection at once. The function returns False if the connection is full.
+# An optional key in the ASGI scope. Its value is a function that writes a result of `frame_chunk`
+# to the connection at once. If the connection is full, the function writes nothing and returns
+# False.
 WRITE_NOW = "tidings.write_now"
 WriteNow = Callable[[bytes], bool]
-# An optional key in the ASGI scope. Its value is a function that resets the connection after some
-# seconds, unless the client has received everything by then. Without the reset, a slow client would
-# still receive data from buffers.
+# An optional key in the ASGI scope. Its value is a function that resets the connection after a
+# number of seconds, unless the client has received everything by then. Without the reset, a slow
+# client would still receive data from buffers.
 CUT_AFTER = "tidings.cut_after"
 CutAfter = Callable[[float], None]
 
@@ -120,7 +121,7 @@ async def send_body(send: Send, text: str, *, more: bool) -> int:
 
 
 def frame_chunk(text: str) -> bytes:
-    """Return *text*, which is not empty, as a chunk of a body, for `WRITE_NOW`."""
+    """Return *text*, which is not empty, as a chunk of HTTP's chunked encoding, for `WRITE_NOW`."""
     body = text.encode()
     return b"%x\r\n%b\r\n" % (len(body), body)
 
@@ -130,7 +131,7 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 
 class Arrival:
-    """The arrival of a body. *is_complete* stays False if the server does not report arrivals."""
+    """Says if a body has arrived; `is_complete` stays False if the server does not report it."""
 
     __slots__ = ("is_complete",)
 
@@ -142,7 +143,7 @@ _UNKNOWN = Arrival()
 
 
 def arrival_of(scope: Message) -> Arrival:
-    """Return the server's report of the arrival of the body."""
+    """Return the object in which the server reports that the body has arrived."""
     arrival: Arrival = scope.get(ARRIVAL, _UNKNOWN)
     return arrival
 
@@ -159,7 +160,7 @@ def raw_path(scope: Message) -> str:
 
 def below(scope: Message, prefix: str) -> Message:
     """
-    Return *scope* without *prefix* in its path, which API Gateway removes for a custom domain.
+    Remove *prefix* from the path in *scope*, as API Gateway does for a custom domain.
     """
     path = raw_path(scope)
     if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
@@ -196,14 +197,14 @@ class BodyBudget:
 
 async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
     """
-    Return the body. *is_complete* is True if the body has arrived, so no timeout is needed.
+    Return the body. If *is_complete*, the whole body has arrived, so there is no timeout.
 
     Raises:
         TimeoutError: the body took longer than BODY_S, or nothing arrived for BODY_IDLE_S.
         TooLarge: the body is longer than BODY_BYTES_MAX.
         Overloaded, Gone: see these classes.
     """
-    if is_complete:  # the usual case, in which a timer would cost 5 % of the time
+    if is_complete:  # the usual case, which a timer would make 5 % slower
         body: bytes = (await _next_part(receive)).get("body", b"")
         return body
     parts: list[bytes] = []

@@ -131,7 +131,7 @@ def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> 
 
 def appending_of(request: Request, allowed: Allowed) -> Appending:
     """
-    Return the append in *request*, with its producer id in the namespace of the credential.
+    Return the append in *request*. No other credential can use its producer id.
 
     Raises:
         InvalidStream: a header is invalid.
@@ -171,7 +171,7 @@ def _number(text: str, field: str) -> int:
 
 
 def stream_headers(stream: Stream) -> dict[str, str]:
-    """Return the headers that contain the end of *stream*, and say if the stream is closed."""
+    """Return the headers with the end of *stream*, which also say if the stream is closed."""
     closed = {"stream-closed": "true"} if stream.closed else {}
     return {"stream-next-offset": messages.encode_offset(stream.tail), **closed}
 
@@ -278,10 +278,10 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """
-    One read request, and the event *news* that reports changes of its stream.
+    One read request, and the event *news* that reports changes of the stream.
 
-    *since_ms* is the time of its authorization. *gone* is done when its client has disconnected.
-    For *cut_after* see `asgi.CUT_AFTER`.
+    *since_ms* is the time when the request was authorized. *gone* is done when the client has
+    disconnected. For *cut_after* see `asgi.CUT_AFTER`.
     """
 
     visit: Visit
@@ -298,8 +298,8 @@ class StreamReads:
     """
     The app for all reads of streams.
 
-    *holding* limits the event streams of a key. *origins* are the origins of web pages that may
-    read.
+    *holding* limits the number of event streams of each key. *origins* are the origins of web pages
+    that may read.
     """
 
     def __init__(
@@ -372,7 +372,7 @@ class StreamReads:
     # Event streams.
 
     async def _tell(self, request: Request, reader: _Reader, send: Send) -> None:
-        """Send the stream until its time is over; disconnect a stalled client soon after that."""
+        """Send the stream until its time limit; soon after that, disconnect a stalled client."""
         hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
         cutting = asyncio.ensure_future(self._cut_when_ended(reader))
         try:
@@ -411,15 +411,15 @@ class StreamReads:
                 told = messages.data_event(kind, each.data) if each.data else ""
                 await send_body(send, told + self._control(reader, each), more=True)
         except KeyEnded:
-            reader.cut_after(CUT_S)  # megabytes may be in buffers
+            reader.cut_after(CUT_S)  # buffers may still hold megabytes for the client
         except TidingsError:
-            pass  # the reader resumes and then receives the error
+            pass  # the client sends another request, which receives the error
         if not reader.gone.done():
             await send_body(send, "", more=False)
 
     async def _parts(self, reader: _Reader, part: StreamPart) -> AsyncIterator[StreamPart]:
         """
-        Yield *part* and each following part as it arrives, or an empty part after a timeout.
+        Yield *part* and each following part as it arrives; yield an empty part after a timeout.
         """
         end_s = _now_s() + limits.STREAM_LIVE_S
         yield part
@@ -457,7 +457,7 @@ class StreamReads:
             news.cancel()
 
     async def _read(self, reader: _Reader, offset: str | None) -> StreamPart:
-        """Read after *offset*; wait while the key exceeds its rate."""
+        """Wait while the key exceeds its rate, then read the part after *offset*."""
         while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
             await asyncio.sleep(wait_ms / 1000)
         return await in_thread(partial(self._read_now, reader, offset))

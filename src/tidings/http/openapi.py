@@ -1,8 +1,8 @@
 """
 Serve `GET /openapi.json`, which describes the routes in OpenAPI 3.1 for client generators.
 
-The document is generated from the table of routes, so that it has exactly the existing routes, and
-from the data below. Responses are described by their content type only; docs/PROTOCOL.md has the
+The document is generated from the table of routes and from the data below, so it has exactly the
+routes that exist. Most responses are described only by their content type; docs/PROTOCOL.md has the
 rest. This module also has the JSON Schema of an event in each format (`core.model.envelopes`).
 """
 
@@ -141,8 +141,9 @@ class Doc:
     The description of one route.
 
     *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
-    maps content types to schemas. *answer* is the content type of a response with *status*, or ""
-    if it has no body. If there are several content types, *answers* maps each to its schema.
+    pairs content types with schemas. *answer* is the content type of a response with *status*, or
+    "" if the response has no body. If there are several content types, *answers* pairs each with
+    its schema.
     """
 
     summary: str

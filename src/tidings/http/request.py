@@ -1,7 +1,7 @@
 """
 One HTTP request and its response, independent of the host.
 
-The body of a request may be compressed with gzip, which its `Content-Encoding` then names.
+The body of a request may be compressed with gzip; its header `Content-Encoding` then says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ACCEPTED_ENCODING = "gzip"
 _GZIP = frozenset(("gzip", "x-gzip"))  # both names mean the same (RFC 9110, 8.4.1.3)
 _IDENTITY = "identity"
-_WINDOW = 31  # for zlib: requires the header and trailer of gzip
+_WINDOW = 31  # value of zlib's `wbits` that requires the header and trailer of gzip
 _WEIGHT = re.compile(r";\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.IGNORECASE)
 LINKS = ("changes", "diagnostics", "cluster", "config", "health")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
@@ -58,7 +58,7 @@ def is_compressed(headers: Mapping[str, str]) -> bool:
 
 def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
     """
-    Return *body*, one or more gzip members, decompressed.
+    Decompress *body*, which consists of one or more gzip members.
 
     Raises:
         TooLarge: the decompressed body has more than *most* bytes. The rest is not decompressed.
@@ -116,7 +116,7 @@ class Request:
 
     @property
     def origin(self) -> str:
-        """Return the origin of the requesting page; "" if the request names no origin."""
+        """Return the origin of the web page that sent the request, or "" if it names none."""
         return self.headers.get("origin", "")
 
     @property

@@ -24,8 +24,8 @@ CHANGEAGENT = re.compile(
     r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
 )
 _STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
-# Matches the paths of lists that wait for new entries. A path is matched before the app of the
-# lists is loaded.
+# These two patterns match the paths of lists that wait for new entries. They are here, because a
+# path is matched before the app of the lists is loaded.
 CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
 COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 
@@ -106,7 +106,8 @@ def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint) -> End
     Return an endpoint that passes each request to the endpoint for its path in *below*.
 
     *below* maps the start of a path to a function that builds the endpoint. An endpoint is built on
-    demand, so that a function loads nothing for rare routes. Other requests are passed to *other*.
+    first use, so that a Lambda function loads nothing for rare routes. Other requests are passed to
+    *other*.
     """
 
     def answer(request: Request) -> Answer:
@@ -158,7 +159,7 @@ def feed_of(path: str) -> str:
 
 @cache
 def _stage_routes() -> RouteTable:
-    """Return the routes of a stage, which are loaded on first use."""
+    """Return the routes of a stage. Load them on first use."""
     from tidings.http.routes import HTTP_ROUTES
 
     return RouteTable(HTTP_ROUTES)

@@ -1,5 +1,5 @@
 """
-The table of routes, with the function that serves each one and the permission that it needs.
+The table of routes, with the function that serves each route and the permission that it requires.
 
 The module contains only data, which `aws.config.deployment` includes. Functions that serve several
 routes read the permission from this table. The other functions declare the permission themselves,
@@ -58,9 +58,9 @@ class SocketRoute:
     """
     One WebSocket route.
 
-    The *key* `$default` matches every message that no other route matches; any other key without a
-    dollar sign is an action. Without a *function*, the gateway accepts the message and no response
-    is sent.
+    The *key* `$default` matches every message that no other route matches. A key without a dollar
+    sign matches messages with this action. Without a *function*, the gateway accepts the message
+    and no response is sent.
     """
 
     key: str
@@ -153,8 +153,8 @@ SOCKET_ROUTES = (
 # The permissions, by route key.
 NEEDS = {route.key: route.need for route in HTTP_ROUTES}
 
-# The permissions for the actions of `POST /feeds/{feed}/consumers/{name}/{action}`. The first
-# actions are those of workers, the others those of operators.
+# The permissions for the actions of `POST /feeds/{feed}/consumers/{name}/{action}`. Workers use the
+# actions in the first line, operators use the actions in the second line.
 CONSUMER_ACTIONS = {
     **dict.fromkeys(("lease", "ack", "fail", "release"), CONSUME),
     **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), ADMIN),

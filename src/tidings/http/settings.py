@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NUMBER_MAX = 1_000_000_000  # maximum of a number in a setting; as hours, this is 100,000 years
 NO_ORIGINS = "none"  # means no origins; an empty value means the default, as for every setting
-ARCHIVE_FOLDER = "archive"  # contains the feeds of an archive, below the address of the archive
+ARCHIVE_FOLDER = "archive"  # folder at the address of an archive; it has a folder for each feed
 ARCHIVE_RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
 
 
@@ -100,7 +100,7 @@ class MissingSetting(Exception):
 
 class WrongSetting(Exception):
     """
-    A setting breaks its rule. *value* is None, and so not shown, if it may hold a credential.
+    A setting breaks its rule. *value* is None if it must not be shown because it may be secret.
     """
 
     def __init__(self, variable: str, value: str | None, rule: str) -> None:
@@ -251,7 +251,9 @@ class WrongArchive(Exception):
 @dataclass(frozen=True, slots=True)
 class ArchiveUrl:
     """
-    A parsed address. *bucket* is empty for a folder. A feed is in `archive/{feed}/` below *path*.
+    The parsed address of an archive; *bucket* is "" for a folder.
+
+    A feed is in `archive/{feed}/` below *path*.
     """
 
     bucket: str

@@ -223,7 +223,7 @@ def _cpu() -> dict[str, str]:
 class _PlainLoader(yaml.SafeLoader):
     """A loader that reads scalars without a JSON type, such as dates, as strings."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 as its base has it
+    yaml_implicit_resolvers = {  # noqa: RUF012 (the base class declares it without `ClassVar`)
         first: [pair for pair in known if pair[0] in _YAML_SCALARS]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

@@ -226,7 +226,7 @@ class ConsumerRouter:
         return CONSUMER_ACTIONS[action], self._actions[action]
 
     def _log(self, request: ConsumerRequest) -> Reply:
-        """Return the ends of the log, or the entries of a range if one is requested."""
+        """Return the ends of the log, or the requested range if the query has `from`."""
         view = self._consumers.view
         request.check_query("from", "to", "limit")
         if "from" not in request.query:
@@ -255,7 +255,7 @@ class ConsumerRouter:
         return 200, {"parked": [parked_document(each) for each in parked]}
 
     def _notes(self, request: ConsumerRequest) -> Reply:
-        """Return the notes of a consumer, even of one that was deleted."""
+        """Return the records of operators' actions on a consumer, which may have been deleted."""
         notes = self._consumers.store.notes(request.feed, request.name)
         documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}

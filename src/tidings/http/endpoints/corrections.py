@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.sync.apply import Corrector
     from tidings.http.request import Answer, Request
 
-_PAGE_MAX = 2**40 - 1  # a page has ten hex digits in an event id
+_PAGE_MAX = 2**40 - 1  # a page number has ten hex digits in an event id
 
 
 @dataclass(frozen=True, slots=True)

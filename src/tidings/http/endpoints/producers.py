@@ -1,5 +1,5 @@
 """
-Endpoints for producers of operations, of items of a change feed, and of changeagent's changes.
+Endpoints that append operations, items of Triton's protocol, and changes of changeagent's protocol.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXT, YAML = "text/plain", "application/yaml"
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Serve `POST /`, `/ops` and `/feeds/{feed}/ops`, and every path without another route."""
+    """Serve `POST /`, `/ops` and `/feeds/{feed}/ops`, and requests that no other route matches."""
 
     ingester: ingest.Ingester
     compatibility: CompatibilityMode
@@ -45,7 +45,7 @@ class Operations:
             return answers.refusal(error, path=request.path, as_oplog=as_oplog)
 
     def _elsewhere(self, request: Request) -> Answer | None:
-        """Return the links or a redirect for a request that posts no operations, otherwise None."""
+        """Return the links of `/` or a redirect; None if *request* is for neither of them."""
         if wants_links(request.method, request.path, request.headers):
             return answers.json_answer(200, root_links(base_url(request.headers, self.prefix)))
         return without_slash(request, self.prefix)
@@ -53,7 +53,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Serve `POST /changefeeds`, which appends the items of a publisher as one page of the log."""
+    """Serve `POST /changefeeds`, which appends the items in a request as one page of the log."""
 
     ingester: ingest.Ingester
 
@@ -77,7 +77,7 @@ def to_core_request(request: Request) -> ingest.Request:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Serve `POST /changes`, which appends a change. The response contains its number."""
+    """Serve `POST /changes`, which appends a change. The response contains the change's number."""
 
     proposer: Proposer
 

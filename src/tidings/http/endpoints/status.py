@@ -25,7 +25,7 @@ _PAGE_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Only these headers can forbid other sites to embed the page; the page itself cannot.
+# A page cannot set these rules itself. The first one forbids other sites to embed the page.
 _PAGE_GUARDS = {
     "content-security-policy": "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -60,7 +60,7 @@ def _schema(request: Request) -> Answer:
     Raises:
         UnknownPath: the format is unknown.
     """
-    from tidings.http.openapi import SCHEMA_TYPE, schema_document  # see `Status`
+    from tidings.http.openapi import SCHEMA_TYPE, schema_document  # rarely needed, as in `Status`
 
     schema = schema_document(request.parameters["format"])
     if schema is None:
@@ -79,8 +79,9 @@ def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
     if rest == path:
         return None
     if rest == "":
-        # The page refers to its files by relative paths. If a proxy removes a prefix that is
-        # unknown here, a relative address still includes the prefix.
+        # The page refers to its files by relative paths, so its address must end in a slash. If
+        # there is no *prefix*, redirect to a relative address, because a proxy may have removed a
+        # prefix that is unknown here.
         at = f"{prefix}{LIVE_PAGE}" if prefix else LIVE_PAGE.removeprefix("/")
         return Answer(307, {"location": f"{at}/"})
     match = _PAGE_NAME.fullmatch("/index.html" if rest == "/" else rest)

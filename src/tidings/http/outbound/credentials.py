@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from tidings.core.auth.oidc_claims import Issuer
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-KEYS_AGE_S = 3600  # a key that its issuer withdrew is accepted for this time at most
-KEYS_KEPT_S = 6 * 3600  # used instead of `KEYS_AGE_S` while the issuer cannot be reached
-ASK_AGAIN_S = 30  # time between two fetches for unknown keys
-TIMEOUT_S = 3  # per response of the issuer; a fetch of the keys needs two responses
-BYTES_MAX = 256 * 1024  # per response; the largest key sets have some 20 KB
+KEYS_AGE_S = 3600  # maximum age of the keys; a withdrawn key is accepted for this time
+KEYS_KEPT_S = 6 * 3600  # replaces `KEYS_AGE_S` while the issuer cannot be reached
+ASK_AGAIN_S = 30  # minimum time between two fetches for unknown keys
+TIMEOUT_S = 3  # timeout of a response of the issuer; a fetch of the keys needs two responses
+BYTES_MAX = 256 * 1024  # maximum size of a response; the largest key sets have some 20 KB
 TOKEN_CHARS_MAX = 8192  # larger tokens do not fit in a header of API Gateway
 _TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 _WELL_KNOWN = "/.well-known/openid-configuration"
@@ -47,7 +47,7 @@ def matches_bcrypt(password: bytes, stored: bytes) -> bool:
 
     try:
         return bcrypt.checkpw(password, stored)
-    except ValueError:  # the bytes cannot be a password
+    except ValueError:  # bcrypt does not accept the password or the hash
         return False
 
 
@@ -63,7 +63,7 @@ class Tokens:
         self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
         self._keys: dict[str, PyJWK] = {}
         self._asked_s: float | None = None
-        self._keys_at, self._failed = 0.0, True  # *failed* is True until a fetch succeeds
+        self._keys_at, self._failed = 0.0, True  # `_failed` is True unless the last fetch succeeded
         self._lock = Lock()
         self.fetches = True  # if True, the call that needs a key fetches the keys
 
@@ -112,7 +112,7 @@ class Tokens:
 
     def needs(self, token: str) -> bool:
         """
-        Return True if *token* cannot be verified until the keys are fetched, or fetched again.
+        Return True if the keys must be fetched before *token* is verified.
         """
         name = _key_name(token)
         return name is not None and self._is_due(name)
@@ -125,7 +125,7 @@ class Tokens:
         return name is not None and name not in self._keys
 
     def fetch(self) -> None:
-        """Fetch the keys of the issuer; a failure is recorded, and raised later by `allowed`."""
+        """Fetch the keys of the issuer. After a failure, `allowed` rejects unknown keys."""
         with self._lock:
             self._renew()
 

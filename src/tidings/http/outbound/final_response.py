@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     import urllib3
 
-INFORMATIONAL_MAX = 32  # a server that sends more may never send the final response
+INFORMATIONAL_MAX = 32  # maximum per request; a server that sends more may never send another one
 _FINAL, _SWITCHING = 200, 101
 
 

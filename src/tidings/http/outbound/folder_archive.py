@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class FolderArchive:
-    """Implements `ArchiveStore`; parts have the same names as on S3."""
+    """Implements `ArchiveStore`; the files have the same names as on S3."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
         """
-        Write the part atomically. Concurrent readers see either the old part or the whole new one.
+        Write the file atomically: concurrent readers see either the old file or the whole new file.
         """
         path = self._path(feed, span)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class FolderArchive:
 
 
 def _sync(folder: Path) -> None:
-    """Flush *folder*, which makes the names in it durable."""
+    """Flush *folder*, so that the file names in it are durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -2,7 +2,7 @@
 Read the pages and rows of another feed over one persistent HTTP connection.
 
 A response is limited in bytes, both compressed and decompressed, and in time. Redirects are not
-followed. No error contains a password, or more than one line of a foreign response.
+followed. No error contains a password, or more than one line of the upstream's response.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5  # a TLS connection across an ocean takes half a second
 SLACK_S = 10  # time for the transfer, in addition to the wait of the upstream for new pages
-BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # per response, which also has one line per page
-PIECE_BYTES = 64 * 1024  # read at most, between two checks of the deadline
-REASON_CHARS_MAX = 300  # of an upstream's reason for a refusal
+BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # the size of the pages, and room for one line per page
+PIECE_BYTES = 64 * 1024  # maximum size of a read between two checks of the deadline
+REASON_CHARS_MAX = 300  # maximum length of an upstream's reason in an error message
 _OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500
 _BUSY = frozenset({408, 425, 429})
 _UNAUTHORIZED = 401
@@ -46,10 +46,10 @@ _LOOPBACK_NAME = "localhost"
 
 class HttpUpstream:
     """
-    Implements `Upstream`. *password* returns the upstream's password, or "" if it has none.
+    Implements `Upstream`. *password* returns the password for the upstream, or "" if none is set.
 
     *password* is called once, and again after a 401. *ca_certs* is a file of CA certificates, or
-    None for those of the system.
+    None for the certificates of the system.
     """
 
     def __init__(self, password: Callable[[], str], ca_certs: str | None = None) -> None:
@@ -57,7 +57,7 @@ class HttpUpstream:
         self._known: str | None = None
         self._pool = await_final(
             urllib3.PoolManager(
-                num_pools=2,  # the master and a leader
+                num_pools=2,  # one for the master, and one for a leader
                 maxsize=1,
                 retries=False,
                 cert_reqs="CERT_REQUIRED",
@@ -119,7 +119,7 @@ class HttpUpstream:
 
 
 def _refusal(host: str, status: int, text: str, after: int) -> Exception:
-    """Return the error that a response with a status other than 200 means."""
+    """Return the error for a response whose *status* is not 200."""
     error = _error_fields(text)
     code = str(error.get("code", ""))
     if code == LogFellOff.code and type(error.get("floor")) is int:

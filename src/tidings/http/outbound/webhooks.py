@@ -84,7 +84,7 @@ class Webhooks:
 
 
 class _Call:
-    """One request in its own thread; it sends nothing after `cut`."""
+    """One request in its own thread. No request is sent after a call of `cut`."""
 
     def __init__(self, request: Outgoing, timeout_s: float, *, private: bool) -> None:
         self._request, self._timeout_s, self._private = request, timeout_s, private
@@ -161,7 +161,7 @@ class _Pinned(HTTPConnection):
 
     def __init__(self, parts: SplitResult, address: str, timeout_s: float) -> None:
         super().__init__(parts.hostname or "", _port(parts), timeout=timeout_s)
-        self.default_port = _PORTS[parts.scheme]  # omitted from the header `Host`
+        self.default_port = _PORTS[parts.scheme]  # `http.client` omits this port from `Host`
         self._address, self._tls = address, parts.scheme == "https"
 
     def connect(self) -> None:
@@ -178,11 +178,11 @@ class _Pinned(HTTPConnection):
         self.sock.settimeout(timeout_s)
 
     def cut(self) -> None:
-        """Abort from another thread, so that the operation in progress raises an error."""
+        """Abort the connection; the operation in progress in another thread raises an error."""
         sock: socket.socket | None = self.sock
         if sock is not None:
             with suppress(OSError):  # the connection has ended in the meantime
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # also for TLS, without close_notify
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # for TLS too, without close_notify
 
 
 def _port(parts: SplitResult) -> int:

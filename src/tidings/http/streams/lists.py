@@ -3,8 +3,9 @@ Serve lists that wait for new entries: changes, and pages and rows for chained f
 
 `GET /changes` and `/changes/{id}`, also below `/feeds/{feed}`, answer as changeagent did. A relay
 reads `GET /feeds/{feed}/pages` and `/rows` (PROTOCOL 16). If there are no entries, the response
-waits for new entries as long as the client requests. All waiting clients share one reader of the
-log's end, as streams do. `answers.sharing` decides which responses a cache may share.
+waits for new entries as long as the client requests. All waiting clients of a feed share one reader
+of the end of the log, as event streams do. `answers.sharing` decides which responses a cache may
+share.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _PACKING = 1  # level of gzip; five times as fast as the default, with an eighth
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request that arrived at *came_s*. *gone* is done when its client has disconnected."""
+    """A request that arrived at the time *came_s*. *gone* is done when the client disconnects."""
 
     scope: Message
     headers: dict[str, str]
@@ -83,7 +84,7 @@ class WaitingList(ABC):
     An app for one kind of list. *guard* is built for the first request.
 
     *origins* are the origins of web pages that may read. *listen* returns the notifications of a
-    feed. Without *listen* the end of the log is polled.
+    feed. By default, the end of the log is polled at a fixed interval.
     """
 
     guard: Callable[[], Guard]
@@ -133,7 +134,7 @@ class WaitingList(ABC):
 
     async def _check_again(self, request: _Request, feed: str, allowed: Allowed) -> None:
         """
-        Check the credential after a wait, if only this client receives the response.
+        Check the credential of *request* again, after a wait.
 
         This check, unlike `_admit`, does not count the request against the rate of the key again.
         """
@@ -157,7 +158,7 @@ class WaitingList(ABC):
     ) -> Mapping[str, str]:
         """Return the headers for caches; check the credential again if the request *waited*."""
         shared = sharing(allowed, waits=waits, full=full)
-        if waited and shared:  # other clients may receive the response
+        if waited and shared:  # a cache may give the response to other clients
             await in_thread(self._admit, feed, request.headers)
         elif waited:
             await self._check_again(request, feed, allowed)
@@ -224,10 +225,10 @@ class ChangeLists(WaitingList):
         """
         Return *listing*, or later entries that arrive while the client waits.
 
-        A client that has seen lost pages does not wait, because it has to begin again.
+        A client that may have read pages that were lost does not wait, because it must start again.
         """
         until_s = request.came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
-        if listing.waiting:  # the client may have posted the entries after the hole, so wait for it
+        if listing.waiting:  # the client may have posted the entries after the hole: await its page
             now_s = asyncio.get_running_loop().time()
             until_s = max(until_s, now_s + limits.CHANGES_HOLE_S)
         poller = self.pollers.of(feed, partial(self.lister().reader.read, feed))
@@ -248,7 +249,7 @@ class ChangeLists(WaitingList):
         """
         Return the entries after *listing*.
 
-        Take them from memory if the poller's tail has them, else read the log.
+        Take the entries from memory if the poller's tail has them, else read the log.
         """
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
@@ -297,7 +298,7 @@ class ReplicationApp(WaitingList):
         return REPLICATE.admit(self.guard(), feed, given)
 
     async def _send(self, send: Send, answer: Answer, headers: Mapping[str, str]) -> None:
-        """Send *answer*, compressed if that pays off and the client accepts gzip."""
+        """Send *answer*, compressed if it is large enough and the client accepts gzip."""
         always = headers_for(headers.get("origin", ""), self.origins)
         fields, body = {**always, **answer.headers}, answer.body.encode()
         if len(body) >= PACKED_BYTES_MIN and accepts_gzip(headers):
@@ -327,7 +328,7 @@ class ReplicationApp(WaitingList):
             leave = requested.selection.filter.leave
             read = partial(self.replication_reader().catch_up.read, feed, leave=leave)
             poller = self.pollers.of(feed, read, leave=leave)
-            end = min(requested.after.page, batch.status.head)  # the caller may be ahead
+            end = min(requested.after.page, batch.status.head)  # the caller may be after the head
             await poller.wait(end, request.gone, request.left_s(until_s))
             batch = await in_thread(self._pages, feed, requested)
             if _is_empty(batch):  # new pages are before the caller's position, or not readable yet

@@ -1,8 +1,8 @@
 """
-Prefetch the rows of a copy from the store while earlier rows are sent.
+Prefetch rows of the state for a client that copies the state, while earlier rows are sent.
 
-The order and the content of the reads do not change, only their time. Only a few copies at a time
-are prefetched, so that memory stays bounded. Other copies wait for each read.
+The order and the content of the reads do not change, only their time. Only a few clients at a time
+get this, so that memory stays bounded. For other clients, a read begins after the previous send.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tidings.core.state.rows import Lines, Overwritten, Row
 if TYPE_CHECKING:
     from tidings.core.state.rows import Difference, StateStore
 
-_COPIES = 8  # copies prefetched at a time; each holds three reads of a megabyte
-_BUCKETS = 2  # buckets to read from in advance, in parallel with the current one
-_THREADS = 4  # more queries at a time gain nothing (measured)
+_COPIES = 8  # copies of the state that are prefetched at a time; each holds three reads of 1 MB
+_BUCKETS = 2  # buckets that are read in advance, in parallel with the current bucket
+_THREADS = 4  # with more parallel queries, no copy is faster (measured)
 
 _Place = tuple[str, int, str | None]
 
 
 class ReadAhead:
-    """A prefetcher for a limited number of copies at a time."""
+    """A prefetcher for a limited number of copies of the state at a time."""
 
     def __init__(self, copies: int = _COPIES) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ahead")
@@ -35,7 +35,7 @@ class ReadAhead:
 
     def __call__(self, states: StateStore) -> StateStore:
         """
-        Return a store that prefetches for one copy until its end.
+        Return a store that reads from *states* and prefetches rows until the end of one copy.
 
         Return *states* itself if too many copies are being prefetched.
         """

@@ -1,7 +1,7 @@
 """
 Serve streams of events at `GET /`, `/ops` and `/feeds/{feed}/ops`, as SSE or NDJSON.
 
-With Lambda response streaming, one process serves one client; a server process serves many.
+With Lambda response streaming, one process serves one client; a server process serves many clients.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
-# The interval between two checks of the credentials of streams. With this interval and the age of a
-# cached profile, a stream ends within five seconds after its credential.
+# The interval between two checks of the credentials of streams. A stream ends within five seconds
+# after its credential: the maximum age of a cached profile, and this interval.
 CHECK_S = 0.5
 CUT_S = 0.3  # time for a client to receive the end of a stream after its credential has ended
 LAST_MS = 5_000  # time for a client to receive the last piece before the function ends
-_LAMBDA = "x-amzn-lambda-context"  # contains the function's deadline, set by the web adapter
+_LAMBDA = "x-amzn-lambda-context"  # the web adapter sets it; it has the function's deadline
 EVENT_STREAM = "text/event-stream"
 
 
@@ -94,10 +94,10 @@ class OpenStream:
 
 class OpenStreams:
     """
-    The open streams. This class ends them for reasons other than their time limit.
+    The open streams. This class ends them when their credential ends or the server stops.
 
     If *lasting*, streams have no time limit. Passwords are then checked again when the profile of
-    their feed changes, and the stream slots of keys are renewed.
+    their feed changes, and the leases by which a key holds its streams are renewed.
     """
 
     def __init__(self, *, lasting: bool) -> None:
@@ -109,7 +109,7 @@ class OpenStreams:
     def serving(
         self, stream: Stream, receive: Receive, cut_after: CutAfter
     ) -> Iterator[OpenStream]:
-        """Yield an open stream that ends when its client, read through *receive*, disconnects."""
+        """Yield *stream* as an open stream, which ends when *receive* reports a disconnect."""
         one = OpenStream(stream, asyncio.get_running_loop().create_future(), cut_after)
         leaving = asyncio.ensure_future(_note_leaving(one, receive))
         if self._lasting or stream.admission.may_end:
@@ -127,7 +127,7 @@ class OpenStreams:
 
     def end_all(self) -> None:
         """
-        End every stream between two blocks. The clients resume, possibly from another process.
+        End every stream between two events. The clients resume, possibly from another process.
         """
         for each in self._open:
             each.end()
@@ -164,7 +164,7 @@ class ClientCounter:
     Counts the open streams of this process and their events for `/status`.
 
     *place* identifies this process in the counts. A separate task writes the counts. Only the last
-    stream waits for the write, because a function is frozen after the end of its last stream.
+    stream waits for the write, because Lambda freezes a function after the end of its last stream.
     """
 
     def __init__(self, counters: Callable[[], Counters], clock: Clock, place: str) -> None:
@@ -223,8 +223,8 @@ class EventStreams:
     The app for event streams. *streamer* and *compatibility* are built for the first request.
 
     *origins* are the origins of web pages that may read. A stream ends after *longest_ms*, because
-    Lambda does not report a disconnected client, which occupies a function for that time. If
-    *longest_ms* is None, streams do not end. *listen* returns the notifications of a feed.
+    Lambda does not report a disconnect, so the stream occupies a function until then. If
+    *longest_ms* is None, streams have no time limit. *listen* returns the notifications of a feed.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class EventStreams:
     async def _answer(
         self, stream: Stream, cursor: str, scope: Message, receive: Receive, send: Send
     ) -> None:
-        """Serve the stream until its time is over; disconnect a stalled client soon after that."""
+        """Serve the stream until its time limit; soon after that, disconnect a stalled client."""
         headers = headers_of(scope)
         left = _left(headers, self._clock(), self._longest_ms)
         cut_s = None if self._longest_ms is None else (self._longest_ms + LAST_MS) / 1000
@@ -285,7 +285,7 @@ class EventStreams:
                         counter.send(stream.count(block))
                         live = LiveStream(stream, counter, scope.get(WRITE_NOW))
                         await self._serve(one, live, send, left)
-                await self._release_slot(stream)  # a function is frozen after its response
+                await self._release_slot(stream)  # Lambda freezes a function after its response
                 if not one.has_left:
                     await send_body(send, "", more=False)
 
@@ -305,7 +305,7 @@ class EventStreams:
         )
 
     async def _serve(self, one: OpenStream, live: LiveStream, send: Send, left: _Left) -> None:
-        """Send until the stream is over."""
+        """Send the events of the stream until the stream is over."""
         chunks = Chunks(live.stream, self._poller(live.stream))
         try:
             await self._tell_until(one, live, chunks, send, left)
@@ -319,8 +319,8 @@ class EventStreams:
         while not over.done() and left.any(_now_ms()):
             try:
                 chunk = await chunks.next()
-                # Check after the read, because it may take long, and the client of an ended key
-                # must not receive anything.
+                # Check after the read, because the read may take long, and a client must not
+                # receive anything after its key has ended.
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     one.revoke()
                     break
@@ -338,7 +338,7 @@ class EventStreams:
                 break  # the client resumes from its cursor
 
     async def _serve_live(self, one: OpenStream, live: LiveStream, send: Send) -> None:
-        """Let the poller write to the stream until it cannot continue, or the stream is over."""
+        """Let the poller write to the stream until the poller leaves it, or the stream is over."""
         poller = self._poller(one.stream)
         try:
             poller.join(live)
@@ -360,7 +360,7 @@ class EventStreams:
             live.mark_sent(progress)
 
     async def _release_slot(self, stream: Stream) -> None:
-        with suppress(TidingsError):  # the slot then expires
+        with suppress(TidingsError):  # if this fails, the slot expires
             await in_thread(stream.close)
 
     async def _tell(
@@ -388,11 +388,11 @@ class EventStreams:
     async def _start(
         self, send: Send, stream: Stream, cursor: str, headers: dict[str, str], left: _Left
     ) -> str:
-        """Send the head and the block before the first event; return the block."""
+        """Send the headers and the text before the first event; return the text."""
         without_cursor, ends = cursor in ("", NOW), self._longest_ms is not None
         answer = {
             "content-type": f"{NDJSON_TYPE if stream.lines else EVENT_STREAM}; charset=utf-8",
-            # A client that is cut before its first event resumes from this start position.
+            # A client that is disconnected before its first event resumes from this position.
             "last-event-id": stream.progress.cursor if without_cursor else cursor,
         }
         always = headers_for(headers.get("origin", ""), self._origins)
@@ -425,8 +425,8 @@ class _Left:
     """
     The remaining time and bytes of a response.
 
-    *resume* is the text of a field that is added to the first event. It sets the client's delay
-    before a reconnect.
+    *resume* is the text of a field that is added to the first event. The field sets the client's
+    delay before a reconnect.
     """
 
     end_ms: float = inf

@@ -5,7 +5,7 @@ The reader reads only while a stream waits, at the rate of a single stream. A th
 therefore cost no more than one, and a Lambda function with one client costs no more than without
 this reader. On a server, the reader writes to the connections of streams at the end of the log, so
 that these streams need no tasks of their own. The text of a page is built and encoded once for all
-streams with the same form.
+streams that send the same text.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tidings.http.asgi import WriteNow
 
 POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU
-FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
-HEARTBEAT_MS = 20_000  # oplog sent one every 25.5 s; proxies close silent streams after 30 s
+FRESH_S = 5 * POLL_S  # maximum age of the last read; after that, the log may be much longer
+HEARTBEAT_MS = 20_000  # oplog sent heartbeats every 25.5 s; proxies close silent streams after 30 s
 
 
 class Notifications(Protocol):
@@ -51,7 +51,7 @@ class FixedInterval:
         """Do nothing, because `wait` returns soon in any case."""
 
 
-Listen = Callable[[str], Notifications]  # returns the notifications of a feed
+Listen = Callable[[str], Notifications]  # a function that returns the notifications of a feed
 
 
 def at_fixed_interval(feed: str) -> Notifications:
@@ -60,14 +60,15 @@ def at_fixed_interval(feed: str) -> Notifications:
 
 
 class _Text(NamedTuple):
-    """The framed text of some pages, the number of its events, and the progress after them."""
+    """The framed text of some pages, the number of its events, and the progress after the pages."""
 
     frame: bytes
     events: int
     progress: Progress
 
 
-# Texts by the form and the progress of the streams that need them; None if pages are not in memory.
+# Texts by the key (`text_key`) and the progress of the streams that need them; None if a text needs
+# pages that are not in memory.
 Texts = dict[tuple[Hashable, Progress], "_Text | None"]
 
 
@@ -85,9 +86,9 @@ class LiveStream:
 
     If *write* is given, the poller may write to the stream.
 
-    *left* is done when the stream must continue by itself, because its client does not keep up, its
-    credential has ended, or the log does not answer. *sent* is the progress up to which data was
-    sent.
+    `left` is done when the task of the stream must continue instead of the poller: the client does
+    not keep up, the credential has ended, or the log does not answer. `sent` is the progress up to
+    which data was sent.
     """
 
     def __init__(self, stream: Stream, counter: StreamCounter, write: WriteNow | None) -> None:
@@ -114,12 +115,12 @@ class LiveStream:
         return True
 
     def leave(self) -> None:
-        """Let the stream continue by itself."""
+        """Let the task of the stream continue instead of the poller."""
         if not self.left.done():
             self.left.set_result(None)
 
     def send(self, tail: Tail, texts: Texts) -> None:
-        """Write the pages of *tail* that the stream lacks; *texts* caches texts for all streams."""
+        """Write the pages of *tail* that were not sent; *texts* caches texts for all streams."""
         stream, before = self.stream, self.stream.progress
         if self.left.done() or (stream.admission.may_end and stream.has_ended()):
             self.leave()
@@ -146,7 +147,7 @@ class TailPoller:
     """
     A poller of a feed. When *notifications* report new pages, it calls *read* in a thread.
 
-    *read* returns the pages after a page.
+    *read* returns the pages after a page number.
     """
 
     def __init__(self, read: Callable[[int], Run], notifications: Notifications) -> None:
@@ -162,14 +163,14 @@ class TailPoller:
 
     @property
     def tail(self) -> Tail | None:
-        """Return the entries read recently, or None if the last read is too old."""
+        """Return the pages in memory, or None if the last read is too long ago."""
         return self._tail if self._is_fresh else None
 
     async def wait(self, page: int, gone: asyncio.Future[Any], timeout_s: float) -> None:
         """
         Return when a page after *page* exists, when *gone* is done, or after *timeout_s*.
 
-        *page* is the end of the log for the caller.
+        *page* is the last page that the caller has read.
 
         Raises:
             Unavailable: the log does not answer.
@@ -203,7 +204,7 @@ class TailPoller:
         self._rest()
 
     def _begin(self, page: int) -> None:
-        """Start after *page* if the cached entries may be far from the end of the log."""
+        """Start after *page* if the pages in memory may be far from the end of the log."""
         if not self._is_looking and not self._is_fresh:
             self._tail.start(page)
             self._read_s = self._now_s()
@@ -249,7 +250,7 @@ class TailPoller:
         arrival, self._arrival = self._arrival, None
         if arrival is not None:
             arrival.set_exception(error)
-            arrival.exception()  # avoid a warning if no stream retrieves it
+            arrival.exception()  # avoid a warning if no stream retrieves the error
         for live in self._live:
             live.leave()
 
@@ -267,7 +268,7 @@ class TailPoller:
 
 
 class TailPollers:
-    """The pollers of a process. A feed has one for readers with leaves, and one for all others."""
+    """The pollers of a process: for each feed one for readers of `leave` events, one for others."""
 
     def __init__(self, listen: Listen = at_fixed_interval) -> None:
         self._listen = listen
