@@ -1,9 +1,10 @@
 """
 Select the parts of the archive to compact, the entries to keep, and the parts to merge.
 
-Compaction covers the closed parts and keeps only the last operation of each object in them. Entries
-may be removed only after they were copied to a table. Concurrent reads of the archive do not fail,
-because each page is in at least one part at every moment.
+Compaction rewrites closed parts, and keeps only the last operation of each object in them. An entry
+is a line of the log: an operation, or a change of changeagent, which has no object. Entries may be
+removed only after they were copied to the tables of the feed's lake. Concurrent reads of the
+archive do not fail, because each page is in at least one part at every moment.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from tidings.core.consumers.position import Position
     from tidings.core.model.pages import Page
 
-# Memory that a page takes in addition to its text. It counts, so that a part cannot have too many
-# empty pages.
+# The memory that a page takes in addition to its text. It counts towards the size of a part, so
+# that a part cannot have too many empty pages.
 PAGE_BYTES = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The pages *first* to *last*, to be read from the part *span*."""
+    """The pages *first* to *last*, which a reader takes from the part *span*."""
 
     span: Span
     first: int
@@ -67,8 +68,8 @@ def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) 
     Return the last page that every named consumer and every follower has handled.
 
     A consumer that has acknowledged nothing is before the first page, so nothing may be compacted.
-    A consumer that still copies the state does not count: it needs no page, because it has not
-    started to read the log.
+    A consumer that still receives a copy of the state is left out, because it has not started to
+    read the log.
     """
     handled = [
         page for each in consumers if (page := position.last_unneeded_page(each)) is not None
@@ -95,7 +96,7 @@ def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator
     """
     Yield the pieces that hold the pages after *after*, each page once.
 
-    Stop at the first hole, or skip holes if *leap*.
+    Stop at the first page that no part has. With *leap*, skip such pages instead.
     """
     waiting = sorted(spans, key=lambda span: span.first)
     at, best = 0, None
@@ -116,8 +117,8 @@ def select_entries(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[
     """
     Return the page and slot of each entry that compaction keeps. *pages* must be in order.
 
-    Compaction keeps the last operation of each object and, if *changes*, all entries that are about
-    no object.
+    Compaction keeps the last operation of each object and, if *changes*, all changes of
+    changeagent, which have no object.
     """
     latest: dict[str, tuple[int, int]] = {}
     without: set[tuple[int, int]] = set()
@@ -135,9 +136,9 @@ def groups(parts: Sequence[Weighed]) -> list[list[Span]]:
     """
     Return the groups of parts to rewrite; each group becomes one part.
 
-    Adjacent parts are merged up to the size that a reader can hold in memory. A part that has no
-    removable entries, and is not merged with another part, is left out. *parts* are all parts to be
-    compacted, in order.
+    *parts* are all parts to be compacted, in order. Adjacent parts are merged up to the size that a
+    reader can hold in memory. A part is left out if compaction removes none of its entries and it
+    is not merged with another part.
     """
     grouped: list[list[Weighed]] = []
     reached = size = 0
@@ -170,10 +171,10 @@ def covered_parts(spans: Iterable[Span]) -> list[Span]:
     """
     Return the parts that another part contains entirely, in the order in which to remove them.
 
-    The last part comes first, because a reader may look for a page only in the first part that ends
-    at the page or after it. For example, a part with pages 1 to 20 covers parts with 1 to 5 and 6
-    to 10. If 1 to 5 were removed first, a reader would look for page 3 in the part with 6 to 10. If
-    6 to 10 is removed first, the reader finds page 3 in 1 to 5, and later in 1 to 20.
+    The part that ends last comes first, because a reader may look for a page only in the first part
+    that ends at the page or after it. For example, part 1-20 covers parts 1-5 and 6-10. If part 1-5
+    were removed first, a reader would look for page 3 in part 6-10. If part 6-10 is removed first,
+    the reader finds page 3 in part 1-5 and, after that part was removed, in part 1-20.
     """
     redundant: list[Span] = []
     lowest: int | None = None

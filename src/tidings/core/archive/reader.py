@@ -1,9 +1,9 @@
 """
-Read from the archive the pages after a position, up to the first hole.
+Read from the archive the pages after a position, up to the first gap.
 
-Parts may overlap, and may be compacted or merged while they are read. Listings and parts that were
-read earlier stay valid, because all parts that hold a page have the same entries for it, except for
-entries that compaction removed.
+A gap is a range of pages that no part has. Parts may overlap, and may be compacted or merged while
+they are read. Listings and parts that were read earlier stay valid, because all parts that have a
+page have the same entries for it, except for entries that compaction removed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ArchiveReader:
         """
         Return True if every page after *after* up to *until* is in the archive.
 
-        Check at most `limits.ARCHIVE_LISTS_MAX` listings. A hole after the pages in these listings
+        Check at most `limits.ARCHIVE_LISTS_MAX` listings. A gap after the pages in these listings
         is found only when the pages are read.
         """
         for _ in range(limits.ARCHIVE_LISTS_MAX):
@@ -80,7 +80,7 @@ class ArchiveReader:
         return first
 
     def _part(self, feed: str, number: int) -> Sequence[Page]:
-        """Return the pages of a part that holds page *number*, or no pages if no part holds it."""
+        """Return the pages of a part that has page *number*, or no pages if no part has it."""
         recent = self._recent
         if recent is not None and recent[0] == feed and recent[1].holds(number):
             return recent[2]
@@ -93,7 +93,7 @@ class ArchiveReader:
 
     def _holders(self, feed: str, number: int) -> Iterator[Span]:
         """
-        Yield the parts that should hold page *number*: from the cached, then from a new listing.
+        Yield the parts that should have page *number*: those of the cached listing, then of a new.
         """
         yield from (span for span in self._listed.get(feed, ()) if span.holds(number))
         yield from (span for span in self._list(feed, number - 1) if span.holds(number))
@@ -143,7 +143,7 @@ def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
 
 
 def covered_page(spans: Sequence[Span], after: int) -> int:
-    """Return the page up to which *spans*, which are in order, hold every page after *after*."""
+    """Return the page up to which *spans*, which are in order, have every page after *after*."""
     for span in spans:
         if span.first <= after + 1:
             after = max(after, span.last)

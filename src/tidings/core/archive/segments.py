@@ -2,13 +2,13 @@
 Archive parts, each of which is an object that holds many pages of a log.
 
 A part is gzipped NDJSON. Each page begins with a line such as
-`{"page":12,"at":1767225600000,"lines":2}`, followed by its entries as they are in the log. If
-entries are missing, `"slots":[0,4]` lists the slots of the remaining entries: those that compaction
-kept or, with `"selected":true`, those that a chained feed copied.
-`"first":7` means that no page has a number from 7 up to the number before this page
+`{"page":12,"at":1767225600000,"lines":2}`, followed by the entries of the page, which are lines of
+the log. If entries are missing, `"slots":[0,4]` lists the slots of the remaining entries: those
+that compaction kept or, with `"selected":true`, those that a chained feed copied. In page 12,
+`"first":7` means that the numbers 7 to 11 were skipped, so that no pages have them
 (`Page.skipped`).
 
-Parts may overlap. Pages never change, so all parts that hold a page have the same entries for it,
+Parts may overlap. Pages never change, so all parts that have a page have the same entries for it,
 except for entries that compaction removed.
 """
 
@@ -48,10 +48,10 @@ class Span:
     @property
     def name(self) -> str:
         """
-        Return the end of the object's key. It starts with the number of the last page.
+        Return the last component of the part's key, which starts with the number of the last page.
 
-        With such keys, one listing finds the part that holds a page. Keys are listed in order from
-        a given key on, and the first part that ends at the page or after it holds the page.
+        With such keys, one listing finds the part that has a page. Keys are listed in order from a
+        given key on, and the first part that ends at the page or after it has the page.
         """
         return f"{self.last:013d}-{self.first:013d}.ndjson.gz"
 
@@ -60,7 +60,7 @@ class Span:
 
 
 def span_of(name: str) -> Span | None:
-    """Parse *name*, the end of a key; return None if it is not the name of a part."""
+    """Parse *name*, the last component of a key; return None if it does not name a part."""
     match = _NAME.fullmatch(name)
     return Span(last=int(match[1]), first=int(match[2])) if match else None
 
@@ -156,7 +156,7 @@ def _head(line: str) -> dict[str, Any]:
 
 
 def _are_slots(slots: list[int], count: int) -> bool:
-    """Return True if *slots* are *count* ascending slots, so that the entries' ids ascend, too."""
+    """Return True if *slots* are *count* ascending slots; the ids of their entries then ascend."""
     ascend = all(low < high for low, high in pairwise([-1, *slots, limits.REQUEST_OPERATIONS_MAX]))
     return len(slots) == count and ascend
 
@@ -186,7 +186,7 @@ class ArchiveStore(Protocol):
         """
         Return at most *limit* parts that end after page *after*, in order.
 
-        Strongly consistent: a part is included if `put` stored it before the call.
+        The listing is strongly consistent: it has each part that `put` stored before the call.
         """
 
     def remove(self, feed: str, span: Span) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
 
-# A run archives the pages that exist. It does not wait for a missing page, because each batch costs
-# a write, and the batch after the wait would have only a page or two.
+# The archive does not wait at a hole: its run ends there. Each batch costs a write, and the batch
+# after a wait would have only a page or two.
 ARCHIVE_CONFIG = FollowerConfig(
     limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False
 )
@@ -39,7 +39,8 @@ class ArchiveReadAhead(Reader):
                 return Run(pages, more=True)  # the next read finds the hole or the higher floor
             pages += run.pages
             size += _size(run.pages)
-        # If the floor rose after some pages were read, return them. The next read reports the trim.
+        # If the floor rose after some pages were read, return these pages. The next read reports
+        # that pages were trimmed.
         lost = run.trimmed and bool(pages)
         return replace(run, pages=pages, more=run.more or lost, trimmed=run.trimmed and not lost)
 
@@ -49,8 +50,8 @@ class Archiver:
     """
     A `Handler` that writes pages to the archive.
 
-    The checkpoint is stored after the part. If the process crashes in between, or has lost the
-    lease, the same pages are written again.
+    The checkpoint is stored after the part. If the process crashes in between, or has lost its
+    lease, the next run archives the same pages again.
     """
 
     store: ArchiveStore
@@ -83,12 +84,12 @@ class Archiver:
         """Do nothing, because no process waits for the archive."""
 
     def lost(self, feed: str) -> bool:
-        """Return True, so that the archive skips missing pages. Readers see a hole there."""
+        """Return True, so that the archive skips missing pages, and has a gap."""
         return True
 
 
 def _of_a_part(pages: Sequence[Page]) -> Sequence[Page]:
-    """Return as many pages as fit a part, at least one."""
+    """Return as many of the first *pages* as fit into a part, at least one."""
     size = 0
     for at, page in enumerate(pages):
         size += len(page.text)

@@ -1,10 +1,11 @@
 """
-Run followers. A follower is a reader of the log that handles its pages and stores a checkpoint.
+Run followers. A follower is a reader of the log that handles each page and stores a checkpoint.
 
 A wake-up only requests a run of a follower and has no other content. A run takes the lease, reads
-the pages after the checkpoint, handles them in order, and moves the checkpoint. A run that finds
-the lease held leaves a mark, and the holder checks for marks before it releases the lease. Extra,
-repeated, reordered and lost wake-ups are therefore harmless.
+the pages after the checkpoint, handles them in order, and moves the checkpoint. It does so in
+turns of a second or two, each of which handles a batch of pages and stores the checkpoint. A run
+that finds the lease held leaves a mark, and the holder checks for marks before it releases the
+lease. Extra, repeated, reordered and lost wake-ups are therefore harmless.
 
 A run that fails releases the lease. A holder that is killed keeps the lease until other processes
 have seen the lease unchanged for `limits.LEASE_MS`. If the holder seems to be late, one process at
@@ -66,12 +67,12 @@ class Handler(Protocol):
         """
         Handle *pages*, which follow the checkpoint without a hole; return how many were handled.
 
-        The next turn of the run delivers the remaining pages. If no page was handled and `prepare`
+        The next call in the run gets the remaining pages. If no page was handled and `prepare`
         returned False, the run ends, and the run of the next wake-up delivers the pages.
         """
 
     def moved(self, feed: str) -> None:
-        """React to a higher checkpoint; called after each turn that moved the checkpoint."""
+        """React to a higher checkpoint; called each time that the checkpoint was moved."""
 
     def lost(self, feed: str) -> bool:
         """
@@ -84,11 +85,11 @@ class Handler(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracingHandler:
     """
-    A `Handler` that calls *handler* and reports each traced page after it was handled.
+    A `Handler` that calls *handler*, and reports each page with a trace after it was handled.
 
-    It also reports the oldest page of a batch, traced or not, if the page was committed more than
-    *late_ms* ago, because operators seldom know in advance which operation will be late. If
-    *late_ms* is 0, no late pages are reported. The reports go to `runtime.trace`.
+    It also reports the oldest page of a batch, with or without a trace, if this page was committed
+    more than *late_ms* ago, because operators seldom know in advance which operation will be late.
+    If *late_ms* is 0, no late pages are reported. The reports go to `runtime.trace`.
     """
 
     handler: Handler
@@ -114,7 +115,7 @@ class TracingHandler:
         return count
 
     def _report(self, feed: str, handled: Sequence[Page]) -> None:
-        """Report the traced pages of *handled*, and the oldest page if it is late."""
+        """Report the pages of *handled* with a trace, and the oldest page if it is late."""
         traced = [page for page in handled if page.trace]
         if not handled or not (traced or self.late_ms):
             return
@@ -153,11 +154,11 @@ def effective_checkpoints(
     checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1
 ) -> dict[str, int]:
     """
-    Return the *checkpoints* that count, with 0 for a built-in follower that has not run yet.
+    Return the checkpoints of the followers in use, with 0 for one that has not run yet.
 
-    A lane that has not run yet has no subscriptions, so it starts at the checkpoint of the first
-    lane. Leave out the checkpoint of an archive that was turned off, and of each lane that was
-    removed because there are only *lanes* lanes now.
+    *checkpoints* are the stored ones. A lane that has not run yet has no subscriptions, so it has
+    the checkpoint of the first lane. The archive is left out unless *archives* is True, and a lane
+    is left out if it was removed because there are only *lanes* lanes now.
     """
     counting = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
     counting |= {name: counting[PUSH] for name in pushers(lanes) if name not in counting}
@@ -181,9 +182,9 @@ class FollowerConfig:
     """
     The configuration of a follower.
 
-    *operations_max* is the maximum number of operations of a turn, *operations_first* the maximum
-    of the first turn. If *waits* is True, the follower waits at a hole. Otherwise the run ends at
-    the hole, and the run of a later wake-up reads the pages after it.
+    *operations_max* is the maximum number of operations in a batch, *operations_first* the maximum
+    in the first batch of a run. If *waits* is True, the follower waits at a hole. Otherwise the run
+    ends at the hole, and the run of a later wake-up reads the pages after the hole.
     """
 
     operations_max: int = limits.FOLLOW_OPERATIONS_MAX
@@ -222,7 +223,8 @@ class _Work:
         """
         Keep the pages of *run* after the first *count* for the next turn.
 
-        Keep them only if the next turn cannot handle all of them. Otherwise it reads the log again.
+        Keep these pages only if they are too many for the next turn. Otherwise the next turn reads
+        the log, which may have further pages.
         """
         rest = run.pages[count:]
         full = count > 0 and len(take_batch(rest, self.operations)) < len(rest)
@@ -241,7 +243,7 @@ class Follower:
     def run_each(
         self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
     ) -> Served:
-        """Run for *feeds* in one invocation; wake the follower again for feeds not started."""
+        """Run for *feeds* in one invocation; wake the follower for each feed that was not begun."""
 
         def run(feed: str, until_ms: int) -> None:
             self.run(feed, handler, observation, until_ms)
@@ -259,9 +261,10 @@ class Follower:
         until_ms: int | None = None,
     ) -> int:
         """
-        Handle the available pages until *until_ms* (`Runtime.steady`); return their number.
+        Handle the available pages, and return how far the checkpoint has moved.
 
-        With an *observation* of a late lease, continue to observe the lease, or take it over.
+        End at *until_ms* on the clock `Runtime.steady`. With an *observation* of a late lease,
+        continue to observe the lease, or take it over.
 
         Raises:
             LeaseLost: another holder took over.
@@ -311,7 +314,7 @@ class Follower:
                 self.store.release(work.stored, force=True)
 
     def _work(self, seen: Observation | None, lease: Lease) -> _Work:
-        """Return the state of a new run, with a smaller turn if the last holder crashed."""
+        """Return the state of a new run, with a smaller first turn if the last holder crashed."""
         died = seen is not None and seen.is_long_enough
         first = self.follower_config.operations_first // (limits.FOLLOW_CAUTION if died else 1)
         return _Work(first, self.follower_config.operations_max, lease)
@@ -403,8 +406,7 @@ class Follower:
         """
         Skip missing pages if the handler allows it, otherwise raise `FellOff`.
 
-        The loss is counted if the follower had handled earlier pages, or cannot skip the missing
-        pages.
+        Count the loss, unless the follower is new and skips the missing pages.
         """
         goes_on = handler.lost(lease.feed)
         if lease.checkpoint or not goes_on:

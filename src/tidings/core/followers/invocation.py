@@ -1,4 +1,4 @@
-"""Serve several feeds in one invocation. All share its time, but each fails independently."""
+"""Serve several feeds in one invocation. They share its time, but each fails independently."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Served:
 
     def raise_mistakes(self) -> None:
         """
-        Raise the errors that are not a `TidingsError`, because such errors are bugs.
+        Raise the errors that are bugs, which are all that are not a `TidingsError`.
 
         Raises:
             Exception: the error, or a group of several errors; a note of each error names its feed.

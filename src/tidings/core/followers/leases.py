@@ -1,10 +1,10 @@
 """
-The lease of a follower. Only its holder may handle the pages after the checkpoint.
+The lease of a follower. Only the holder of the lease may handle the pages after the checkpoint.
 
 The expiry of a lease is not decided by comparing the clocks of two processes. A process that finds
 the lease held observes it instead. Each renewal increments a counter, so two reads of the same
-counter mean that there was no renewal between them. A holder that has not renewed its lease for
-`limits.LEASE_MS` has ended, because the time limit of its function is shorter.
+value mean that there was no renewal between them. A holder that has not renewed its lease for
+`limits.LEASE_MS` has ended, because no run takes longer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ class Lease:
     """
     The lease on the follower *name* of *feed*.
 
-    *fence* increases with each holder, *beat* with each renewal. *marks* is the number of marks by
-    other processes that this holder has seen. *checkpoint* is the last page handled, 0 before the
-    first, and *operations* the number of operations handled up to *checkpoint*. One write stores
-    both with *note*, data of at most `limits.NOTE_BYTES_MAX` from the handler for the next holder.
-    *expires_ms* is a time on the clock of the holder. It is a hint for reports and for the decision
-    to observe the lease; it never permits a takeover. *look* names the last observation that began,
-    see `next_look`.
+    *fence* increases with each holder, *beat* with each renewal. Another process that wants to run
+    the follower leaves a mark, and the holder then looks for new pages before it releases the
+    lease; *marks* is the number of marks that the holder has seen. *checkpoint* is the last page
+    handled, 0 before the first, and *operations* the number of operations handled up to
+    *checkpoint*. One write stores *checkpoint*, *operations* and *note*, which is data of the
+    handler for the next holder, of at most `limits.NOTE_BYTES_MAX`. *expires_ms* is a time on the
+    clock of the holder. It is a hint for reports and for the decision to observe the lease; it
+    never permits a takeover. *look* names the last observation that began, see `next_look`.
     """
 
     feed: str
@@ -63,9 +64,9 @@ class Lease:
         """
         Return the name of an observation that may begin now: the fence, the beat and the minute.
 
-        Return "" if the holder is not late, or if an observation of this or a later minute has
-        begun. A later minute is from a clock that is ahead. It counts, so that two processes with
-        different clocks do not start observations in turn.
+        Return "" if the holder is not late, or if an observation has begun in this minute or a
+        later one. A later minute is from a process with a clock that is ahead. The minute counts,
+        so that two processes with different clocks do not start observations in turn.
         """
         if not self.is_late(now_ms):
             return ""
@@ -108,16 +109,16 @@ class FollowerStore(Checkpoints, Protocol):
         """
         Take the lease if it is free, or if it is unchanged since the observation *over*.
 
-        Taking the lease increases the fence by one. Return the lease that is stored afterwards. If
-        its owner is *owner*, it was taken.
+        Taking the lease increases the fence by one. Return the lease that is stored afterwards. The
+        call has taken the lease if the owner of the returned lease is *owner*.
         """
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         """
-        Leave a mark for the holder of the lease, and return the previous look.
+        Leave a mark for the holder of the lease; return the `look` that was stored until now.
 
-        If *look* is not empty, store it for other processes that find the lease held. If the lease
-        is free, return None and leave no mark.
+        If *look* is not empty, store *look*, so that other processes do not begin an observation.
+        If the lease is free, return None and leave no mark.
         """
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
@@ -132,13 +133,13 @@ class FollowerStore(Checkpoints, Protocol):
         """
         Store checkpoint, operations and note, and release the lease unless it has a new mark.
 
-        Return True if the lease was released or had been lost. If the stored lease has more marks
+        Return True if the lease is released, or was lost before. If the stored lease has more marks
         than `lease.marks`, write nothing, keep the lease and return False. With *force*, release
         the lease in spite of new marks.
         """
 
     def leases(self, feed: str) -> Sequence[Lease]:
-        """Return the stored lease of each follower, held or free, by name."""
+        """Return the stored lease of each follower, held or free, sorted by name."""
 
 
 class Waker(Protocol):

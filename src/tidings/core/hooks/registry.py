@@ -69,7 +69,7 @@ class Registry:
 @dataclass(frozen=True, slots=True)
 class WebhookAdmin:
     """
-    The operator's actions on webhooks. All other actions apply to the consumers of webhooks.
+    The operator's actions on webhooks. For other actions, use the named consumer of the webhook.
 
     *random* returns the given number of unpredictable bytes.
     """
@@ -83,10 +83,11 @@ class WebhookAdmin:
         self, feed: str, name: str, given: Mapping[str, Any], wanted: Filter
     ) -> tuple[Webhook, str]:
         """
-        Create or change a webhook; return it, and its new secret or "" if it keeps its secret.
+        Create or change a webhook; return the webhook and its new secret, "" for a changed webhook.
 
-        An existing webhook gets the fields of *given* and the filter, and keeps its position and
-        its secret. A new webhook begins at the field `from`: `now`, `oldest` or the id of an event.
+        An existing webhook gets the fields of *given* and the filter *wanted*, and keeps its
+        position and its secret. A new webhook begins at the position in the field `from`: `now`,
+        `oldest` or the id of an event.
 
         Raises:
             InvalidWebhook, InvalidConsumer: nothing was changed.
@@ -109,8 +110,8 @@ class WebhookAdmin:
             kept = named[name].secrets if name in named else secrets
             return {**named, name: replace(changed, secrets=kept)}
 
-        # Write the webhook before its consumer, so that a retry after a crash in between finds the
-        # webhook.
+        # Write the webhook before its consumer. After a crash in between, a retry finds the webhook
+        # and registers the consumer.
         made = self.registry.change(feed, enter)[name]
         self.consumers.register(feed, name, Consumer(feed, name, wanted), start)
         return made, fresh if made.secrets == secrets else ""
@@ -131,7 +132,7 @@ class WebhookAdmin:
 
     def rotate(self, feed: str, name: str, given: Mapping[str, Any]) -> str:
         """
-        Store and return a new secret. For `limits.WEBHOOK_ROTATION_MS`, the old one signs, too.
+        Store and return a new secret. The old secret also signs for `limits.WEBHOOK_ROTATION_MS`.
 
         Raises:
             UnknownWebhook, InvalidWebhook: nothing was changed.

@@ -2,8 +2,9 @@
 Webhooks and their delivery by a worker, with the signatures of Standard Webhooks.
 
 Messages of different objects are sent in parallel, and messages of one object one after the other.
-If the endpoint does not accept a message, the webhook sends no further messages. It sends this
-message again, alone and with growing delays, and parks it after the last attempt.
+If the endpoint does not accept a message, no further messages are sent to it. This message is sent
+again, alone and with growing delays. After the last attempt it is parked, that is, set aside for an
+operator.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ if TYPE_CHECKING:
 SECRET_PREFIX = "whsec_"
 _SECRET_BYTES = range(24, 65)  # allowed by Standard Webhooks
 _KINDS = {CLOUDEVENTS: "application/cloudevents+json"}
-# Delays between attempts, as in Standard Webhooks; a message is parked after the last attempt.
+# The delays between attempts, as in Standard Webhooks.
 _DELAYS_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 assert len(_DELAYS_S) == limits.WEBHOOK_ATTEMPTS_MAX - 1
 
 
 class InvalidWebhook(Rejected, code="invalid_webhook"):
-    """A webhook breaks its rule."""
+    """A field of a webhook breaks its rule."""
 
 
 class UnknownWebhook(Rejected, code="unknown_webhook", status=404):
@@ -64,7 +65,7 @@ class UnknownWebhook(Rejected, code="unknown_webhook", status=404):
 @dataclass(frozen=True, slots=True)
 class Secret:
     """
-    A secret. *text* is the form in which its owner stores it.
+    A secret for signatures. *text* is the secret as the owner of the endpoint stores it.
 
     The secret signs until *until_ms*, which is 0 for the current secret.
     """
@@ -120,7 +121,7 @@ def delay_ms(times: int) -> int:
 
 
 def secret_of(key: bytes) -> str:
-    """Return the secret *key* in the form that its owner stores."""
+    """Return *key* as the text of a secret of Standard Webhooks."""
     return SECRET_PREFIX + b64encode(key).decode()
 
 
@@ -195,8 +196,8 @@ class WebhookDelivery:
         Send due messages to *hook* for at most `limits.WEBHOOK_TURN_MS`.
 
         Return the time of the next run in ms since 1970, or None if the next page or an action of
-        an operator starts it. With *look*, also move the consumer's position past entries that its
-        filter excludes.
+        an operator starts the next run. With *look*, also move the consumer's position past entries
+        that its filter excludes.
 
         Raises:
             Unavailable: the stores do not answer.
@@ -237,7 +238,7 @@ class WebhookDelivery:
         return rank(ahead.position) > rank(consumer.position)
 
     def _retry(self, hook: Webhook, held: Consumer) -> Consumer:
-        """Send the messages that an operator asked to retry, each alone and once."""
+        """Send the parked messages that an operator asked to retry, each alone and once."""
         parked = {each.id: each for each in self.consumers.store.parked(held.feed, held.name)}
         for name in held.retries:
             kept = parked.get(name)
@@ -331,6 +332,6 @@ class WebhookDelivery:
 
 
 def again_ms(consumer: Consumer) -> int:
-    """Return when the failed message of *consumer* is sent again (ms since 1970), 0 if none is."""
+    """Return the time in ms since 1970 of the next attempt to send the failed message, or 0."""
     failure = consumer.failure
     return failure.at_ms + delay_ms(failure.times) if failure else 0

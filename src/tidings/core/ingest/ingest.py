@@ -48,8 +48,8 @@ class Request:
 
     *key* is the Idempotency-Key, and *credential* the producer's credential. Each is None if the
     request does not have it. *trace* is the result of `tracing.parse_trace_headers`. *late* is a
-    function that reads the body, which is called only after the producer was authorized. It is None
-    if *body* is the body. If *ids* is False, the event ids of the operations are not computed.
+    function that reads the body after the producer was authorized; if *late* is None, the body is
+    *body*. If *ids* is False, the event ids of the operations are not computed.
     """
 
     feed: str
@@ -67,7 +67,7 @@ class Request:
 
 
 def _operations(feed: str, body: bytes, content_type: str, now_ms: int) -> list[str]:
-    """Implement `BodyParser` for a body of operations, which are parsed alike for every feed."""
+    """Implement `BodyParser` for a body of operations, in the same way for every feed."""
     return lines_from(body, content_type, now_ms=now_ms)
 
 
@@ -129,7 +129,7 @@ class Ingester:
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)
         page = append_lines(self.appender, self.tracer, request, body, lines, own, required)
-        # With a key, an earlier request may have written the page, so count its operations.
+        # With a key, an earlier request may have written the page, so count the page's operations.
         # Without a key, the page has exactly *lines*, and need not be unpacked.
         return page, len(lines) if own is None else len(page.lines)
 
@@ -144,10 +144,10 @@ def append_lines(
     required: Precondition | None = None,
 ) -> Page:
     """
-    Append *lines* as a page and return it, or the page that an earlier request with *own* wrote.
+    Append *lines* as a page and return the page; if it was appended before, return that page.
 
-    *own* is the Idempotency-Key in the namespace of the producer (`Allowed.namespaced_key`), or
-    None. *body* is the body of the request; a repeated request with *own* must have the same body.
+    *own* is the Idempotency-Key as `Allowed.namespaced_key` returns it, or None. An earlier request
+    with *own* may have appended the page; its body must have been the same *body*.
 
     Raises:
         Rejected, Unavailable: see `Appender.append_once`.

@@ -73,10 +73,10 @@ class Forwarder:
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """
-        Append the pending messages of *feed* until *until_ms* (`Runtime.steady`).
+        Append the pending messages of *feed*; return how many messages were handled.
 
-        Return how many it handled. Without *until_ms*, the run lasts at most
-        `limits.FORWARD_RUN_MS`.
+        End at *until_ms* on the clock `Runtime.steady`, or after `limits.FORWARD_RUN_MS` if
+        *until_ms* is None.
 
         Raises:
             Unavailable: a store did not answer; the next run handles the remaining messages.
@@ -109,7 +109,7 @@ class Forwarder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxMonitor:
-    """A monitor that reports the age of a feed's oldest message, and calls *wake* with the feed."""
+    """The monitor that reports the age of a feed's oldest message, and wakes the forwarder."""
 
     outbox: Outbox
     wake: Callable[[str], None]

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from tidings.core.ingest.outbox import Outbox
     from tidings.core.log.append import Appender
 
-# The attributes of an item, by name. A string or number is a string here. A list or set is a tuple
-# of those of its values that are strings or numbers. Attributes of other types are left out.
+# The attributes of an item, by name. A string or number is stored as a string. A list or set is
+# stored as a tuple, without values that are neither strings nor numbers. Attributes of other types
+# are left out.
 Attributes = dict[str, str | tuple[str, ...]]
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
@@ -71,7 +72,9 @@ class Capture:
 
     def lines_of(self, write: Write) -> list[str]:
         """
-        Return the line of the log for *write*, or a delete and an insert if the type changed.
+        Return the line of the log for *write*, or the lines of a delete and an insert.
+
+        There are two lines if the write changed the object's type.
 
         Raises:
             InvalidOperation, TooLarge: the write cannot become an operation; a retry does not help.
@@ -176,8 +179,8 @@ def _can_be_split(template: str, attributes: Attributes) -> bool:
     """
     Return True if the filled *template* can be split into the values of its attributes again.
 
-    Otherwise two items could become one object. It can be split if no value contains the text that
-    follows its placeholder in *template*.
+    The filled template can be split if no value contains the text that follows its placeholder.
+    Otherwise two items could become one object.
     """
     parts = _PLACEHOLDER.split(template)
     pairs = zip(parts[1:-2:2], parts[2:-1:2], strict=True)
@@ -188,7 +191,7 @@ def _can_be_split(template: str, attributes: Attributes) -> bool:
 
 
 WRITE = "write"  # the kind of a message for a write that cannot become an operation
-_FINGERPRINT = "table"  # the same for all batches, because a batch is identified by its first write
+_FINGERPRINT = "table"  # the same in all claims: the key, made from the first write, is sufficient
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +232,8 @@ class Capturer:
         """
         Append the first writes of *left* as a page; return how many of *left* are in the page.
 
-        If an earlier run has appended the first write already, the page is the one of that run. At
-        least the first write is in it.
+        If an earlier run has appended the first write already, count the writes of *left* that are
+        in the page of that run. The result is at least 1.
         """
         lines = [line for captured in left[: _fitting(left)] for line in captured.lines]
         key = f"table/{left[0].write.id}"
@@ -252,7 +255,7 @@ class Capturer:
 
 
 def _fitting(left: Sequence[_Captured]) -> int:
-    """Return how many of the first writes of *left* fit into one page together; one always fits."""
+    """Return how many of the first writes of *left* fit into one page, at least one."""
     lines = accumulate(len(captured.lines) for captured in left)
     sizes = accumulate(captured.size for captured in left)
     fits = [

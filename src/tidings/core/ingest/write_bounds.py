@@ -1,14 +1,15 @@
 """
 Check that a restricted producer changes only objects that are within its bound.
 
-A producer with a key restricted by parents could name its own parent in an operation on any object.
-Therefore the object's latest operation is checked in addition to the new one. It is in the state,
+The bound of a producer is the part of the feed to which its key is restricted. A producer with a
+key that is restricted by parents could name its own parent in an operation on any object. Therefore
+the object's latest operation is checked in addition to the new one. That operation is in the state,
 or in the log after the state's checkpoint; both are read strongly consistently. A deleted object
 belongs to no producer, so every producer may create it again.
 
 Other producers may append to the log during the check. Therefore the check is repeated after the
-page number was taken, as for a correction (`sync.apply`). It then waits until every page with a
-lower number can be read, and reads these pages.
+page number was taken, as for a correction (`sync.apply`). The repeated check waits until every page
+with a lower number can be read, and reads these pages.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ class StoredObjectsInBound:
 
     def _read_on(self) -> bool:
         """
-        Read the rows if they are not read yet, and then pages; return True if more may follow.
+        Read the rows at the first call, and pages at each call; return True if more may follow.
 
-        Read the checkpoint before the rows, so that the rows contain all pages up to it.
+        Read the checkpoint before the rows, so that the rows contain all pages up to this page.
         """
         if self._page is None:
             known = self._stores.reader.checkpoints.checkpoints(self._feed).get(STATE, 0)
@@ -106,8 +107,8 @@ class StoredObjectsInBound:
         """
         Record whether *line*, the object's latest operation so far, is outside the bound.
 
-        The pages that follow a row may begin before the operation in the row. They then repeat it,
-        and the object's last operation is the same.
+        A row may already contain an operation of the pages that are read after the row. Those pages
+        then repeat the operation, and the object's last operation is the same.
         """
         if key in self._outside:
             operation = parse_line(line)

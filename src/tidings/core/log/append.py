@@ -4,9 +4,9 @@ Append pages: take a number, write the page with that number, and only then ackn
 A store with transactions takes the number and writes the page in one transaction
 (`LogStore.together`). With any other store a writer may crash between these two steps. Followers
 then close the hole with a filler (`reader.Filler`), and a writer that finds a filler at its number
-takes a new number. This does not depend on clocks, because a conditional write decides whether the
-page or the filler is stored. A claim records the page of a request with an Idempotency-Key. A
-precondition must hold when the page is written.
+takes a new number. A conditional write, not a clock, decides whether the page or the filler is
+stored. A claim records the page of a request with an Idempotency-Key. A precondition must hold when
+the page is written.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Appender:
     The writer of pages to the logs of feeds.
 
     *page_ms* is the lifetime with which a page is written. *check_writable* raises `Chained` for a
-    feed that is a copy.
+    chained feed.
     """
 
     log: LogStore
@@ -120,7 +120,7 @@ class Appender:
 
         Raises:
             Rejected: *required* does not hold, and nothing was written.
-            Chained: *feed* is a copy.
+            Chained: *feed* is a chained feed.
             TooLarge: the lines do not fit into a page.
             Unavailable: a filler was found at the number of each attempt.
         """
@@ -194,7 +194,7 @@ class Appender:
                 self._check_before(feed, claim.page, required)
             page = self._page(claim.page, body, claim.append_id, trace)
             if self.log.put(feed, page) == claim.append_id:
-                # An earlier request may have written the page, with a time that differs from ours.
+                # An earlier request may have written the page, with another time than *page* has.
                 return self.log.read(feed, claim.page - 1, 1)[0]
             claim = self._moved(feed, claim)
         raise Unavailable(f"{feed}: found a filler {limits.APPEND_ATTEMPTS_MAX} times in a row")
@@ -207,7 +207,7 @@ class Appender:
         return claim
 
     def _is_skipped(self, feed: str, number: int) -> bool:
-        """Return True if a restored log skipped *number*, so that readers never read it."""
+        """Return True if a restore of the log skipped *number*, so that no reader reads it."""
         pages = self.log.read(feed, number - 1, 1)
         return bool(pages) and pages[0].first <= number < pages[0].number
 
@@ -215,8 +215,8 @@ class Appender:
         """
         Return True if page *number* exists, so that the precondition need not be checked again.
 
-        The page is then either that of this request, for which the precondition held, or a filler,
-        and the write fails.
+        That page is either the page of this request, for which the precondition held, or a filler.
+        In the latter case the page of this request cannot be written at *number*.
         """
         pages = self.log.read(feed, number - 1, 1)
         return bool(pages) and pages[0].number == number

@@ -10,8 +10,8 @@ reader then gets an error, and the number is never filled.
 
 Far from the end of the log, reads are eventually consistent. They cost half as much as strongly
 consistent reads and put no load on the leader replica of DynamoDB, which followers and writers
-need. A page that such a read returns is correct, because pages never change. A page that it does
-not return may exist, so a missing page shows neither the end of the log nor a hole.
+need. A page that such a read returns is correct, because pages never change. A page that such a
+read does not return may exist, so a missing page shows neither the end of the log nor a hole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Gap(Enum):
 
 
 class PagesLost(TidingsError):
-    """The pages *first* to *beyond* - 1 are lost: they are missing, but were not trimmed."""
+    """The pages *first* to *beyond* - 1 are lost: they existed, and were not trimmed."""
 
     def __init__(self, *, feed: str, first: int, beyond: int) -> None:
         self.first, self.beyond = first, beyond
@@ -127,8 +127,8 @@ class Reader:
         """
         Return True if the read is to be strongly consistent.
 
-        Such a read begins close to the end of the log, or is so small that eventual consistency
-        saves nothing.
+        This is the case if the read begins close to the end of the log, or is so small that
+        eventual consistency saves nothing.
         """
         if limit is not None and limit <= limits.NEAR_PAGES:
             return True
@@ -138,7 +138,8 @@ class Reader:
         """
         Read as `read` does, but strongly consistently.
 
-        The pages *known* follow page *after* and were read already; read the pages after them.
+        The pages *known* follow page *after* and were read already. The result begins with these
+        pages.
         """
         reached = known[-1].number if known else after
         batch = self.log.read(feed, reached, limit and limit - len(known))
@@ -158,7 +159,7 @@ class Reader:
         return Run([], waiting=waiting, floor=floor)
 
     def _remember(self, feed: str, end: int | None) -> None:
-        """Cache *end* as the end of the log. If it is None, the end is far away: drop the cache."""
+        """Cache *end* as the end of the log; remove the cached end if *end* is None (unknown)."""
         if end is None:
             self.ends.pop(feed, None)
         else:
@@ -218,8 +219,8 @@ class Reader:
         """
         Read from page *hint* to the frontier; yield the place reached by each read.
 
-        With each place, yield True if it is the last one. Stop before lost pages in the same way as
-        before a page in flight.
+        With each place, yield True if it is the last place. Lost pages end the walk, as a page in
+        flight does.
         """
         place, after, reached = START, max(0, hint - 1), False
         while not reached:

@@ -16,7 +16,7 @@ class LogStore(Protocol):
     The pages of each feed, the counter that numbers them, and the floor.
 
     The floor is the first page that was not trimmed. The counter also has the number of ingested
-    operations, and the address of the feed that continues the log, called its successor.
+    operations, and the address of the successor, which is the feed that continues the log.
     """
 
     def together(self) -> AbstractContextManager[object]:
@@ -32,8 +32,8 @@ class LogStore(Protocol):
         """
         Return the next page number. The first number is 1, and no number is returned twice.
 
-        *operations* is the number of operations of the request. The same write adds it to the
-        counter, see `log_counter`.
+        *operations* is the number of operations of the request. The write that takes the number
+        also adds *operations* to the counter, see `log_counter`.
 
         Raises:
             Yielded: another feed continues the log.
@@ -70,7 +70,7 @@ class LogStore(Protocol):
 
     def log_counter(self, feed: str) -> LogCounter:
         """
-        Return the last number taken, the sum of *operations* of all `take`, and the successor.
+        Return the last number taken, the sum of the *operations* taken, and the successor.
         """
 
     def yield_to(self, feed: str, successor: str) -> None:
