@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,8 @@ class Runs:
         # put feeds, because putting never blocks. `_due` prevents a feed from being queued twice.
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._due: set[str] = set()
+        # When to repeat the failed runs, the earliest first. Until then, the other feeds run.
+        self._failed: dict[str, float] = {}
         self._stopped = False
         self._thread = Thread(target=self._serve, name=f"follow-{name}", daemon=True)
 
@@ -91,24 +94,32 @@ class Runs:
                 self._run(feed)
             except TidingsError as error:
                 log.warning("follower stopped: %s %s: %s", self._name, feed, error)
-                self._again(feed)
+                self._failed[feed] = time.monotonic() + AGAIN_S
             except Exception:
                 if self._stopped:  # the server is stopping, so the database may be closed
                     return
                 log.exception("follower failed: %s %s", self._name, feed)
-                self._again(feed)
+                self._failed[feed] = time.monotonic() + AGAIN_S
             time.sleep(min(self._pause_s_max, self._rest() * (time.monotonic() - began_s)))
 
     def _next(self) -> str | None:
-        feed = self._queue.get()
-        if feed is None or self._stopped:
-            return None
-        self._due.discard(feed)  # before the run, because pages written later need another run
-        return feed
-
-    def _again(self, feed: str) -> None:
-        time.sleep(AGAIN_S)
-        self.wake(feed)
+        """Return the next feed to run, or a feed whose failed run is due; None at the end."""
+        while not self._stopped:
+            failed, due_s = next(iter(self._failed.items()), (None, math.inf))
+            wait_s = due_s - time.monotonic()
+            if failed is not None and wait_s <= 0:
+                del self._failed[failed]
+                return failed
+            try:
+                feed = self._queue.get(timeout=None if failed is None else wait_s)
+            except Empty:
+                continue
+            if feed is None:
+                return None
+            self._due.discard(feed)  # before the run, because pages written later need another run
+            if feed not in self._failed:
+                return feed
+        return None
 
 
 class Wakeups:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Set
 from itertools import chain, repeat
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,3 +166,25 @@ def test_a_thread_that_cannot_start_stops_no_webhook(monkeypatch: pytest.MonkeyP
     webhooks.start()
     assert ran.wait(30) and len(refused) == 2
     webhooks.stop()
+
+
+def test_a_feed_that_fails_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others run until its run is repeated; what wakes it earlier changes nothing."""
+    monkeypatch.setattr(wakeups, "AGAIN_S", WITHIN_S)
+    ran: SimpleQueue[str] = SimpleQueue()
+
+    def run(feed: str) -> None:
+        ran.put(feed)
+        if feed == "bad":
+            raise Unavailable("disk I/O error")
+
+    runs = wakeups.Runs("a", run, rest=lambda: 0.0)
+    runs.start()
+    for feed in ("bad", "good", "bad", "other"):
+        runs.wake(feed)
+    assert [ran.get(timeout=WITHIN_S) for _ in range(3)] == ["bad", "good", "other"]
+    runs._failed["bad"] = 0.0
+    runs.wake("good")
+    assert sorted(ran.get(timeout=WITHIN_S) for _ in range(2)) == ["bad", "good"]
+    runs.stop()
+    runs.join()
