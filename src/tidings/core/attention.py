@@ -1,9 +1,10 @@
 """
 Decide which metric values need an operator, by a limit per metric.
 
-A value above its limit adds to one of two metrics: `Attention` if it needs action now, `Behind` if
-it needs action only when it persists. A stage therefore needs only one alarm for each of these two
-metrics. The alert that is passed to `tell` names the cause.
+A value above the limit of its metric increases one of two metrics: `Attention` if an operator must
+act now, `Behind` if an operator must act only if the condition persists. A stage therefore needs
+only one alarm for each of these two metrics. The alert that is passed to `tell` names the metric
+and the value.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Rule:
     """
     The alarm rule of one metric.
 
-    A value above *limit* needs an operator. If *lasting* is True, it needs an operator only if it
-    persists. If *lingers* is True, the condition may last for days, for example if a worker of
-    another team is absent. It is then reported once a day, because the alarm would otherwise stay
-    on and hide the next alert.
+    A value above *limit* needs an operator. If *lasting* is True, an operator is needed only if
+    values stay above *limit*. If *lingers* is True, values may stay above *limit* for days, for
+    example while a worker of another team is stopped. Such values are reported only once a day,
+    because the alarm would otherwise stay on and hide the next alert.
     """
 
     limit: int = 0
@@ -46,7 +47,8 @@ class Alert:
     limit: int
 
 
-# A lag in pages may be a short burst, so it has to persist. A high age has persisted already.
+# A lag in pages may be caused by a short burst, so it must persist before it needs an operator. A
+# high age shows by itself that the condition has persisted.
 RULES: Mapping[str, Rule] = {
     "FollowerLag": Rule(limits.LAG_PAGES_MAX, lasting=True),
     "FollowerAge": Rule(limits.FOLLOWER_AGE_S_MAX),
@@ -77,10 +79,10 @@ def rules(lag_pages_max: int) -> dict[str, Rule]:
 @dataclass(slots=True)
 class AlarmRules:
     """
-    Implements `Count`: forwards each value and compares it with its rule.
+    An implementation of `Count` that forwards each value and applies the rule of its metric.
 
-    *feed* is the feed that is being examined. A caller that examines several feeds sets it for
-    each.
+    *feed* is the feed that is being examined. A caller that examines several feeds sets *feed*
+    before it examines each of them.
     """
 
     count: Count
@@ -103,9 +105,9 @@ class AlarmRules:
 
     def _remind(self, metric: str) -> bool:
         """
-        Return True if a reminder is due.
+        Return True if *metric* of `feed` was not reported in the last `limits.REMIND_MS`.
 
-        Each process records its own reminders, so several processes may send the same reminder.
+        Each process records only its own reports, so several processes may report the same metric.
         """
         now_ms, about = self.clock(), (self.feed, metric)
         if not has_passed(self._reminded_ms.get(about, 0), now_ms, limits.REMIND_MS):

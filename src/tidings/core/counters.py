@@ -2,7 +2,7 @@
 Counters for the figures of `/status` that are not in the log, without a write per operation.
 
 A process that serves streams accumulates counts and writes them periodically. The number of clients
-of a process is stored with an expiry, so that the total is corrected after a crash.
+of a process is stored with an expiry, so that the clients of a crashed process soon stop counting.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class LogCounter:
     """
     The last page number of a feed, and the number of operations in the pages up to it.
 
-    *operations* includes those of requests that took a page number and failed before they wrote the
-    page. *successor* is the address of the feed that continues the log. With a successor, no more
-    numbers are taken.
+    *operations* also counts the operations of requests that took a page number and then failed to
+    write the page. *successor* is the address of the feed that continues the log, or "". With a
+    successor, no more numbers are taken.
     """
 
     page: int
@@ -56,7 +56,7 @@ class CounterDelta:
 
 @dataclass(slots=True)
 class StreamCounter:
-    """The streams of one feed in one process, with the figures that are not written yet."""
+    """The counts of the streams of one feed in one process that are not written yet."""
 
     _clients: int = 0
     _connections: int = 0
@@ -71,7 +71,7 @@ class StreamCounter:
 
     @property
     def has_left(self) -> bool:
-        """Return True if the last client has disconnected, and this has not been written yet."""
+        """Return True if no client is left, and the store does not have this number yet."""
         return self._changed and not self._clients
 
     def open(self) -> None:
@@ -90,7 +90,8 @@ class StreamCounter:
         """
         Return True if a write is due.
 
-        A write is due soon after a client connected or disconnected, and otherwise periodically.
+        A write is due `limits.COUNT_SOON_MS` after the previous write if a client has connected or
+        disconnected, and otherwise after `limits.COUNT_EVERY_MS`.
         """
         wait_ms = limits.COUNT_SOON_MS if self._changed else limits.COUNT_EVERY_MS
         return not self.is_empty and has_passed(self._written_ms, now_ms, wait_ms)
@@ -110,7 +111,7 @@ class StreamCounter:
 
 
 def is_present(until_ms: int, now_ms: int) -> bool:
-    """Return True if the clients of a place, recorded until *until_ms*, still count."""
+    """Return True if a record of `Counters.attend` that expires at *until_ms* still counts."""
     return is_ahead(until_ms, now_ms, max(limits.PRESENCE_MS, limits.SWEPT_PRESENCE_MS))
 
 
@@ -124,7 +125,11 @@ class Counters(Protocol):
         """Add to the numbers of opened streams and sent events."""
 
     def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
-        """Record that *place* has *clients* connections; the record expires at *until_ms*."""
+        """
+        Record that *place* has *clients* connections; the record expires at *until_ms*.
+
+        *place* names a process, or the WebSockets that the sweep counts.
+        """
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:
-        """Return all totals, and the current clients of all places."""
+        """Return the totals; the clients are those of all records that have not expired."""

@@ -1,7 +1,8 @@
 """
 The effects that the core needs in addition to its stores: time, ids, threads, counts, traces.
 
-The functions compare deadlines, which are stored as wall-clock times to survive a restart.
+The functions of this module compare stored times. Stored times are wall-clock times, because other
+clocks do not survive a restart.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from typing import NamedTuple
 
 from tidings.core.limits import CLOCK_SKEW_MS_MAX
 
-# Milliseconds since 1970. Compare two clocks only within `limits.CLOCK_SKEW_MS_MAX`.
+# Return the time in milliseconds, since 1970 except for `Runtime.steady`. The clocks of two hosts
+# differ by up to `limits.CLOCK_SKEW_MS_MAX`.
 Clock = Callable[[], int]
-# Wait for some milliseconds.
+# Wait for the given number of milliseconds.
 Sleep = Callable[[int], None]
 # Return a new unique id of 32 lower-case hex digits.
 NewId = Callable[[], str]
 # Run a task for each item, in parallel if the host can; return when all tasks are done.
 Spread = Callable[[Callable[[str], None], Sequence[str]], None]
-# Add to a metric of `tidings.core.metrics`.
+# Add a value to the named metric of `tidings.core.metrics`.
 Count = Callable[[str, int], None]
 
 
@@ -29,7 +31,8 @@ def is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
     Return True if the deadline *until_ms*, set at most *longest_ms* ahead, is in the future.
 
     A deadline that is further ahead was set by a clock that was fast and has been corrected since.
-    It counts as passed, so that no process waits for the time by which the clock was wrong.
+    Such a deadline counts as passed. Otherwise a process would wait until the correct clock reaches
+    the deadline.
     """
     return 0 < until_ms - now_ms <= longest_ms + CLOCK_SKEW_MS_MAX
 
@@ -43,10 +46,11 @@ def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
 
 class TraceRecord(NamedTuple):
     """
-    A record that a page passed *step*, which is `tracing.INGEST` or the name of a follower.
+    A record that page *page* passed *step*, which is `tracing.INGEST` or the name of a follower.
 
-    *ms* is the time since the page was committed. *trace* is empty if the page is reported because
-    it was late. The page is then the oldest of *pages* pages that were handled together.
+    *ms* is the time since the page was committed. *trace* is the trace id of the page. If *trace*
+    is empty, the page is reported because it was late, as the oldest of *pages* pages that were
+    handled together.
     """
 
     step: str
@@ -69,13 +73,12 @@ class Runtime:
     """
     The effects of a host.
 
-    `clock` shows the time of day and may be set forward or back. `steady` is never set, so that it
-    measures durations within the process. Only differences between times of `steady` have a
-    meaning.
+    `clock` shows the time of day and may be set forward or back. `steady` is never set, so that
+    differences between its times are durations. A single time of `steady` has no meaning.
 
-    `await_writer` waits for a page that is not written yet although its number is taken. A host
-    that takes the number and writes the page in one transaction must not wait within the
-    transaction, and raises `Unavailable` instead.
+    `await_writer` is the `Sleep` between two attempts to read a page that is not written yet
+    although its number is taken. A host that takes the number and writes the page in one
+    transaction must not wait within the transaction. Its `await_writer` raises `Unavailable`.
     """
 
     clock: Clock

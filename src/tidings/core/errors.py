@@ -1,4 +1,4 @@
-"""Every error that the feed raises. `Rejected` means a client error: nothing was written."""
+"""The errors of Tidings. `Rejected` is the base class of client errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class TidingsError(Exception):
 
 class Rejected(TidingsError):
     """
-    A client error. It names the field, its value and the rule that was broken.
+    A client error. It names a field, the value of the field and the rule that was broken.
 
     `status` is the HTTP status of the response; `code` is stable and machine-readable.
     """
@@ -39,7 +39,8 @@ class Rejected(TidingsError):
         }
 
 
-# The body of an error repeats the beginning of the invalid value, so that the client can find it.
+# The body of an error repeats this many characters of the invalid value, so that the client can
+# find the value.
 _VALUE_CHARS_MAX = 120
 
 
@@ -80,7 +81,7 @@ class UnknownFeed(Rejected, code="unknown_feed", status=404):
 
 
 class TooLarge(Rejected, code="too_large", status=413):
-    """The input exceeds a limit of `limits`."""
+    """The input exceeds a limit of the module `limits`."""
 
 
 class WrongContentType(Rejected, code="wrong_content_type", status=415):
@@ -92,7 +93,7 @@ class KeyReused(Rejected, code="idempotency_key_reused", status=422):
 
 
 class OutOfTurn(Rejected, code="out_of_turn", status=409):
-    """The state of the session does not allow this WebSocket message."""
+    """The state of the WebSocket does not allow this message, for example before it subscribes."""
 
 
 class LeaveNotKept(Rejected, code="leave_not_kept"):
@@ -120,7 +121,7 @@ class OutsideKey(Rejected, code="outside_key", status=403):
 
 class TooManyRequests(Rejected, code="too_many_requests", status=429):
     """
-    The rate of the key is used up. *retry_after_s* is the time until the next request is allowed.
+    The key has reached its rate limit. The next request is allowed after *retry_after_s* seconds.
     """
 
     def __init__(self, rule: str, *, retry_after_s: int) -> None:
@@ -146,18 +147,18 @@ class InvalidItem(Rejected, code="invalid_item"):
 
 class InvalidRegistration(Rejected, code="invalid_registration"):
     """
-    A listener's registration is invalid.
+    The registration of a listener, which is a client of Triton's protocol, is invalid.
 
-    The listener receives the text, without a code, before the connection is closed.
+    The listener receives the text of the error, without a code. Then the connection is closed.
     """
 
 
 class InvalidSync(Rejected, code="invalid_sync"):
-    """A request for a sync breaks its rule."""
+    """A request for a sync breaks a rule."""
 
 
 class InvalidChange(Rejected, code="invalid_change"):
-    """A posted change or a request for changes breaks its rule."""
+    """A posted change or a request for changes breaks a rule."""
 
 
 class UnknownChange(Rejected, code="unknown_change", status=404):
@@ -166,9 +167,9 @@ class UnknownChange(Rejected, code="unknown_change", status=404):
 
 class BelowFloor(Rejected, code="below_floor", status=410):
     """
-    The log no longer reaches back to the position of a strict reader.
+    A strict request asks for changes that the log no longer has.
 
-    *floor* is the lowest valid value for `since`: all entries after it are still in the log.
+    *floor* is the lowest valid value for `since`: the log still has all changes after *floor*.
     """
 
     def __init__(self, since: int, floor: int, rule: str = "") -> None:
@@ -181,7 +182,8 @@ class RefusedByHook(Rejected, code="refused_by_hook"):
     """
     A webhook rejected a change.
 
-    *status* is 400 if every webhook that failed has answered with 4xx, and 502 if one is *broken*.
+    *broken* is True if a webhook failed without an answer of status 4xx; the status is then 502
+    instead of 400.
     """
 
     def __init__(self, failures: str, *, broken: bool) -> None:
@@ -194,7 +196,7 @@ class WrongUser(Rejected, code="wrong_user", status=401):
 
 
 class InvalidConsumer(Rejected, code="invalid_consumer"):
-    """A request about a named consumer breaks its rule."""
+    """A request about a named consumer breaks a rule."""
 
 
 class UnknownKey(Rejected, code="unknown_key", status=404):
@@ -206,7 +208,7 @@ class UnknownConsumer(Rejected, code="unknown_consumer", status=404):
 
 
 class UnknownParked(Rejected, code="unknown_parked", status=404):
-    """No parked message has that id."""
+    """No message with that id is parked, which means set aside for an operator."""
 
 
 class ConsumerHeld(Rejected, code="consumer_held", status=409):
@@ -222,11 +224,11 @@ class NothingDone(Rejected, code="nothing_done", status=409):
 
 
 class NotWhole(Rejected, code="not_whole", status=409):
-    """A copy may lack pages, and cannot be promoted without a reason."""
+    """A chained feed may lack pages of its upstream, and no reason was given to promote it."""
 
 
 class ConsumerFellOff(Rejected, code="fell_off", status=410):
-    """The log no longer reaches back to the position of a consumer."""
+    """The log no longer reaches back to the position of a named consumer."""
 
 
 class Chained(Rejected, code="chained", status=409):
@@ -249,7 +251,9 @@ class Yielded(Chained, code="yielded"):
 
 class LogFellOff(Rejected, code="log_fell_off", status=410):
     """
-    The log no longer reaches back to a chained feed's position; *floor* is the log's first page.
+    The log of an upstream does not reach back to the position *after* of the feed that copies it.
+
+    *floor* is the first page that is in the log.
     """
 
     def __init__(self, after: int, floor: int) -> None:
@@ -262,19 +266,19 @@ class LogFellOff(Rejected, code="log_fell_off", status=410):
 
 
 class InvalidPortion(Rejected, code="invalid_portion"):
-    """A request for pages or rows breaks its rule."""
+    """A request for pages or rows, as the relay of a chained feed sends it, breaks a rule."""
 
 
 class OtherLog(Rejected, code="other_log", status=409):
-    """A chained feed has a page that is not a page of this log."""
+    """The feed that requests pages has a page that is not a page of this log."""
 
 
 class InvalidRelay(Rejected, code="invalid_relay"):
-    """A request about a chained feed breaks its rule."""
+    """An operator's request about a chained feed breaks a rule."""
 
 
 class NotChained(Rejected, code="not_chained", status=404):
-    """The feed is local, not a copy."""
+    """The feed is not a chained feed."""
 
 
 class UpstreamRefused(TidingsError):
@@ -287,9 +291,9 @@ class BrokenPortion(TidingsError):
 
 class BrokenRelay(TidingsError):
     """
-    The stored record of a chained feed cannot be read.
+    The relay document of a chained feed cannot be read.
 
-    The feed is never treated as a new feed, because it would silently copy everything again.
+    The feed must not be treated as a new feed, because it would silently copy everything again.
     """
 
     def __init__(self, feed: str, reason: str) -> None:
@@ -297,7 +301,7 @@ class BrokenRelay(TidingsError):
 
 
 class LeaseLost(TidingsError):
-    """Another holder took over the lease; the caller must stop and write nothing more."""
+    """Another process took over the lease; the caller must stop and write nothing more."""
 
     def __init__(self, *, feed: str, follower: str, fence: int) -> None:
         super().__init__(f"{feed}/{follower}: lease {fence} was taken over")
@@ -305,9 +309,9 @@ class LeaseLost(TidingsError):
 
 class FellOff(TidingsError):
     """
-    The log no longer contains the next page of a follower.
+    The log no longer contains the next page that a follower needs.
 
-    The page is never skipped. The follower stops, and its runs fail until an operator repairs the
+    The follower never skips the page. All runs of the follower fail until an operator repairs the
     feed.
     """
 
@@ -319,7 +323,9 @@ class FellOff(TidingsError):
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):
     """
-    The plan is too old to detect later changes of its objects, so the rest is not applied.
+    The plan is so old that changes made after it can no longer be detected.
+
+    The corrections that are not applied yet are not applied.
     """
 
     def __init__(self, *, feed: str, through: int) -> None:
@@ -335,7 +341,7 @@ class PlanMissing(TidingsError):
 
 
 class LogIncomplete(TidingsError):
-    """The log lost a page, so the state cannot be derived from it."""
+    """The log lost a page, so the state cannot be derived from the log."""
 
     def __init__(self, *, feed: str, page: int, checkpoint: int, head: int) -> None:
         super().__init__(
@@ -355,14 +361,18 @@ class BrokenPart(TidingsError):
 
 
 class Unavailable(TidingsError):
-    """A store or another service did not answer in time. It may have written; a retry is safe."""
+    """
+    A store or another service did not answer in time.
+
+    The service may have done the write that was requested. Repeating the request is safe.
+    """
 
 
 def whole(text: str, least: int, most: int) -> int:
     """
-    Return *text*, which contains only decimal digits, as an integer.
+    Return *text*, a number of decimal digits from *least* to *most*, as an integer.
 
-    *least* and *most* are the inclusive limits; neither is negative.
+    Neither *least* nor *most* is negative.
 
     Raises:
         ValueError: *text* is not such a number. The text of the error is the rule.

@@ -1,18 +1,19 @@
 """
 The limits of the feed, each with its reason.
 
-Sizes are bytes of UTF-8 unless the name says otherwise; times have their unit in the name. Page
-time is measured by the commit times of pages.
+The comment after a limit describes its value or gives the reason for the value. Sizes are bytes of
+UTF-8 unless the name says otherwise. Times have their unit in the name. Page time is the difference
+between the commit times of pages.
 """
 
 from __future__ import annotations
 
 # --- what one operation may hold -------------------------------------------------------------
-TYPE_BYTES_MAX = 128  # escaping may triple a type; type and id must fit in a sort key of 1,024 B
+TYPE_BYTES_MAX = 128  # escapes may triple a type; type and id must fit in a sort key of 1,024 B
 ID_BYTES_MAX = 512  # see TYPE_BYTES_MAX: 3 * 128 + 1 + 512 <= 1,024
 PARENT_BYTES_MAX = 640  # fits `type/id` of any object, unless its type and id are very long
 PARENTS_MAX = 64  # each parent is one index lookup when operations are pushed
-TAGS_MAX = 32  # far more than any known use; each tag is stored and sent with its operation
+TAGS_MAX = 32  # far more than any producer needs; each tag is stored and sent with its operation
 JSON_DEPTH_MAX = 32  # deeper input is rejected before it can exhaust the parser's stack
 OPERATION_BYTES_MAX = 64 * 1024  # two operations fit in a WebSocket message (128 KB, API Gateway)
 
@@ -22,110 +23,110 @@ REQUEST_BYTES_MAX = 1024 * 1024  # below Lambda's 6 MB; the compressed page must
 IDEMPOTENCY_KEY_CHARS_MAX = 128  # a UUID has 36; the key becomes part of a sort key
 
 # --- pages -----------------------------------------------------------------------------------
-PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for names and numbers
+PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for its other attributes
 PAGE_TEXT_BYTES_MAX = REQUEST_OPERATIONS_MAX * (OPERATION_BYTES_MAX + 1)  # of a page, decompressed
 PAGE_PLAIN_BYTES_MAX = 900  # smaller pages are not compressed, as each takes one write unit (1 KB)
 TRACES_PER_S = 1  # per process, as in X-Ray's default rule; some callers trace every request
 TRACES_AT_ONCE = 10  # burst after an idle period, so that a manual test is traced completely
-APPEND_ATTEMPTS_MAX = 8  # an attempt fails if a filler was faster; eight in a row are an outage
+APPEND_ATTEMPTS_MAX = 8  # an attempt fails if a filler was faster; eight failures are an outage
 
 # --- reading ---------------------------------------------------------------------------------
-READ_ITEMS_MAX = 4_000  # 4,000 small items fill 1 MB; without a limit, DynamoDB Local reads all
+READ_ITEMS_MAX = 4_000  # per query; 4,000 small items fill 1 MB, where DynamoDB ends a query
 READ_PAGES_BYTES_MAX = 1024 * 1024  # the maximum that one DynamoDB Query returns
-NEAR_PAGES = 64  # reads near the known end are strongly consistent at once, to save a second read
-PIECE_CHARS = 128 * 1024  # size of the pieces of a stream; a read may hold 20 MB of unpacked text
+NEAR_PAGES = 64  # reads this near to the known end are strongly consistent, to save a second read
+PIECE_CHARS = 128 * 1024  # size of the pieces of a stream; one read may return 20 MB of text
 STREAM_S_MIN = 60  # clients treat the end of a shorter stream as a failure, and back off
 STREAM_S_MAX = 840  # a stream ends between events, before Lambda ends its function at 15 minutes
-STREAM_RESUME_MS = 500  # browser reconnect delay: hardly noticeable, no busy loop in an outage
+STREAM_RESUME_MS = 500  # reconnect delay of browsers: hardly noticeable, and no load in an outage
 STREAM_BYTES_MAX = 180_000_000  # Lambda cuts a response at 200 MB; the last piece may be large
 TAIL_BYTES_MAX = 8 * 1024 * 1024  # cached for streams near the frontier; other streams read the log
 TAIL_PAGE_BYTES = 400  # memory for the objects of a cached page, in addition to its text
-HOLE_GRACE_MS = 2000  # an older hole is filled; a writer needs 10 ms between number and page
+HOLE_GRACE_MS = 2000  # an older hole is filled; a writer writes the page 10 ms after its number
 HOLE_LOST_MS = 24 * 3600 * 1000  # an older hole may be an expired page; no page expires earlier
 WRITE_MS_MAX = 30_000  # time from a page's number or timestamp to its write; requests are shorter
-CLOCK_SKEW_MS_MAX = 60_000  # writers' clocks are within this of each other (AWS: milliseconds)
-STAMP_DISORDER_MS = CLOCK_SKEW_MS_MAX + WRITE_MS_MAX  # a later page may be older by this time
+CLOCK_SKEW_MS_MAX = 60_000  # clocks of hosts differ by at most this (on AWS by milliseconds)
+STAMP_DISORDER_MS = CLOCK_SKEW_MS_MAX + WRITE_MS_MAX  # a later page may have an earlier timestamp
 CURSOR_CHARS_MAX = 64  # a longer id is rejected before it is parsed
 
 # --- filters ---------------------------------------------------------------------------------
-FILTER_VALUES_MAX = 100  # each value is one item of the subscription index
-FEED_NAME_CHARS_MAX = 63  # the limit of a label in a host name; applies to consumers, too
+FILTER_VALUES_MAX = 100  # per field; each value is an item of the subscription index
+FEED_NAME_CHARS_MAX = 63  # the limit of a label in a host name; also for names of consumers
 
 # --- followers -------------------------------------------------------------------------------
 HOLE_POLL_MS = 100  # how often a waiting follower checks if the hole has closed
-FOLLOW_OPERATIONS_MAX = 10_000  # per batch, about a second of work; a read may return 100,000
+FOLLOW_OPERATIONS_MAX = 10_000  # per batch: about a second of work; one read may return 100,000
 FOLLOW_OPERATIONS_FIRST = 1_000  # in the first batch of a run, so that slow stores finish in time
 FOLLOW_CAUTION = 16  # the first batch after a crashed holder is smaller by this factor
 FOLLOW_TURN_MS = 2_000  # a slower batch halves the next batch; a batch in half this time doubles it
-FOLLOW_RUN_MS = 10_000  # a run ends after this time, so that the lease can move to another process
+FOLLOW_RUN_MS = 10_000  # a run ends after this time, so that another process can take the lease
 FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
 LEASE_MS = 20_000  # a lease unchanged for this time may be taken over; no run takes longer
 LEASE_LATE_MS = 5_000  # a lease not renewed for this time is observed; a batch takes 1 to 2 s
-LEASE_LOOK_MS = 10_000  # a function observes for half of LEASE_MS, then wakes the next function
-LEASE_LOOK_AGAIN_MS = 60_000  # after this time, observation starts again; a wake-up may be lost
+LEASE_LOOK_MS = 10_000  # a function observes a lease for this time, then wakes the next function
+LEASE_LOOK_AGAIN_MS = 60_000  # then observation starts again, because a wake-up may be lost
 
-NOTE_BYTES_MAX = 570  # with its note, the item of a checkpoint fits one write unit (1 KB)
+NOTE_BYTES_MAX = 570  # the item with a checkpoint and its note costs one write unit (1 KB)
 
-SWEEP_EVERY_MS = 60_000  # the interval of the schedule
-SWEEP_ERRORS_MAX = 20  # errors raised together, because their tracebacks become one log line
+SWEEP_EVERY_MS = 60_000  # the interval of the sweep's schedule
+SWEEP_ERRORS_MAX = 20  # errors that a sweep reports, because their tracebacks become one log line
 SWEEP_PAGE = 2_000  # items of the connection table per read (0.4 MB), after which due work is done
 SWEEP_PAGES_MAX = 100  # reads per sweep: 100,000 connections with one filter key each, 40 MB
 SWEEP_LOOK_MS = 35_000  # a sweep starts no read later than this; Lambda kills it after 55 s
 
 # --- alarms ----------------------------------------------------------------------------------
-LAG_PAGES_MAX = 1_000  # alarm if more persist; 1 s of the fastest feed, a day of a slow feed
+LAG_PAGES_MAX = 1_000  # a larger lag that persists is an alarm; the fastest feed writes it in 1 s
 FOLLOWER_AGE_S_MAX = 900  # age of an unhandled page; retries and takeovers take a minute or two
 WAKE_LATE_MS = 30_000  # age at which the sweep wakes a follower; a stream does so within a second
-UPSTREAM_AGE_S_MAX = 120  # retries are a minute apart, so two of them have failed by then
+UPSTREAM_AGE_S_MAX = 120  # retries are a minute apart, so two of them fail in this time
 ARCHIVE_LAG_S_MAX = 1_800  # pages wait for 15 minutes, and runs of a busy feed take some time
-REMIND_MS = 24 * 3600 * 1000  # time between two reminders of a condition that lasts for days
+REMIND_MS = 24 * 3600 * 1000  # time between two reports of a condition that lasts for days
 OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of five sweeps
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # text of a part, 1 MB compressed; readers have 512 MB
-# The last page of a part may end far above ARCHIVE_PART_BYTES.
-ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # with page numbers
+# A part may exceed ARCHIVE_PART_BYTES by its last page.
+ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # with its page numbers
 ARCHIVE_PAGES = 1_000  # this many waiting pages fill a part if a page holds some 8 KB of text
 ARCHIVE_PART_OPERATIONS = 80_000  # small operations fill a part; compressing it takes a second
 ARCHIVE_STEP_BYTES = 2 * 1024 * 1024  # text sent in one step, some twenty messages
-ARCHIVE_LISTED = 1_000  # spans per listing, as in S3; 17 hours at a part per minute
-ARCHIVE_LISTS_MAX = 20  # listings searched for holes before a replay, in two seconds
+ARCHIVE_LISTED = 1_000  # parts per listing, as in S3; 17 hours at a part per minute
+ARCHIVE_LISTS_MAX = 20  # listings searched for gaps before a replay, in two seconds
 
 # --- push ------------------------------------------------------------------------------------
 FEW_SUBSCRIPTIONS = 100  # up to this number, all subscriptions are read at once, for 8 read units
 INDEX_MS = 60_000  # page time until a feed that exceeded FEW_SUBSCRIPTIONS is checked again
 LOOK_UPS_MAX = 400  # lookups per batch, in two seconds; for more, all subscriptions are read
-JOIN_READS_MAX = 10  # per subscription, some 10 MB; a client that lags more has to reconnect
+JOIN_READS_MAX = 10  # reads per subscription, some 10 MB; a client that lags more must reconnect
 PUSH_LANES_MAX = 32  # a lane sends 2,000 messages a second; 32 exceed API Gateway's quota by far
 LANE_DRAIN_MS = 600_000  # page time in which removed lanes are still woken, also by the sweep
-CHANGES_MAX = 200  # subscriptions that a batch accepts, in a second; a thousand may come at once
-DELIVERIES_MAX = 100_000  # per batch of more than one page: some 20 MB, two seconds of a run
+CHANGES_MAX = 200  # new subscriptions that a batch handles, in a second; the others wait
+DELIVERIES_MAX = 100_000  # a batch with this many deliveries gets no more pages: 20 MB, in 2 s
 FRAME_BYTES_MAX = 120_000  # API Gateway rejects a message above 128 KB and bills per 32 KB
 GZIP_BYTES_MIN = 400  # minimum size to compress; in smaller messages base64 cancels the gain
-SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer resumes from its cursor instead
+SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer must resume from its cursor
 MESSAGE_BYTES_MAX = 32 * 1024  # one frame from a client (API Gateway disconnects above it)
 SEND_BACKOFF_MS = 50  # doubles with each attempt: 350 ms in all, so one client cannot delay a run
 SENDS_FIRST = 16  # concurrent sends until one succeeds; a TLS handshake takes 1 ms of CPU
 SENDS_MAX = 256  # concurrent sends: 12,800 a second at 20 ms each, more than a core can sign
 SEND_PAUSE_MS_MAX = 800  # maximum pause of a throttled sender, doubled from SEND_BACKOFF_MS
 SEND_ANSWERS = 64  # after this many successful sends, earlier throttling is forgotten
-SEND_REFUSED_FEW = 4  # up to this number are slow clients; more mean that all sends are throttled
-SEND_THROTTLED_MS = 5_000  # each refusal counts as throttling for this time after throttling
-SEND_PATIENCE_MS = 3_000  # without a successful send; half of the time left after FOLLOW_RUN_MS
+SEND_REFUSED_FEW = 4  # this many refusals are slow clients; more mean that all sends are throttled
+SEND_THROTTLED_MS = 5_000  # for this time after throttling, each refusal counts as throttling
+SEND_PATIENCE_MS = 3_000  # time without a successful send after which refused connections are cut
 IDLE_TOLD_MAX = 1_000  # idle connections notified between two pages, in a tenth of a second
 TELL_EVERY_MS = 3_000_000  # interval at which idle connections get the cursor, within retention
 REPLAY_RUN_MS = 20_000  # one run of a replay ends after this time
 REPLAY_TIMEOUT_S = 30  # Lambda kills a replay here
-REPLAY_LEASE_MS = 100_000  # outlives any replay, although one clock writes it and another reads it
+REPLAY_LEASE_MS = 100_000  # longer than any replay, even if the clocks of two processes differ
 CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway closes a connection after 2 hours
 
 # --- state -----------------------------------------------------------------------------------
-BUCKETS = 64  # partitions of the state; each takes 1,000 writes a second
-COPY_PART_ROWS = 128  # maximum of objects that are sent again after a copy was interrupted
+BUCKETS = 64  # partitions of the state; each accepts 1,000 writes a second
+COPY_PART_ROWS = 128  # maximum number of objects that an interrupted copy sends again
 COPY_STEP_ROWS = 500  # rows in one step of a copy, which fill a message
-SUM_TYPES_MAX = 8  # types with own sums, of 512 bytes each; all sums take 5 write units
+SUM_TYPES_MAX = 8  # types with their own sums, of 512 bytes each; all sums take 5 write units
 SUM_CHANGES_MAX = 56  # changes of sums in a note, 10 bytes each; for more, the sums are stored
-SUMS_WANTED_MS = 3_600_000  # sums are kept this long after a request; chained feeds send six in it
+SUMS_WANTED_MS = 3_600_000  # sums are maintained this long after a request; relays send six an hour
 SUM_COUNT_ROWS = 2_000  # rows counted between two reads of the log, in some 50 ms
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week longer than the log
 
@@ -133,27 +134,27 @@ TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week lon
 CORRECT_SECTION = 10_000  # objects looked up together; each section reads the unprojected log
 CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # in memory at once, with the objects concerned
 CORRECT_BATCH_BYTES = 370_000  # fits a page even if it is not compressed, so no number is wasted
-CORRECT_POLL_MS = 50  # short, because the number of the corrector blocks readers
+CORRECT_POLL_MS = 50  # short, because readers wait while the corrector holds a page number
 CORRECT_POLLS_MAX = 20  # one second, below HOLE_GRACE_MS, so that no process fills the number
-CORRECT_YIELD_POLLS_MAX = 100  # five seconds, without a number; a hole is overdue after two
+CORRECT_YIELD_POLLS_MAX = 100  # five seconds, while the corrector has no number; see HOLE_GRACE_MS
 CORRECT_RUN_MS = 240_000  # one run ends after this time; a batch takes some 50 ms
-AMEND_RUN_MS = 10_000  # like CORRECT_RUN_MS, but in a request; an HTTP API times out after 30 s
+AMEND_RUN_MS = 10_000  # CORRECT_RUN_MS for runs in a request; an HTTP API times out after 30 s
 AMEND_TIMEOUT_S = 29  # the last batch may wait for a writer; a retry skips applied corrections
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 LOOKUP_KEYS_MAX = 1000  # per request; even the longest keys fit REQUEST_BYTES_MAX
-LOOKUP_KEYS = 25  # read at once; a reply with the longest lines, escaped, is below 6 MB
-LIVE_LOOKS_MAX = 5  # reads of a row that keeps changing, before the row is left to its owner
+LOOKUP_KEYS = 25  # keys read at once; a reply with the longest lines, escaped, is below 6 MB
+LIVE_LOOKS_MAX = 5  # comparisons of an object that changes each time, before it is given up
 
 # --- bounds of producers ---------------------------------------------------------------------
 BOUND_POLL_MS = 50  # see CORRECT_POLL_MS
 BOUND_POLLS_MAX = 20  # see CORRECT_POLLS_MAX
 
 # --- verifying ------------------------------------------------------------------------------
-VERIFY_LOOK_MS = 1_000  # maximum age of a checkpoint; later changes make a bucket differ
+VERIFY_LOOK_MS = 1_000  # maximum age of a checkpoint; changes since it look like differences
 REPAIR_BATCH = 1_000  # rows repaired between two reports of progress, in about a second
 
 # --- syncs in the cloud ----------------------------------------------------------------------
-SYNC_APPLIERS_MAX = 2  # one appends as fast as the state is projected, while the other reads
+SYNC_APPLIERS_MAX = 2  # one appends, as fast as the state is projected, while the other reads
 SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; scanning less costs at most $0.33
 SYNC_APPROVAL_S = 3 * 24 * 3600  # a weekend; a plan expires after half the life of a tombstone
 SYNC_JOB_MINUTES = 12 * 60  # far longer than needed: 100 million objects took 5 min on two cores
@@ -166,31 +167,31 @@ COUNT_EVERY_MS = 20_000  # time between other writes, of two write units per pro
 PRESENCE_MS = 45_000  # lifetime of a client count; two writes of it may fail
 SWEPT_PRESENCE_MS = 130_000  # the sweep counts each minute; one run may be missed
 LAG_MS_MAX = 120_000  # a follower with this lag was woken by two sweeps, and is down or too slow
-STATUS_READS_MAX = 4  # 1 MB each, to find the frontier after stopped followers
-STATUS_AGE_MS = 1_000  # the status is public, so many clients must not cost many reports
+STATUS_READS_MAX = 4  # reads of 1 MB to find the frontier if the followers have stopped before it
+STATUS_AGE_MS = 1_000  # a status is cached for this time, because any client can request it
 
 # --- retention -------------------------------------------------------------------------------
-RETENTION_MS_MIN = 3600 * 1000  # no writer is that slow, because functions have a time limit
+RETENTION_MS_MIN = 3600 * 1000  # no write takes that long, because functions have a time limit
 TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # lifetime with the shortest retention
 TTL_SLACK_MS = 24 * 3600 * 1000  # how long the sweep may be down before a page expires unprocessed
-RENEW_WITHIN_MS = 12 * 3600 * 1000  # a page is renewed this time before its expiry; sweeps may fail
+RENEW_WITHIN_MS = 12 * 3600 * 1000  # time before its expiry at which a page is renewed
 RENEW_EVERY_MS = 3 * 3600 * 1000  # time between rounds; a page is checked four times before expiry
 RENEW_PAGES_MAX = 20_000  # pages renewed per minute, in seven seconds with 16 threads
 CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
 
 # --- what a feed's owner sets ----------------------------------------------------------------
 PROFILE_AGE_MS = 4_000  # a profile is cached for this time; changes take effect within 5 s
-SHARED_S = 1  # lifetime of a response in a shared cache; with PROFILE_AGE_MS the sum is 5 s
+SHARED_S = 1  # lifetime of a response in a shared cache; PROFILE_AGE_MS and this add up to 5 s
 OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with every event
 PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the other
 PASSWORD_BYTES_MIN = 8  # shorter passwords are guessed easily, even at 15 ms of CPU per guess
-PASSWORD_BYTES_MAX = 256  # in base64 with a user name, it is far below the size limit of headers
+PASSWORD_BYTES_MAX = 256  # with a user name, in base64, far below the size limit of headers
 VERIFIED_MAX = 64  # cached passwords: two for each of two roles of 16 feeds, 32 bytes each
 
 # --- guesses ---------------------------------------------------------------------------------
-MISSES_MS = 10_000  # counting window: a user with a typing error may retry soon
+MISSES_MS = 10_000  # window in which wrong guesses are counted; after it, a user may retry
 MISSES_MAX = 50  # per feed, process and window: 2.5 s of hashing, or 100 reads of keys
-USER_MISSES_MAX = 10  # at 290 ms per guess of bcrypt, these take as long as MISSES_MAX of scrypt
+USER_MISSES_MAX = 10  # 290 ms of bcrypt each, as long in all as MISSES_MAX guesses with scrypt
 
 # --- keys ------------------------------------------------------------------------------------
 KEY_AGE_MS = 4_000  # a key is cached for this time; a revocation takes effect within 5 s
@@ -199,31 +200,31 @@ KEY_RATE_MAX = 10_000  # requests a second, more than a feed can handle
 KEY_WINDOW_MS = 10_000  # window of a rate, ten times the interval at which processes write counts
 KEY_READ_SIZE = 1024 * 1024  # reading this amount (characters or bytes) counts as one request
 KEY_COUNT_MS = 120_000  # lifetime of a window's count: clocks differ by less than a minute
-KEY_STREAMS = 40  # open streams of a key without a limit, a tenth of the capacity of size prod
-KEY_STREAMS_MAX = 1_000  # the default concurrency quota of an AWS account
+KEY_STREAMS = 40  # default limit of a key's open streams, a tenth of the capacity of size prod
+KEY_STREAMS_MAX = 1_000  # highest limit that a key can have: the concurrency of an AWS account
 STREAM_HOLD_MS = 15 * 60_000  # lifetime of a stream's slot; no function runs longer
-STREAM_HELD_RETRY_S = 30  # delay before a stream is opened again, when another may have ended
-KEY_LABEL_CHARS_MAX = 200  # length of a key's label and creator, which fit one line of a list
+STREAM_HELD_RETRY_S = 30  # delay before a client retries to open a stream beyond the limit
+KEY_LABEL_CHARS_MAX = 200  # length of a key's label and of its creator; they fit one line of a list
 KEY_KEPT_MS = 30 * 24 * 3600 * 1000  # a key that ended is listed for a month, then it is deleted
 ENDED_MAX = 1_000  # ended keys that a profile lists to disconnect clients; 25 KB, 7 RRU at most
 
 # --- changes ---------------------------------------------------------------------------------
-CHANGE_SLOT_BITS = 10  # a page has at most 1,024 slots; below 2^53, 43 bits are left for pages
+CHANGE_SLOT_BITS = 10  # a page has at most 1,024 slots; 43 of 53 bits are left for page numbers
 CHANGES_LIMIT = 100  # the default of changeagent
-CHANGES_LIMIT_MAX = 2**32 - 1  # the range of changeagent's numbers; bytes limit a reply
+CHANGES_LIMIT_MAX = 2**32 - 1  # the range of changeagent's numbers; CHANGES_BYTES_MAX is the limit
 CHANGES_BYTES_MAX = 4 * 1024 * 1024  # per reply; Lambda buffers 6 MB, and JSON must fit memory
 LIST_TIMEOUT_S = 30  # the timeout of an HTTP API; CHANGES_BLOCK_S_MAX is shorter
 CHANGES_BLOCK_S_MAX = 25  # an HTTP API times out after 30 s; a client sends the next request
-CHANGES_HOLE_S = 3  # wait at a hole, which is closed by then; later entries were acknowledged
-CHANGES_SCAN_MS = 15_000  # search for a rare tag in one request; its reply moves the cursor
+CHANGES_HOLE_S = 3  # wait at a hole that hides acknowledged changes; a hole is closed by then
+CHANGES_SCAN_MS = 15_000  # one request searches for a rare tag this long; the next one continues
 CHANGES_FIRST_PAGES = 4  # in the first read; each next read is four times as large
 CHANGES_FIRST_SUMMARIES = 16  # in the first index read; each next read is four times as large
 HEAD_AGE_MS = 1_000  # a reply from within the log reports a head of at most this age
 HEAD_PAGES_MAX = 64  # pages read in search of the head, after the followers' checkpoints
 
 # --- index of tags ---------------------------------------------------------------------------
-SUMMARY_PAGES = 64  # pages in a summary, which costs one write unit if each has one entry
-SUMMARY_TAGS = 1000  # tags that complete a summary (1.5 KB) even if it has fewer pages
+SUMMARY_PAGES = 64  # pages in a summary, which costs one write unit if each page has one change
+SUMMARY_TAGS = 1000  # a summary with this many tags (1.5 KB) is complete, even with fewer pages
 SUMMARY_BITS = 12  # bits per tag; a summary reports a tag that it does not have in 0.3 % of cases
 INDEX_EVERY = 15  # minutes until a partial summary is written; until then, the log is read
 INDEX_RUN_MS = 40_000  # one run ends after this time; the next one starts within a minute
@@ -232,56 +233,56 @@ FORWARD_RUN_MS = 40_000  # one run of the outbox ends after this time; Lambda ki
 
 # --- listeners -------------------------------------------------------------------------------
 RESOURCES_MAX = 32  # per feed; each is sent with every list of resources, and is in the profile
-MAX_AGE_S_MIN = 60  # the interval of the sweep; pages that a follower needs are kept in any case
+MAX_AGE_S_MIN = 60  # the interval of the sweep, which trims; pages that a follower needs are kept
 VERSION_MAX = 999_999_999  # highest version of a registration; only two versions exist
 INSTANCE_BYTES_MAX = 512  # instance and resource must fit in DynamoDB's sort key of 1,024 B
 SERVICE_BYTES_MAX = 1024  # a name for people, stored with each resource that is registered
 REGISTERING_MS = 75_000  # longer than the function that replies can run, see REPLAY_LEASE_MS
-OBJECTS_MAX = 1000  # per page of a bootstrap: some hundred kilobytes
-OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # per page; Lambda responses hold at most 6 MB
-CAPTURE_BYTES = 370_000  # fits a page even if it is not compressed, so no page is rejected
-OBJECTS_READS_MAX = 64  # per page of a bootstrap: all buckets of a small state, 2 s of a large one
+OBJECTS_MAX = 1000  # objects in a reply of a bootstrap: some hundred kilobytes
+OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # in a reply of a bootstrap; Lambda's hold at most 6 MB
+CAPTURE_BYTES = 370_000  # text of a captured batch, which fits a page even without compression
+OBJECTS_READS_MAX = 64  # reads for a reply of a bootstrap: all buckets of a small state
 
 # --- named consumers -------------------------------------------------------------------------
 CONSUMERS_MAX = 100  # per feed: one query lists them, once a minute
-CONSUMER_LEASE_MS = 30_000  # renewed with each acknowledgement, at least three times in this period
+CONSUMER_LEASE_MS = 30_000  # a worker renews its lease at least three times in this period
 WORKER_CHARS_MAX = 128  # name of a host, a process id and random digits
 CONSUMER_SPANS_MAX = 1000  # spans acknowledged out of order: 30 KB, thirty write units at worst
-ACK_IDS_MAX = 1000  # per request, as many as one page may hold
-ACK_PAGES_MAX = 64  # pages with the entries of a request; each is read, to check the entries
-ADVANCE_PAGES = 16  # pages read at once in search of the first unacknowledged entry
-ADVANCE_READS_MAX = 4  # reads per request in this search; the next request continues from there
+ACK_IDS_MAX = 1000  # acknowledged ids per request, as many as one page may hold
+ACK_PAGES_MAX = 64  # pages to which the ids of a request belong; each is read, to check the ids
+ADVANCE_PAGES = 16  # pages read at once in search of the first unacknowledged operation
+ADVANCE_READS_MAX = 4  # reads of ADVANCE_PAGES per request; the next request continues the search
 UPCOMING_READS_MAX = 256  # reads while an operator waits for a message of a rare type, 2 seconds
-PARKED_MAX = 90  # messages per consumer; with consumer and note they fit a transaction of 100
+PARKED_MAX = 90  # parked messages per consumer; with its other items they fit a transaction of 100
 ERROR_CHARS_MAX = 1000  # enough for a worker's error message, without a long stack trace
 WHY_CHARS_MAX = 500  # length of an operator's reason
-NOTES_MAX = 100  # notes that are returned at once, the latest first
-NOTE_MS = 365 * 24 * 3600 * 1000  # a year: long enough for an audit
-LOG_ENTRIES_MAX = 1000  # entries of the log that are returned at once
-LOG_BYTES_MAX = 2 * 1024 * 1024  # size of these entries; Lambda responses hold at most 6 MB
+NOTES_MAX = 100  # notes of operators that are returned at once, the latest first
+NOTE_MS = 365 * 24 * 3600 * 1000  # lifetime of an operator's note: long enough for an audit
+LOG_ENTRIES_MAX = 1000  # operations of the log that are returned at once to an operator
+LOG_BYTES_MAX = 2 * 1024 * 1024  # size of these operations; Lambda responses hold at most 6 MB
 CONSUMER_ATTEMPTS_MAX = 5  # an attempt fails if a worker or operator writes at the same moment
 
 # --- chained feeds --------------------------------------------------------------------------
 SHARE_PARTS_MAX = 4096  # parts into which a feed may be divided
-PORTION_BYTES = 1024 * 1024  # per reply of whole pages, unless the request has another size
+PORTION_BYTES = 1024 * 1024  # size of a reply of whole pages, unless the request names another
 PORTION_BYTES_MAX = 4 * 1024 * 1024  # the maximum: Lambda responses hold at most 6 MB
 PORTION_BYTES_MIN = 4 * PAGE_BYTES_MAX  # requested by a relay: every page fits, deflated or not
-STATE_KEY_BYTES_MAX = 1024  # DynamoDB's limit for a key; the position in rows is such a key
-PORTION_PAGES_MAX = 90  # with the relay itself and the head, the pages fit a transaction of 100
-PORTION_BLOCK_S_MAX = 20  # wait of a request for new pages; gateways time out later
-RELAY_POLL_S = 2  # wait of a request with leader election; the lease is renewed between requests
+STATE_KEY_BYTES_MAX = 1024  # DynamoDB's limit for a key, such as the key of a row
+PORTION_PAGES_MAX = 90  # with the relay document and the head, they fit a transaction of 100
+PORTION_BLOCK_S_MAX = 20  # a request for new pages waits at most this long; gateways time out later
+RELAY_POLL_S = 2  # PORTION_BLOCK_S_MAX with leader election: the lease is renewed between requests
 RELAY_LEASE_MS = 45_000  # longer than a waiting request and its time limit, see LEASE_MS
 RELAY_RUN_MS = 240_000  # one run of a relay ends after this time and wakes the next
 RELAY_TIMEOUT_S = 300  # RELAY_RUN_MS and the last request
 RELAY_BACKOFF_MS = 500  # pause before the second attempt; it doubles with each attempt
 RELAY_BACKOFF_MS_MAX = 60_000  # with this maximum, a recovered upstream is found within a minute
-RELAY_TELL_MS = 10_000  # a relay without new pages is stored at this interval: 0.1 WRU a second
+RELAY_TELL_MS = 10_000  # without new pages, a relay document is stored at this interval
 RELAY_COMPARE_MS = 600_000  # time between two comparisons with the upstream's sums, a request each
-RELAY_COMPARE_WAITS = 10  # seconds that pages may wait until both states are at the same page
+RELAY_COMPARE_WAITS = 10  # waits of a second each, until both states are at the same page
 RELAY_COUNT_ROWS_MAX = 50_000  # rows of a bucket, read in seconds; 64 such buckets have 3,200,000
 RELAY_WRITE_BYTES = 3_500_000  # of pages in a transaction, which holds 4 MB with everything else
 LEADER_LEASE_MS = 4_000  # a leader that does not renew within this time has lost the lease
-LEADER_LEASE_RENEW_MS = 1_000  # three renewals may be lost
+LEADER_LEASE_RENEW_MS = 1_000  # interval of renewals, of which three may be lost
 LEADER_LEASE_FAILURES = 3  # consecutive failures, some 4 s, after which a leader gives up the lease
 LEADER_LEASE_REST_MS = 30_000  # pause of a leader that gave up, so that another member can lead
 MEMBER_MS = 30_000  # a cluster member that was silent for this time is shown as gone
@@ -294,44 +295,44 @@ WEBHOOK_URL_CHARS_MAX = 1024  # proxies truncate longer URLs
 WEBHOOK_S = 15  # response timeout, as in Standard Webhooks; half of a lease's duration
 WEBHOOK_AT_ONCE = 8  # concurrent messages to an endpoint: 80 a second at 100 ms each
 WEBHOOK_SECRET_BYTES = 32  # of a generated secret; Standard Webhooks allows 24 to 64
-WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # for a day a replaced secret signs along with the new one
+WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # time in which the replaced secret also signs
 WEBHOOK_ATTEMPTS_MAX = 10  # per message, in 75 hours with the delays of Standard Webhooks
-WEBHOOK_TURN_MS = 10_000  # time for an endpoint before the next endpoint; attempts may exceed it
+WEBHOOK_TURN_MS = 10_000  # then the process continues with the next endpoint; attempts are finished
 
 # --- durable streams -------------------------------------------------------------------------
-STREAM_PRODUCERS_MAX = 100  # stored per stream, 8 KB, which each append by a producer writes
-STREAM_PAGES_MAX = 1_000  # per response; each is a read of 30 us, and a reader continues
+STREAM_PRODUCERS_MAX = 100  # producers of a stream; each append by a producer writes all, 8 KB
+STREAM_PAGES_MAX = 1_000  # pages per response, each a read of 30 us; the reader then continues
 STREAM_WAIT_S = 20  # duration of a long poll; gateways and proxies time out after 30 s
-STREAM_LIVE_S = 60  # duration of an event stream, as in the protocol; then its reader resumes
+STREAM_LIVE_S = 60  # duration of an SSE response, as in the protocol; then its reader resumes
 STREAM_SAID_S = 20  # an idle stream repeats its offset this often; proxies time out after 30 s
 STREAM_CURSOR_S = 20  # how long responses for one offset have the same cursor, as in the protocol
 STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that a client sends back; real cursors have eight
 
 # --- connections of a server -----------------------------------------------------------------
-HEAD_BYTES_MAX = 64 * 1024  # of a request line with its fields; browsers send at most a few KB
-HEAD_FIELDS_MAX = 256  # of a head, and of trailers; a browser and three proxies send fifty
-HEAD_S = 10.0  # time for a head or a TLS handshake, which take seconds on the worst network
+HEAD_BYTES_MAX = 64 * 1024  # of a head (request line and fields); browsers send a few KB
+HEAD_FIELDS_MAX = 256  # fields of a head, or of trailers; a browser and three proxies send fifty
+HEAD_S = 10.0  # time for a head or a TLS handshake, which takes seconds on the worst network
 KEEP_ALIVE_S = 75.0  # an idle connection is closed after this; proxies reuse connections for 60 s
 STALL_S = 20.0  # a client that does not read for this time is disconnected, and can resume
 CLOSE_S = 5.0  # time for a client to read the end of a response, before a reset
-SUBSCRIBE_S = 60.0  # time for a WebSocket to subscribe; programs do so at once, people type longer
+SUBSCRIBE_S = 60.0  # time for a WebSocket to subscribe: enough to type the message by hand
 LINGER_S = 10.0  # time to read a rejected body, because a reset would destroy the response
 PIPELINED_MAX = 32  # requests waiting on one connection for an earlier response; browsers send one
-FILES_MAX = 65_536  # file descriptors of a process; with 64 KB of buffers each, 4 GB
+FILES_MAX = 65_536  # file descriptors of a process, with 64 KB of buffers each: 4 GB
 FILES_RESERVED = 512  # file descriptors for outgoing connections and for threads that read
 BODY_S = 60.0  # time for a body; the largest body needs 170 KB a second
 BODY_IDLE_S = 20.0  # time between two bytes of a body, the same as STALL_S
-BODIES_BYTES_MAX = 128 * 1024 * 1024  # of bodies in memory at once, 12 of the largest or 100 posts
+BODIES_BYTES_MAX = 128 * 1024 * 1024  # bodies in memory at once: 12 of the largest, or 100 posts
 
 # --- restoring ------------------------------------------------------------------------------
-NUMBERS_PER_S_MAX = 10_000  # a server commits about as many pages; a counter in DynamoDB has 1,000
+NUMBERS_PER_S_MAX = 10_000  # page numbers that a server assigns; a counter in DynamoDB has 1,000
 PAGE_NUMBER_MAX = 2**40 - 1  # ten hex digits of an event id
-JUMPS_MIN = 64  # a jump skips at most a 64th of the remaining numbers, at first 2^34
-LOST_RANGES_MAX = 100  # in a profile, which is read with each cursor; older ranges are merged
+JUMPS_MIN = 64  # a jump of page numbers skips at most a 64th of the remaining ones, at first 2^34
+LOST_RANGES_MAX = 100  # ranges in a profile, which is read with each cursor; older ones are merged
 
 # --- documents of operators ------------------------------------------------------------------
 DOCUMENT_AGE_MS = 4_000  # a document is cached for this time; changes take effect within 5 s
-DOCUMENT_BYTES_MAX = 256 * 1024  # an item holds 400 KB; three thousand users
+DOCUMENT_BYTES_MAX = 256 * 1024  # three thousand users; an item of DynamoDB holds 400 KB
 USERS_MAX = 2_000  # some 80 bytes per user
 CONFIGURATION_BYTES_MAX = 64 * 1024  # far more than HOOKS_MAX hooks with long headers need
 HOOKS_MAX = 10  # called at once, for each change
@@ -339,5 +340,5 @@ HOOK_S = 10  # for all responses together: an HTTP API times out after 30 s
 BCRYPT_COST_MAX = 14  # with a higher cost, one check takes a second of a core
 
 # --- tokens of an issuer -------------------------------------------------------------------------
-TOKEN_LEEWAY_S = 60  # clocks with NTP differ by less than a second, other clocks by more
+TOKEN_LEEWAY_S = 60  # tolerated difference of clocks; with NTP, it is less than a second
 TOKEN_GRANTS_MAX = 100  # a header holds a token of 10 KB, and a grant has some 80 bytes

@@ -1,5 +1,5 @@
 """
-The catalogue of metrics, with the meaning of each.
+The catalogue of metrics.
 
 A stage writes the metrics to CloudWatch; a server exports them at `/metrics`.
 """
@@ -14,7 +14,7 @@ class Metric:
     name: str
     unit: str  # a CloudWatch unit
     meaning: str
-    measured: bool = False  # True if each sweep observes the value; a sum of values is meaningless
+    measured: bool = False  # True if each sweep measures the value, so that values are not added
 
 
 METRICS = (

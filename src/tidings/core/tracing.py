@@ -1,10 +1,9 @@
 """
-Trace requests by an id that is logged wherever the operations of the request are processed.
+Trace requests by an id that each step logs when it handles the operations of the request.
 
 The id is the `traceparent` of W3C Trace Context (https://www.w3.org/TR/trace-context/). It has 55
 characters: a version, a trace id of 32 hex digits, a parent id of 16 hex digits, and flags. The id
-is stored with the page of the request. Each step that handles the page writes a log line with the
-id. A page that is not traced has no id and causes no log lines.
+is stored with the page of the request. A page without an id is not traced and causes no log lines.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
 SAMPLED = "Sampled=1"  # part of `XRAY_HEADER`
-# Later versions of the header may have more fields after a dash; version 00 may not.
+# Later versions of the header may have more fields after another dash; version 00 may not.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _XRAY_ROOT = re.compile(r"1-([0-9a-f]{8})-([0-9a-f]{24})")
 _XRAY_PARENT = re.compile(r"[0-9a-f]{16}")
@@ -39,7 +38,7 @@ MODES = (OFF, ASKED, ALL)
 
 
 def trace_id(traceparent: str) -> str:
-    """Return the trace id, shared by all lines and events of a trace."""
+    """Return the trace id in *traceparent*, which all log lines of a trace have."""
     return traceparent[_TRACE]
 
 
@@ -65,11 +64,12 @@ def unpack_trace(stored: bytes) -> str:
 
 def parse_trace_headers(headers: Mapping[str, str]) -> str | None:
     """
-    Return the `traceparent` of a caller that requests tracing; *headers* are in lower case.
+    Return the `traceparent` of a caller that requests tracing.
 
     Return "" if the caller's `traceparent` is not sampled, and None if the caller sends no valid
-    header. A valid `traceparent` takes precedence over `X-Amzn-Trace-Id`: the caller sets the
-    former, while gateways and load balancers of AWS add the latter to every request.
+    header. The names of *headers* are in lower case. A valid `traceparent` takes precedence over
+    `X-Amzn-Trace-Id`, because the caller sets the former, while gateways and load balancers of AWS
+    add the latter to every request.
     """
     given = _w3c(headers.get(HEADER, ""))
     return _xray(headers.get(XRAY_HEADER, "")) if given is None else given
@@ -88,7 +88,9 @@ def _w3c(text: str) -> str | None:
 
 def _xray(text: str) -> str | None:
     """
-    Parse an X-Ray header. Ignore `Sampled=0`, which Lambda sends with every unsampled call.
+    Parse an X-Ray header.
+
+    Ignore a header that is not sampled, because Lambda adds one to every call that is not traced.
     """
     if SAMPLED not in text:
         return None
@@ -102,11 +104,12 @@ def _xray(text: str) -> str | None:
 @dataclass(slots=True, kw_only=True)
 class Tracer:
     """
-    The choice of the requests to trace. Their ingest is reported to *tell*.
+    A selector of the requests to trace. It passes a record of each of their pages to `tell`.
 
-    *mode* is `ASKED` for callers that request a trace, `ALL` to include callers that send no
-    header, or `OFF`. Many instrumented callers request a trace every time, so a process traces
-    `limits.TRACES_PER_S` requests per second plus a burst, measured by *steady*.
+    *mode* is `ASKED` to trace only callers that request a trace, `ALL` to trace also callers that
+    send no header, or `OFF`. Many instrumented callers request a trace every time, so a process
+    traces at most `limits.TRACES_PER_S` requests per second, after a burst of
+    `limits.TRACES_AT_ONCE`.
     """
 
     mode: str
@@ -132,7 +135,7 @@ class Tracer:
         return given or new_traceparent(self.new_id())
 
     def ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
-        """Report that *page*, committed at *at_ms*, is in the log, if the page is traced."""
+        """Report that *page*, committed at *at_ms*, is in the log, unless *trace* is empty."""
         if trace:
             self.tell(
                 TraceRecord(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace))

@@ -1,4 +1,4 @@
-"""The version of Tidings, as a constant, because a deployed function has no package metadata."""
+"""The version of Tidings. It is a constant, because a deployed function has no package metadata."""
 
 from __future__ import annotations
 

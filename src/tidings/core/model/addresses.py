@@ -62,8 +62,8 @@ _SPECIAL = tuple(
     )
 )
 _UNICAST = ip_network("2000::/3")  # all IPv6 space that IANA has allocated for the Internet
-# If a host connects to such an address, a gateway or the kernel connects to the IPv4 address that
-# its last four bytes contain.
+# If a host connects to an IPv6 address of these networks, a gateway or the kernel connects to the
+# IPv4 address in the last four bytes of the IPv6 address.
 _LAST_FOUR = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96", "::ffff:0:0/96")))
 # An IPv6 address up to this number, such as :: or ::1, does not contain the IPv4 address of a host.
 _LOW_MAX = 0xFFFF
@@ -75,7 +75,8 @@ def may_call(address: str, *, private: bool) -> bool:
     """
     Return True if a webhook may call the IP address *address*.
 
-    *private* allows loopback and private networks. An IPv4 address in *address* is also checked.
+    *private* allows loopback and private networks. If *address* contains an IPv4 address, that
+    address is checked as well.
     """
     return all(_may_reach(each, private=private) for each in _reached(ip_address(address)))
 

@@ -1,12 +1,17 @@
 """
-Event ids and cursors, which are places in a feed as clients see them.
+Cursors, which clients send to resume a feed. An event id is one kind of cursor.
 
-A cursor has 24 lower-case hex digits: 8 of commit time in Unix seconds, 10 of page, 6 of slot. A
-slot of 0x800000 or more marks a position in a replication, which copies the state. The replication
-copies the objects that were changed at or after the time in seconds, or all objects if the seconds
-are 0. The slot has the bucket and the progress within the bucket. After the copy, the replication
-continues in the log after the page. A decimal id of at most 13 digits is a time in milliseconds and
-requests a replication of all changes since that time.
+An event id has 24 lower-case hex digits: 8 of the page's commit time in Unix seconds, 10 of the
+page number, 6 of the slot. The slot is the index of the operation in its page.
+
+If the slot is 0x800000 or more, the cursor is a position in a replication, which sends rows of the
+state before pages of the log. The replication sends the objects that were changed at or after the
+time in the cursor, or all objects if that time is 0. The slot contains the current bucket of the
+state and the progress within the bucket. After the rows, the replication continues in the log after
+the page in the cursor.
+
+A decimal number of at most 13 digits is a time in milliseconds. It requests a replication of all
+changes since that time.
 """
 
 from __future__ import annotations
@@ -18,12 +23,12 @@ from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 
 NOW = "now"
-PAGE_END = 0x7FFFFF  # the slot after the last entry of any page
+PAGE_END = 0x7FFFFF  # the slot of a position after all operations of a page
 _SECONDS_MAX = 0xFFFFFFFF  # eight hex digits
 _REPLICATION = 0x800000
 _TOMBSTONES = 0x400000
-# The lowest bits of the slot have the bucket, and the bits above them the part. Ids of older
-# releases, which had no parts, have part 0.
+# The lowest bits of the slot contain the bucket, and the bits above them the part (see
+# `Replication`). Cursors of older releases, which had no parts, have part 0.
 _BUCKET_BITS = 7
 PARTS_MAX = (_TOMBSTONES >> _BUCKET_BITS) - 1
 _HEX = re.compile(r"[0-9a-fA-F]{24}", re.ASCII)
@@ -32,7 +37,7 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,13}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """The position after the entry *slot* of *page*; *seconds* is the commit time of the page."""
+    """The position after slot *slot* of page *page*, which was committed at *seconds*."""
 
     page: int
     slot: int
@@ -45,11 +50,12 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Replication:
     """
-    A position in a copy. The copy resumes in *bucket*; then the log continues after *page*.
+    A position in a replication, which resumes in *bucket* and then continues in the log.
 
-    *part* is the number of blocks, each of `limits.COPY_PART_ROWS` existing objects, that the
-    bucket has before the position. *since_s* selects the objects changed at or after that time in
-    Unix seconds; 0 selects all objects. *tombstones* is True if deleted objects are also sent.
+    The log is read after *page*. *part* counts the blocks of `limits.COPY_PART_ROWS` existing
+    objects that were already sent from *bucket*. *since_s* selects the objects changed at or after
+    that time in Unix seconds; 0 selects all objects. *tombstones* is True if deleted objects are
+    also sent.
     """
 
     since_s: int
@@ -67,10 +73,10 @@ class Replication:
 @dataclass(frozen=True, slots=True)
 class Since:
     """
-    A replication id, which requests the changes at or after the time *ms* in milliseconds.
+    A request for a replication of the changes at or after the time *ms* in milliseconds.
 
-    0 requests a `reset`, followed by all objects. A negative value requests all objects without a
-    `reset`, as if the `reset` had been sent already.
+    If *ms* is 0, a `reset` is sent first, then all objects. If *ms* is negative, all objects are
+    sent without a `reset`, as if the `reset` had been sent already.
     """
 
     ms: int
@@ -87,7 +93,7 @@ START = Place(page=0, slot=PAGE_END, seconds=0)
 
 def parse(text: str) -> Cursor:
     """
-    Parse a cursor of any kind: an event id, a replication id, `now` or an empty string.
+    Parse a cursor of any kind. An empty string is the same as `now`.
 
     Raises:
         InvalidCursor: *text* is not a cursor.
@@ -104,7 +110,7 @@ def parse(text: str) -> Cursor:
 
 
 def parse_cursor(text: object) -> Cursor | None:
-    """Return the cursor spelled by *text*, or None if it is empty or not a valid cursor."""
+    """Return *text* parsed as a cursor, or None if *text* is empty or not a valid cursor."""
     try:
         return parse(text) if isinstance(text, str) and text else None
     except InvalidCursor:
@@ -117,11 +123,11 @@ def _from_hex(text: str) -> Place | Replication:
         return Place(page, slot, seconds)
     part, bucket = divmod(slot & ~(_REPLICATION | _TOMBSTONES), 1 << _BUCKET_BITS)
     if bucket > limits.BUCKETS:
-        # Another system made this id. Only the time of the place is used.
+        # Another system made this id. Only the time in the id is used.
         return Place(page, slot & PAGE_END, seconds)
     return Replication(seconds, page, bucket, bool(slot & _TOMBSTONES), part)
 
 
 def prefix(page: int, seconds: int) -> str:
-    """Return the first 18 digits of every event id on *page*."""
+    """Return the first 18 digits, which all event ids of *page* have in common."""
     return f"{seconds:08x}{page:010x}"

@@ -1,9 +1,9 @@
 """
-Encode one event as a line of JSON in an envelope, a format that third-party tools understand.
+Encode one event as a line of JSON, in the project's own format or one of third-party tools.
 
-`tidings` is the project's own format, as in WebSocket messages. `cloudevents` is structured JSON of
-CloudEvents 1.0. `debezium` is the value of a Debezium change event, without a schema. The JSON
-Schemas are in `http.openapi.envelopes`.
+The format `tidings` is the project's own, as in WebSocket messages. `cloudevents` is the structured
+JSON of CloudEvents 1.0. `debezium` is the value of a Debezium change event, without a schema. The
+JSON Schemas of the formats are in `http.openapi.envelopes`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TIDINGS, CLOUDEVENTS, DEBEZIUM = "tidings", "cloudevents", "debezium"
 FORMATS = (TIDINGS, CLOUDEVENTS, DEBEZIUM)
-_ROW_DIGITS = "89abcdef"  # the slot of a position in a copy begins with one of these digits
+_ROW_DIGITS = "89abcdef"  # the slot of a position in a replication begins with one of these digits
 _DIGEST_CHARS = 16  # 64 bits, enough to avoid collisions among the rows that share an id
 _OPS = {"insert": "c", "update": "u", "delete": "d", LEAVE: "d", "reset": "t", "live": "m"}
 _SNAPSHOT = "r"
@@ -63,9 +63,9 @@ def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> 
     """
     Return a function that encodes the events of a stream, or None.
 
-    With *lines*, each event is a line of NDJSON, otherwise an SSE block. Without *traced*, traces
-    are left out. Return None for `tidings` events as SSE blocks without traces, because the caller
-    has a faster encoder for these.
+    If *lines* is True, each event becomes a line of NDJSON, otherwise an SSE block. If *traced* is
+    False, traces are left out. Return None for the format `tidings` in SSE blocks without traces,
+    because the caller has a faster encoder for these.
     """
     if name == TIDINGS and not lines:
         return to_traced_sse if traced else None
@@ -83,16 +83,16 @@ def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> 
 
 
 def is_row(event: Event) -> bool:
-    """Return True if *event* is a row of a copy. Several rows may have the same id."""
+    """Return True if *event* is a row of a replication. Several rows may have the same id."""
     return len(event.id) == 24 and event.id[18] in _ROW_DIGITS
 
 
 def unique_id(event: Event, clock: Clock) -> str:
     """
-    Return an id that is unique in the feed and is the same when the event is repeated.
+    Return an id that is unique in the feed and is the same when the event is sent again.
 
-    The id of a row also contains a digest of the row. Only `reset` and `live` get a new id each
-    time that they are sent.
+    The id of a row contains a digest of the row, because rows may have the same event id. Only
+    `reset` and `live` get a new id each time they are sent.
     """
     if not event.data:
         return f"{event.name}-{clock()}"

@@ -1,7 +1,7 @@
 """
-Events as clients receive them. Each has an id, a name and, except for `reset` and `live`, data.
+Events as clients receive them, as SSE blocks or, in batches, as WebSocket messages.
 
-The same events are sent as SSE blocks and, in batches, as WebSocket messages.
+Each event has an id and a name. Each event except `reset` and `live` also has data.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Event(NamedTuple):
     """
     One event of a feed.
 
-    *data* is one line of JSON; it is empty for `reset` and `live`. *trace* is the trace of the page
-    (`Page.trace`); it is sent only to clients that request it.
+    *data* is one line of JSON, or empty for `reset` and `live`. *trace* is the trace of the page
+    (`Page.trace`), which is sent only to clients that request traces.
     """
 
     id: str
@@ -43,7 +43,7 @@ def of_line(id_prefix: str, slot: int, line: str, trace: str = "") -> Event:
 
 
 def leave_of(event: Event) -> Event:
-    """Return *event* as a `leave`, for clients that filter on a parent that the event removed."""
+    """Return *event* as a `leave`, for clients that filter on a parent that the object lost."""
     return event._replace(name=LEAVE)
 
 
@@ -51,7 +51,7 @@ def redacted_leave_of(event: Event) -> Event:
     """
     Return *event* as a `leave` that contains only the type and id of the object.
 
-    Clients that may not see the object's new parents receive this event.
+    Clients receive this event if their key does not let them see the object any more.
     """
     fields = json.loads(event.data)
     return Event(event.id, LEAVE, to_canonical_json({"type": fields["type"], "id": fields["id"]}))
@@ -76,7 +76,7 @@ def to_json(event: Event) -> str:
 
 
 def with_trace(text: str, trace: str) -> str:
-    """Return the JSON event *text* with its *trace*, if there is one."""
+    """Return the JSON event *text* with *trace* added, unless *trace* is empty."""
     return f'{text[:-1]},"traceparent":"{trace}"}}' if trace else text
 
 
@@ -89,9 +89,9 @@ def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str
     Yield WebSocket messages `{"events":[...],"cursor":"..."}` from JSON *events*, in order.
 
     A message does not exceed `limits.FRAME_BYTES_MAX` unless it holds a single event. Only the last
-    message has the cursor, because the cursor covers all events. Without events, yield one message
-    with only the cursor. With a known *encoding*, a message is compressed and base64-encoded if
-    that makes it shorter.
+    message has *cursor*, which is the position after all events. Without events, yield one message
+    with an empty list and *cursor*. If *encoding* is `GZIP`, a message is compressed and
+    base64-encoded if that makes the message shorter.
     """
     packed = _pack(events, cursor)
     return map(_gzipped, packed) if encoding == GZIP else packed
@@ -101,8 +101,7 @@ def _gzipped(message: str) -> str:
     """
     Return *message* compressed and in base64 if that is shorter, otherwise *message*.
 
-    Base64 is needed because gateways transport only text. Messages of a few hundred bytes do not
-    get shorter.
+    Base64 is needed because gateways transport only text.
     """
     plain = message.encode()
     if len(plain) < limits.GZIP_BYTES_MIN:

@@ -1,8 +1,9 @@
 """
-Feeds: their names and retention, and the names of their followers and of the lanes of `push`.
+The names of feeds and of their followers, and the retention of feeds.
 
-A feed with one lane has the follower `push`. Further lanes are called `push-1`, `push-2` and so on;
-each has its own checkpoint and lease, and the same function runs all of them.
+The follower of the first lane of a feed is called `push`. The followers of further lanes are called
+`push-1`, `push-2` and so on. Each has its own checkpoint and lease, and the same Lambda function
+runs all of them.
 """
 
 from __future__ import annotations
@@ -76,4 +77,4 @@ def one_lane(feed: str) -> int:
 
 
 STATE, ARCHIVE = "state", "archive"
-FOLLOWERS = (STATE, PUSH)  # every feed has these; `archive` runs only if there is an archive
+FOLLOWERS = (STATE, PUSH)  # the followers of every feed; `archive` runs only if there is an archive

@@ -1,9 +1,11 @@
 """
-Filters of operations. Values of one field are alternatives, and all fields have to match.
+Filters of operations.
 
-Values match exactly, including their case. Push finds filters by their keys. A filter with parents
-is stored under a key for each parent, a filter with types but no parents under a key for each type,
-and any other filter under one key for everything.
+The values of one field are alternatives, and all fields of a filter have to match. Values match
+exactly, including their case.
+
+The follower `push` finds filters by index keys. A filter with parents has a key for each parent. A
+filter with types but no parents has a key for each type. Any other filter has the key `ALL_KEY`.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ ALL_KEY = "*"
 ANY = "*"  # at the end of an id, it matches any suffix
 FIELDS = ("types", "parents", "ids")  # the filtered fields in a request, each a list of values
 _values = attrgetter(*FIELDS)
-_SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing it
-_SIEVES_MAX = 4096  # cached sets of values, more than are used at a time; encoding one takes 2 us
+_SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing the line
+_SIEVES_MAX = 4096  # cached results of `_encoded`, more than are used at a time; one takes 2 us
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
-_ARRAY = '["'  # how a text that is a JSON list begins
+_ARRAY = '["'  # a list of values that begins with this is a JSON array
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -42,12 +44,15 @@ class Filter:
     A field that is None is not filtered. An empty set matches nothing (`types=,`).
 
     An id in *ids* that ends with `*` matches all ids that begin with the text in front of the `*`.
-    If *leave* is True, an operation that removes one of *parents* is also sent. `wanting` sets
-    *leave*.
-    *kinds* is used for listeners, instead of the other fields. It has pairs of a type and a value,
-    and an operation of this type matches if its `changed` contains the value.
-    If *redacted* is True, a leave contains only the type and id of the object, and is sent only if
-    the previous parents are known. `within` sets *redacted* for clients that may not see objects
+
+    If *leave* is True, an operation that removes one of *parents* is sent as an event `leave`.
+
+    *kinds* is used instead of the other fields for listeners, which are clients of Triton's
+    protocol. It contains pairs of a type and a value. An operation of the type matches if its
+    `changed` contains the value.
+
+    If *redacted* is True, a `leave` contains only the type and id of the object, and is sent only
+    if the previous parents are known. `within` sets *redacted* for clients that may not see objects
     outside the bound of their key.
     """
 
@@ -73,10 +78,10 @@ class Filter:
 
     def left_by(self, operation: Operation, left: Iterable[str] | None) -> bool:
         """
-        Return True if *operation*, which does not match, must be sent as a `leave`.
+        Return True if *operation*, which must not match, is sent as a `leave`.
 
-        *left* are the parents that the operation removed. If *left* is None, they are unknown, and
-        the operation may have removed any parent.
+        *left* are the parents that the operation removed, or None if the removed parents are
+        unknown. The operation may then have removed any parent.
         """
         if not self.leave or not self._concerns(operation):
             return False
@@ -86,11 +91,11 @@ class Filter:
 
     def may_match(self, text: str) -> bool:
         """
-        Return False only if no operation in *text* can match. *text* has lines of the log.
+        Return False only if no operation in *text*, which has lines of the log, can match.
 
-        A value that does not occur in the text occurs in no operation, so most lines of a filtered
-        stream need not be parsed. A value that does occur may be part of another field, so the
-        lines have to be parsed.
+        The text is not parsed: a value that does not occur in the text occurs in no operation. If a
+        value occurs in the text, it may belong to another field. The caller must then parse the
+        lines.
         """
         return all(_occurs(values, text) for values in _values(self))
 
@@ -109,7 +114,7 @@ class Filter:
         return self.kinds is not None
 
     def keys(self) -> list[str]:
-        """Return the keys by which this filter is indexed, sorted."""
+        """Return the sorted keys under which this filter is indexed."""
         if self == LEAVERS:
             return [ALL_KEY]
         if self.kinds is not None:
@@ -122,7 +127,7 @@ class Filter:
 
 
 EVERYTHING = Filter()
-LEAVERS = Filter(types=frozenset(), leave=True)  # matches nothing, see `Pusher`
+LEAVERS = Filter(types=frozenset(), leave=True)  # this filter matches nothing, see `Pusher`
 
 
 def wanting(
@@ -138,10 +143,11 @@ def wanting(
 
 def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     """
-    Return the intersection of two filters, separately for each of `FIELDS`.
+    Return a filter with the values that *wanted* and *bound* have in common, for each of `FIELDS`.
 
-    A bound has no ids. *leave* is True if the client requested leaves. A filter without parents
-    does not record this request, see `wanting`.
+    A field that only one of the two filters has is taken from that filter. *bound* is the
+    restriction of a key, without ids. *leave* is True if the client requested events `leave`; a
+    filter without parents does not record this request, see `wanting`.
     """
     common = map(_common, _values(wanted), _values(bound))
     narrowed = wanting(**dict(zip(FIELDS, common, strict=True)), leave=wanted.leave or leave)
@@ -164,7 +170,10 @@ def _occurs(values: frozenset[str] | None, text: str) -> bool:
 @lru_cache(maxsize=_SIEVES_MAX)
 def _encoded(values: frozenset[str]) -> tuple[str, ...] | None:
     """
-    Return *values* as they occur in JSON; None if there are too many, or one may have an escape.
+    Return *values* as they occur in JSON.
+
+    Return None if there are too many values to search for, or if a value may be written with an
+    escape.
     """
     if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
         return None
@@ -203,8 +212,8 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
     """
     Return the filter of a query.
 
-    The parameters of the query are `FIELDS`, each a list as text (see `parse_list`), and `leave`.
-    An empty parameter counts as absent.
+    Each of `FIELDS` is a parameter with a list as text (see `parse_list`). `leave` is another
+    parameter. An empty parameter counts as absent.
 
     Raises:
         InvalidFilter: a list is invalid or has too many values, a value is too long or cannot be
@@ -218,7 +227,7 @@ def parse_list(text: str, field: str) -> list[str]:
     """
     Return the values of the list *text*, which is comma-separated or a JSON array of strings.
 
-    A text that begins with `["` is an array. A value that contains a comma needs this form.
+    A text that begins with `["` is an array. A value that contains a comma must be in an array.
 
     Raises:
         InvalidFilter: the text begins like an array and is not a valid one.
@@ -238,9 +247,7 @@ def parse_list(text: str, field: str) -> list[str]:
 
 def as_text(values: Iterable[str]) -> str:
     """
-    Return *values* in the format that `parse_list` parses.
-
-    Without values, return a list that matches nothing.
+    Return *values* in the format that `parse_list` parses; `,` if there are no values.
     """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
@@ -252,7 +259,7 @@ def from_lists(
     values: Mapping[str, object], wrong: type[Rejected] = InvalidFilter, *, leave: bool = False
 ) -> Filter:
     """
-    Return the filter with the lists of strings that *values* has for `FIELDS`; ignore other keys.
+    Return the filter with the lists of strings in *values*; ignore keys other than `FIELDS`.
 
     Raises:
         InvalidFilter: see `from_query`.

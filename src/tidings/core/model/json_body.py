@@ -1,7 +1,8 @@
 """
-Parse the body of a POST (one JSON object, a JSON array or NDJSON) into lines of the log.
+Convert the body of a POST (one JSON object, a JSON array or NDJSON) to lines of the log.
 
-The whole body is validated before anything is written. One invalid operation rejects the request.
+The whole body is validated before anything is written. If one operation is invalid, the request is
+rejected.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
 _SPACES = " \t\r\n"  # the white space of JSON
 _VALUE_AT = re.compile(rf"[{_SPACES}]*:[{_SPACES}]*")
-# No input is scanned twice, because quantifiers are possessive and the closing quote is optional.
-# `(?>)` is used because Python 3.11.2 of Debian 12 has a bug in the repetition of `(...)*+`.
+# This pattern never scans input twice, because its quantifiers are possessive and the closing quote
+# is optional. It uses `(?>...)` because Python 3.11.2 has a bug in the repetition `(...)*+`.
 _BRACKETS = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"?|[\[{]|[\]}]', re.DOTALL)
 _MANY_DIGITS = b"0" * sys.int_info.str_digits_check_threshold
 _ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -43,7 +44,8 @@ def lines_from(
     """
     Return the operations of one request as lines of the log, in order.
 
-    *line_of* converts each decoded value of the body. Without it, the values are operations.
+    *line_of* converts each decoded value of the body to a line. If *line_of* is None, the values
+    are operations.
 
     Raises:
         WrongContentType: the content type is neither JSON nor NDJSON.
@@ -69,8 +71,8 @@ def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
     """
     Return the lines of *body* if a compiled parser accepts it and all operations are valid.
 
-    Otherwise return None. The caller then uses *read*, which names an invalid operation in its
-    error.
+    Otherwise return None. The caller then parses the body with *read*, which raises an error that
+    names the invalid operation.
     """
     typed = compiled_parser()
     if typed is None:
@@ -92,11 +94,12 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
     Return the line of one operation.
 
     Raises:
-        Rejected, or one of `typed.REJECTED`: the operation is unusual, or a field breaks its rule.
+        Rejected, or one of `typed.REJECTED`: the compiled parser cannot parse the operation, or a
+            field breaks its rule.
     """
     fields = typed.decode_one(text)
     data, spelled = None, bytes(fields.data)
-    if spelled:  # `data` may occur twice, and the parser has not checked the first occurrence
+    if spelled:  # if `data` occurs twice, the parser has not checked the first occurrence
         _check_depth(text, "data", depth_max)
         _check_digits(text)
         data = (
@@ -118,10 +121,10 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
 
 def _check_digits(text: bytes) -> None:
     """
-    Check that *text* contains no integer that Python may refuse to parse.
+    Check that *text* contains no integer with more digits than Python parses.
 
     Raises:
-        InvalidOperation: *text* may contain such an integer.
+        InvalidOperation: *text* contains so many consecutive digits.
     """
     if len(text) > len(_MANY_DIGITS) and _MANY_DIGITS in text.translate(_ALL_ZEROS):
         raise InvalidOperation("contains a very long number", field="data")
@@ -178,14 +181,14 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise wrong("must be a JSON object", field="body")
     for name, times in Counter(name for name, _ in members(spelled)).items():
-        if times > 1:  # the ignored value may be the intended one
+        if times > 1:  # refuse the body, because the value that `value` lacks may be the right one
             raise wrong("is given more than once", field=name)
     return value
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
-    Return a dict of *pairs*. This function is the `object_pairs_hook` of decoders of settings.
+    Return a dict of *pairs*. JSON decoders of settings use this function as `object_pairs_hook`.
 
     Raises:
         ValueError: a key is repeated.
@@ -225,7 +228,7 @@ def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
 
 
 def members(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each name in the valid JSON object *text*, with the text of its value."""
+    """Yield each name in *text*, a valid JSON object, with the text of its value."""
     at = 1
     while (name_at := text.find('"', at)) >= 0:
         name, at = _DECODER.raw_decode(text, name_at)
@@ -238,8 +241,8 @@ def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     Return a dict of *pairs* in which a repeated key has the position of its last occurrence.
 
-    Keys that differ only in case are the same field, and the last of them counts. A plain dict
-    would keep the first position of a repeated key, so that another key could seem to be the last.
+    The order matters, because keys that differ only in case are the same field, and the last of
+    these keys counts. `dict(pairs)` keeps the position of the first occurrence.
     """
     ordered = dict(pairs)
     if len(ordered) < len(pairs):
@@ -262,10 +265,15 @@ _DECODER = json.JSONDecoder(
 
 def _check_depth(text: bytes, field: str, depth_max: int = limits.JSON_DEPTH_MAX) -> None:
     """
-    Check the nesting depth without recursion, unlike Python's parser.
+    Check that *text* is not nested deeper than *depth_max*.
+
+    Python's parser is recursive, so it must not parse the text before this check.
+
+    Raises:
+        InvalidOperation: *text* is nested deeper.
     """
     if text.count(b"[") + text.count(b"{") <= depth_max:
-        return  # this suffices for nearly every operation, and saves a third of its cost
+        return  # nearly every operation returns here, which saves a third of its parsing time
     depth = 0
     for token in _BRACKETS.finditer(text):
         if token[0] in b"[{":

@@ -1,8 +1,9 @@
 """
-Operations as producers send them and the log stores them. An operation is a change of one object.
+Operations as producers send them and as the log stores them.
 
-An operation is validated once, on ingest, and becomes one line of JSON. The line starts with the
-event name, so that a reader can extract event and data by slicing instead of parsing:
+An operation is a change of one object. It is validated once, on ingest, and becomes one line of
+JSON. The line starts with the event name, so that a reader can extract the event name and the data
+by slicing instead of parsing:
 
     {"event":"update","timestamp":"...","parents":[...],"type":"video","id":"x32"}
 """
@@ -30,20 +31,20 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = "#"  # in `spell_numbers`, repetitions of it precede a number that is written as a string
+_MARK = "#"  # `spell_numbers` marks a number that is written as a string with repetitions of this
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
-_BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line at these
+_BREAK = re.compile("[\u0085\u2028\u2029]")  # some SSE clients end a line at these characters
 
 
 class LongNumber(float):
-    """A number that has more digits than its double, or is too small; *text* has all its digits."""
+    """A JSON number with digits that its double loses. *text* has all digits of the number."""
 
     text: str
-    seen = False  # True once a long number was parsed; until then, no data is searched for them
+    seen = False  # True once a long number was parsed; until then, no data is searched for one
 
 
 def parse_number(text: str) -> float:
-    """Parse a JSON number that is not an integer. Decoders use this function as `parse_float`."""
+    """Parse a JSON number that is not an integer. JSON decoders use this as `parse_float`."""
     value = float(text)
     if len(text) <= DIGITS_SURE and "e" not in text and "E" not in text:
         return value
@@ -102,14 +103,18 @@ def _marked(data: object, mark: str) -> object:
 
 
 class Canonical(str):
-    """A JSON text that `_encode` need not change, because the log spells the value in this way."""
+    """A JSON text that `_encode` need not change, because it is spelled as `_encode` would."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The parts of a line that filters use; *changed* is set only for listeners."""
+    """
+    The fields of an operation that filters use.
+
+    *changed* is used only for listeners (clients of Triton's protocol); it is empty otherwise.
+    """
 
     event: str
     type: str
@@ -123,7 +128,7 @@ def event_of(line: str) -> str:
 
 
 def data_of(line: str) -> str:
-    """Return the operation as JSON without its event name, which is the `data` of an SSE event."""
+    """Return the operation as JSON without its event name, as in the `data` of an SSE event."""
     return "{" + line[_DATA_AT:]
 
 
@@ -207,8 +212,8 @@ def _known(raw: dict[str, Any]) -> dict[str, Any]:
     """
     Return the known fields of *raw*.
 
-    The case of names is ignored, and of several equal names the last one counts, because oplog's
-    producers rely on this.
+    The case of names is ignored, and the last of several equal names counts. Producers that were
+    written for oplog rely on this.
     """
     if raw.keys() <= _FIELDS:
         return raw
@@ -217,9 +222,10 @@ def _known(raw: dict[str, Any]) -> dict[str, Any]:
 
 def lower_case(text: str) -> str:
     """
-    Return *text* in lower case, letter by letter, as oplog's producers and filters do.
+    Return *text* in lower case, converted letter by letter as oplog does.
 
-    `str.lower` depends on the neighbours of a sigma and turns a dotted capital I into two letters.
+    The result of `str.lower` depends on the letters next to a sigma, and has two letters for a
+    dotted capital I.
     """
     if text.isascii():
         return text.lower()
@@ -255,7 +261,7 @@ def _name(value: object, field: str, bytes_max: int, where: str) -> str:
 
 
 def _type(value: object, where: str) -> str:
-    """Return the type in lower case. Check the size after that, too, because it may be larger."""
+    """Return the type in lower case. Its size is checked again, because it may have grown."""
     given = _name(value, "type", limits.TYPE_BYTES_MAX, where)
     if given.isascii():
         return given.lower()
@@ -286,8 +292,8 @@ def _plain_array(given: list[Any]) -> str | None:
     """
     Return *given* as JSON if each entry certainly passes `check_text`.
 
-    Return None if an entry contains a character that JSON escapes, which is rare. All entries are
-    joined and checked at once, which is faster than one by one.
+    Otherwise return None, for example if an entry contains a character that JSON escapes. All
+    entries are joined and checked at once, which is faster than checking each.
     """
     try:
         joined = '","'.join(given)
@@ -305,7 +311,7 @@ def _plain_array(given: list[Any]) -> str | None:
 
 
 def _extras(extras: tuple[object, object, object], where: str) -> str:
-    """Encode as JSON the optional fields that oplog does not have. Leave out absent fields."""
+    """Encode the fields tags, changed and data as JSON; leave out fields that are None."""
     if extras == _NO_EXTRAS:
         return ""
     tags, changed, data = extras
@@ -328,7 +334,7 @@ def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
 
 def check_text(value: object, field: str, bytes_max: int) -> str:
     """
-    Return *value* if it is a non-empty string that every store and transport can hold.
+    Return *value* if it is a non-empty string that every store can hold.
 
     Raises:
         InvalidOperation: *value* is not a string, is empty, or has a NUL or a lone surrogate.
@@ -350,7 +356,7 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
 
 def to_canonical_json(value: object) -> str:
     """
-    Encode *value* as JSON as the log does, with one spelling per string and without line breaks.
+    Encode *value* as JSON in the way of the log: equal strings are spelled equally, in one line.
 
     Raises:
         ValueError: a number is outside the range of JSON.
@@ -360,7 +366,7 @@ def to_canonical_json(value: object) -> str:
 
 def without_breaks(text: str) -> str:
     """
-    Escape the characters in the JSON *text* that some event stream readers treat as line breaks.
+    Escape the characters in the JSON *text* that some SSE clients treat as line breaks.
     """
     return _BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -382,7 +388,7 @@ def _checked(line: str, where: str) -> str:
 
 
 # This pattern matches a line of `line_from` if the type, the id and the parents have no character
-# that is escaped in JSON, and the type has none that is escaped in a key.
+# that is escaped in JSON, and the type has no character that `type_prefix` escapes.
 _ORDINARY = re.compile(
     r'\{"event":"\w{6}","timestamp":"[^"\\]*","parents":\[(?:"[^"\\]*",?)*\],'
     r'"type":"([^"\\/%]+)","id":"([^"\\]+)"[,}]'
@@ -390,7 +396,7 @@ _ORDINARY = re.compile(
 
 
 def object_key(operation: Operation) -> str:
-    """Return the object's key. The type in it has no unescaped `/`, so the first `/` ends it."""
+    """Return the key of the operation's object. The first `/` in the key is the end of the type."""
     return f"{type_prefix(operation.type)}{operation.id}"
 
 
@@ -401,7 +407,7 @@ def key_of(line: str) -> str:
 
 
 def type_prefix(name: str) -> str:
-    """Return the prefix that the keys of all objects of type *name* have, and no other keys."""
+    """Return the prefix that exactly the keys of the objects of type *name* have."""
     return name.replace("%", "%25").replace("/", "%2F") + "/"
 
 
@@ -411,8 +417,8 @@ MARKED = f',"{MARK}":true}}'
 
 def is_change(line: str) -> bool:
     """
-    Return True if *line* is a change without an object.
+    Return True if *line* is a change without an object, as changeagent's clients post it.
 
-    Such a line has a mark after the data, where clients cannot write it.
+    Such a line ends with a mark after the data, where no operation of a client can have it.
     """
     return line.endswith(MARKED)

@@ -1,8 +1,10 @@
 """
 Pages, the unit of append. A page holds the operations of one request, in order.
 
-The body of a page is NDJSON, one line per entry. A small body is stored as text, which is readable
-in the AWS console. A larger body is deflated, because DynamoDB bills per kilobyte.
+The body of a page is NDJSON, with one line per operation. These lines are the entries of the page.
+The index of an entry in the page is its slot, which stays the same if other entries are removed.
+A small body is stored as text, which is readable in the AWS console. A larger body is deflated,
+because DynamoDB bills per kilobyte.
 """
 
 from __future__ import annotations
@@ -53,13 +55,13 @@ class Page:
     One page of a log.
 
     *body* is NDJSON text, or its deflated bytes. The body of a filler is empty.
-    *at_ms* is the writer's clock at commit time; *append_id* identifies the write.
-    *expires_ms* is when DynamoDB may delete the page, long after the page was trimmed.
+    *at_ms* is the commit time by the writer's clock; *append_id* identifies the write.
+    *expires_ms* is the time from which DynamoDB may delete the page, long after it was trimmed.
     *slots* are the slots of the entries if some entries were removed; it is None otherwise.
     *compacted* is True if the archive removed entries, so that the page is not a full history.
     *trace* is the `traceparent` of the request, if the request is traced (see `tracing`).
-    *skipped* is the number of page numbers directly before this one that belong to no page. A
-    restored log continues above every number that a reader may have seen (`maintenance.restore`).
+    *skipped* counts the page numbers directly before `number` that have no page. A restored log
+    skips every number that a reader may have seen (`maintenance.restore`).
     """
 
     number: int
@@ -74,7 +76,7 @@ class Page:
 
     @property
     def first(self) -> int:
-        """Return the number that follows the previous page: `number`, or the first one skipped."""
+        """Return the number after that of the previous page: the first skipped one, or `number`."""
         return self.number - self.skipped
 
     @property
@@ -96,7 +98,7 @@ class Page:
         return lines_of(self.text)
 
     def entries(self, first: int = 0) -> Iterator[tuple[int, str]]:
-        """Yield the slot and the text of each present entry from slot *first* on."""
+        """Yield the slot and the text of each entry from slot *first* on."""
         return self.numbered(self.lines, first)
 
     def numbered(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:
@@ -143,7 +145,7 @@ class Pages(list[Page]):
     """
     The pages found by one read of a log.
 
-    *more* is True if the read stopped early; more pages may then follow.
+    *more* is True if the read stopped early, so that more pages may follow.
     """
 
     def __init__(self, pages: Iterable[Page] = (), *, more: bool = False) -> None:
@@ -161,7 +163,7 @@ def encode(lines: Sequence[str]) -> str | bytes:
     Return the body of a page that holds *lines*.
 
     Raises:
-        TooLarge: the page does not fit into one item.
+        TooLarge: the compressed body exceeds `limits.PAGE_BYTES_MAX`.
     """
     assert 0 < len(lines) <= limits.REQUEST_OPERATIONS_MAX
     text = "\n".join(lines)

@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps, which are parsed with any offset and stored in UTC with milliseconds."""
+"""RFC 3339 timestamps. They are parsed with any offset and stored in UTC with milliseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,12}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
 )
-# This pattern matches the normal form, but does not check the day of the month.
+# This pattern matches the normal form (see `normal_form`), but does not check the day of the month.
 _NORMAL = re.compile(
     r"(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,2}[1-9])?Z", re.ASCII
 )
@@ -20,9 +20,9 @@ _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 def normal_form(text: str) -> str:
     """
-    Return *text* in UTC, truncated to milliseconds, without trailing zeros.
+    Return *text* in the normal form: in UTC, truncated to milliseconds, without trailing zeros.
 
-    Example: `2026-11-20T17:19:10.94Z`.
+    An example of the normal form is `2026-11-20T17:19:10.94Z`.
 
     Raises:
         ValueError: *text* is not RFC 3339, the day or hour does not exist, or the time is outside
@@ -53,9 +53,9 @@ def from_ms(ms: int) -> str:
 
 def to_ms(text: str) -> int:
     """
-    Return *text*, a timestamp in the log's normal form, as milliseconds since 1970.
+    Return *text*, a timestamp in the normal form, as milliseconds since 1970.
 
-    Use it to compare timestamps, because the texts do not sort by time.
+    Compare timestamps by this number, because the texts do not sort by time.
 
     Raises:
         ValueError: *text* is not in the normal form.
@@ -65,7 +65,7 @@ def to_ms(text: str) -> int:
     return (datetime.fromisoformat(text) - _EPOCH) // _MS
 
 
-@lru_cache(maxsize=1_000)  # the timestamps of a producer are on few different days
+@lru_cache(maxsize=1_000)  # most timestamps are on few different days
 def _is_day(text: str) -> bool:
     try:
         date.fromisoformat(text)

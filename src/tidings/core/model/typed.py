@@ -1,9 +1,9 @@
 """
 Decode operations of ordinary shape with `msgspec`, which may not be installed.
 
-This module describes only the shape of an operation; `operations` has the rules for the content. If
-a decoder of this module rejects a body as invalid or unusual, the decoder of `json_body` parses the
-body again.
+This module describes only the names and the types of an operation's fields; `operations` has the
+rules for their values. If a decoder of this module rejects a body, the decoder of `json_body`
+parses the body again.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder, Encoder
 
-# The errors of the decoders for invalid JSON or another shape, invalid UTF-8, and deep nesting.
+# The decoders raise these errors for invalid JSON or other fields, for invalid UTF-8, and for deep
+# nesting.
 REJECTED = (MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Fields(Struct, forbid_unknown_fields=True, gc=False):
-    """The fields of an operation. *data* is not decoded, and is b"" if it is missing."""
+    """The fields of an operation. *data* is JSON that is not decoded, or b"" if it is missing."""
 
     event: str
     type: str
@@ -30,11 +31,11 @@ class Fields(Struct, forbid_unknown_fields=True, gc=False):
 
 def is_canonical(text: bytes) -> bool:
     """
-    Return True if the JSON *text* is certainly spelled as the log stores it.
+    Return True if the JSON *text* is certainly spelled as `to_canonical_json` spells its value.
 
     A text that is the same after decoding and encoding has no spaces, no repeated names and no
-    unusual spelling of an integer. Texts with escapes, and texts with floats that Python spells in
-    another way, are excluded, because the log spells these in another way than `msgspec`.
+    unusual spelling of an integer. Return False for a text with escapes and for a text with floats
+    that Python spells in another way, because `msgspec` and the log spell these differently.
     """
     try:
         return b"\\" not in text and text != b"null" and _encode(_decode(text)) == text
@@ -44,7 +45,7 @@ def is_canonical(text: bytes) -> bool:
 
 def _short_float(text: str) -> float:
     """
-    Return the float *text* if Python spells the float in the same way.
+    Return *text* as a float if Python spells the float as in *text*.
 
     Raises:
         ValueError: Python spells the float in another way.
