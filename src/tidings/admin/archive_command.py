@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
 
 from tidings.admin.state_target import StateTarget, ignore_metric
@@ -99,7 +99,7 @@ def store_at(url: str) -> S3Archive | FolderArchive:
 @dataclass(frozen=True, slots=True)
 class Lag:
     """
-    The archive's lag: the number of pages after *checkpoint*, and the age of the oldest of them.
+    The archive's lag: the number of pages after *checkpoint*, and the age of the oldest such page.
 
     *checkpoint* is the last archived page, and *floor* the first page of the log.
     """
@@ -230,7 +230,7 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
     Print the operations of page X, or of all pages from X to Y.
 
     X and Y are page numbers; the id of an operation selects the operation's page. Without Y
-    (`X..`), the range extends to the end of the archive. Of a compacted page, the remaining
+    (`X..`), the range extends to the end of the archive. If a page was compacted, its remaining
     operations are shown.
 
     \b
@@ -261,7 +261,7 @@ def _entries(page: Page) -> Iterator[dict[str, Any]]:
 
 def page_of(text: str) -> int:
     """
-    Return the number of the page that *text* names, by the number or by the id of an event.
+    Return the number of the page that *text* names by its number or by the id of an event.
 
     Raises:
         UsageError: *text* is neither.

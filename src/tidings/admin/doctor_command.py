@@ -1,7 +1,7 @@
 """
 `tidings doctor`: check whether the deploy of a stage would succeed in this account.
 
-Each function `judge_...` decides one check by the account's answers and sends no requests itself.
+Each function `judge_...` decides one check from the answers of AWS and sends no requests itself.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
-from botocore.exceptions import ClientError  # noqa: TID251 see above
+from botocore.exceptions import ClientError  # noqa: TID251 (an error of the operator's requests)
 
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.config.stages import (
@@ -32,9 +32,9 @@ from tidings.client.cli.main import EXIT_CODES
 
 LEFT_MIN = 100  # concurrent executions that Lambda keeps for functions without a reservation
 # The concurrent executions that suffice in production. Each reader of a stream, follower, replay
-# and request uses one. A new account has 10.
+# and request uses one execution. A new account has 10 executions.
 QUOTA_ENOUGH = 1000
-BOOTSTRAP_MIN = 6  # the version of the CDK's bootstrap that the CDK's templates require
+BOOTSTRAP_MIN = 6  # the oldest version of the CDK's bootstrap that the CDK's templates accept
 SHOWN_MAX = 5  # a sentence lists this many names, and counts the others
 STEADY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
 # States of a stack that was never completed; the CDK deletes such a stack and creates it again.
@@ -43,7 +43,7 @@ AGAIN = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
 
 class Verdict(StrEnum):
     OK = "ok"
-    NOTE = "note"  # a deploy would succeed, but the operator should consider this
+    NOTE = "note"  # a deploy would succeed, but the operator should consider the remedy
     FAILS = "fails"  # a deploy would be rolled back or refused
     UNKNOWN = "unknown"  # the query was denied or failed
 

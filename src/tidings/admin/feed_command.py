@@ -27,12 +27,12 @@ from tidings.core.settings.profiles import COMPATS, OPLOG, Profile
 from tidings.core.settings.values import parse
 
 CLOSED = "none: closed, unless the feed has no credential at all and its deployment is open"
-GENERATED_BYTES = 24  # 192 bits of randomness; its base64 has no padding
+GENERATED_BYTES = 24  # 192 random bits; 24 bytes in base64 need no padding
 NONE = "none"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
-    """Set the password *stored*; the newest old password stays valid only with *keep_old*."""
+    """Add the password hash *stored* to *profile*; keep older hashes only if *keep_old*."""
     old = passwords_of(profile, role) if keep_old else ()
     return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
 
@@ -44,7 +44,7 @@ def with_passwords(profile: Profile, role: Role, stored: tuple[str, ...]) -> Pro
 
 
 def without_old(profile: Profile, role: Role) -> Profile:
-    """Keep only the newest password."""
+    """Return *profile* with only the newest password of *role*."""
     return with_passwords(profile, role, passwords_of(profile, role)[:1])
 
 

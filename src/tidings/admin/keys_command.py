@@ -275,7 +275,7 @@ def fresh() -> PresentedKey:
 
 
 def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:
-    """Print only the key on stdout, so that it can be piped, and its description on stderr."""
+    """Print the key on stdout and its description on stderr; if *in_json*, both on stdout."""
     if in_json:
         shown = key_document(target.feed, made, now_ms())
         click.echo(json.dumps({"key": given.encoded(), **shown}))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
 
 from tidings.admin.target import one_sentence_errors
@@ -25,14 +25,14 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import Profile
 from tidings.http.endpoints.hooks import key_state
 
-REQUEST_DOLLARS = 0.01  # the price of one page of an answer with costs
-REGION = "us-east-1"  # the endpoint of Cost Explorer for all Regions
+REQUEST_DOLLARS = 0.01  # the price of a request to Cost Explorer; a long answer needs several
+REGION = "us-east-1"  # Cost Explorer has one endpoint for all Regions, in this Region
 _METRIC = "UnblendedCost"
 _LEAST = 0.00005  # dollars; smaller amounts would show as 0.0000
 
 Spent = Mapping[str, Mapping[str, float]]  # dollars by stage and service
 Stage = dict[str, Any]
-DAYS = 90  # the period in most password policies
+DAYS = 90  # the rotation period in most password policies
 _DAY_MS = 24 * 3600 * 1000
 _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
 
@@ -159,7 +159,7 @@ def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
 
 
 def _keys(keys: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
-    """Yield the valid keys."""
+    """Yield the valid keys, and whether each is due for rotation."""
     for key in keys:
         if key_state(key, now_ms()) == "holds":
             named = {"id": key.id, "label": key.label}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
-from botocore.config import Config  # noqa: TID251 see above
+from botocore.config import Config  # noqa: TID251 (the options of the operator's client)
 
 from tidings.admin.target import feed_options, twin_client
 from tidings.aws import clients
@@ -45,7 +45,7 @@ class StateTarget:
     settings: Settings
 
     def tombstone_ms(self) -> int:
-        """Return the lifetime of repaired tombstones: the longer of the setting and the store's."""
+        """Return the lifetime of repaired tombstones: of the setting, or a longer stored one."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
@@ -61,11 +61,11 @@ class StateTarget:
         return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
 
     def unwritten(self) -> Sequence[Numbers]:
-        """Return no numbers: a writer may still write them, and otherwise a follower fills them."""
+        """Return (). A writer may still write a missing page, and otherwise a follower fills it."""
         return ()
 
     def fill(self) -> Sequence[Numbers]:
-        """Do nothing, see `unwritten`."""
+        """Return (), because a follower fills missing pages; see `unwritten`."""
         return ()
 
     def states(self) -> DynamoDBState:
@@ -75,7 +75,7 @@ class StateTarget:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The tables of *feed* in the file of a server that is open as *database*."""
+    """The tables of *feed* in the file of a server; the file is open as *database*."""
 
     feed: str
     database: Database
@@ -113,7 +113,7 @@ class ServerState:
 
     def tombstone_ms(self) -> int:
         """
-        Return the lifetime of repaired tombstones: the longer of the default and the store's.
+        Return the lifetime of repaired tombstones: the longer of the default and the stored one.
         """
         remembered = SqliteTombstones(self.database).remembered(self.feed)
         return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
@@ -156,7 +156,7 @@ Examined = StateTarget | ServerState
 
 def tables_option(command: Command) -> Command:
     """
-    Add --tables to a command below `state_options`.
+    Add --tables to a command. Place this decorator below `state_options` or `examined_options`.
 
     The option selects tables of a stage that were restored under other names, by the suffix of
     these names.

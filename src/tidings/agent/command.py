@@ -41,7 +41,7 @@ from tidings.core.model.feeds import check_name
 from tidings.server import http_server
 
 HOST = "127.0.0.1"  # by default, other machines cannot reach the agent, as UDP has no password
-PORT = 8042  # the port of oplog, so that its producers need no change
+PORT = 8042  # the port of oplog, so that oplog's producers need no change
 DRAIN_S = 10.0  # shorter than the time after which a supervisor kills the agent
 GRACE_S = 1  # the time in which requests in flight have to end when the agent ends
 WATCH_S = 0.2  # the interval of the check that all parts still run
@@ -50,7 +50,7 @@ CHECK_S = 5.0  # the time to check the last datagrams at the end; the next agent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of the command line. *password* is the feed's; it is not part of the `repr`."""
+    """Options of the command line. The *password* of the feed is not part of the `repr`."""
 
     url: str
     feed: str
@@ -136,7 +136,7 @@ class Agent:
         """
         Return the body of `/status`: the ten fields of oplog, and further fields for operators.
 
-        The fields of oplog have the same meanings as there. No field contains a password.
+        The ten fields have the same meanings as in oplog. No field contains a password.
         """
         totals, oldest_ms = self._store.totals(), self._store.oldest_ms()
         bound, condition = self._options.bound, self._sender.condition
@@ -186,7 +186,7 @@ def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str
 
 
 def _default_folder() -> Path:
-    state_home = os.environ.get("XDG_STATE_HOME", "")  # noqa: TID251 where users keep such things
+    state_home = os.environ.get("XDG_STATE_HOME", "")  # noqa: TID251 (a folder of the user)
     return default_folder(Path.home(), state_home)
 
 

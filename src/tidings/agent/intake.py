@@ -1,7 +1,7 @@
 """
 Put datagrams and lines into the queue, and check the datagrams later.
 
-The datagrams of one transaction are stored as one value: their number, their lengths, their bytes.
+The datagrams of one transaction are stored as one chunk: their number, their lengths, their bytes.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class _Checked:
 
 def check(store: Store, tell: Callable[[str], None] = lambda why: None) -> bool:
     """
-    Replace the oldest unchecked datagrams by lines, in place. Return False if all were checked.
+    Replace the oldest unchecked datagrams by the lines of their operations, in place.
+
+    Return False if all datagrams were checked already.
 
     For each datagram that is not an operation, *tell* is called with the reason. If the process
     crashes before the end, nothing is changed.

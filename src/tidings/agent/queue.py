@@ -26,9 +26,9 @@ QUEUED_EVENTS_MAX = 100_000  # the default of oplog
 QUEUED_BYTES_MAX = 512 * 1024 * 1024  # the size of `QUEUED_EVENTS_MAX` operations of 5 KB
 NAME = "queue.sqlite3"
 WAIT_S = 5.0  # the longest wait for another thread's transaction, which takes milliseconds
-WAL_BYTES_MAX = 64 * 1024 * 1024  # under steady load, the write-ahead log grows until `Store.cut`
-LOCK_WAIT_S = 2.0  # the receiver of a killed agent holds the lock until it has flushed
-_LOOK_EVERY_S = 0.02  # shorter intervals only use CPU
+WAL_BYTES_MAX = 64 * 1024 * 1024  # `Store.cut` truncates a longer write-ahead log
+LOCK_WAIT_S = 2.0  # the receiver of a killed agent holds the lock until its datagrams are on disk
+_LOOK_EVERY_S = 0.02  # the interval of attempts to lock the folder; shorter ones only use CPU
 _VERSION = 1  # schema version
 
 _TABLES = """
@@ -81,7 +81,7 @@ class Problem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Limits of the queue, including operations in flight."""
+    """Limits of the queue, which also contains the operations that are being sent."""
 
     events: int = QUEUED_EVENTS_MAX
     bytes: int = QUEUED_BYTES_MAX
@@ -92,7 +92,8 @@ class Totals:
     """
     The counters of the queue.
 
-    *events* and *bytes* count its current content. All others start at 0 when the agent starts.
+    *events* and *bytes* count the queue's present content. The other counters start at 0 when the
+    agent starts.
     """
 
     events: int
@@ -162,7 +163,7 @@ class Store:
         return None if received_ms is None else int(received_ms)
 
     def cut(self) -> None:
-        """Truncate a long write-ahead log; other connections wait in the meantime."""
+        """Truncate a long write-ahead log. Other connections wait until this is done."""
         if self._wal.exists() and self._wal.stat().st_size > WAL_BYTES_MAX:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -223,7 +224,7 @@ def lock_folder(folder: Path) -> TextIOWrapper:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = open(folder / "lock", "w", opener=private_opener)  # noqa: SIM115 held open
+        file = open(folder / "lock", "w", opener=private_opener)  # noqa: SIM115 (stays open)
     except OSError as error:
         raise Problem(f"cannot use the queue folder {folder}: {error.strerror}") from None
     deadline_s = time.monotonic() + LOCK_WAIT_S
@@ -288,7 +289,7 @@ class _Filling:
 
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
-    """Return the oldest stored batch, or a new batch of checked lines; None without such lines."""
+    """Return the oldest stored batch, else a new batch of checked lines; None without both."""
     rows = store.read(_FIRST)
     if not rows:
         return _create(store, new_key)

@@ -38,15 +38,15 @@ _INODE, _DROPS = 9, 12  # columns of these tables
 _FREE_PORT_ATTEMPTS = 10  # a port that is free for TCP is nearly always free for UDP
 DATAGRAM_BYTES_MAX = 65_535  # the longest UDP datagram, so that no datagram is truncated
 BURST = 256  # datagrams received between two reads of the clock
-CHUNK_MAX = 1_000  # datagrams per transaction, the same as operations per request
+CHUNK_MAX = 1_000  # maximum datagrams per transaction; a request has as many operations
 # The maximum size of a chunk of large datagrams; the checker holds several chunks in memory.
 CHUNK_BYTES_MAX = 1024 * 1024
 FLUSH_S = 0.01  # the time between two writes under load; a single datagram is written at once
-# The maximum of pending datagrams while the disk is unavailable, in bytes and in number, because
-# small datagrams take more memory than their length. Further datagrams are discarded.
+# The limits of pending datagrams while the disk is unavailable, in bytes and in number, because
+# a small datagram takes more memory than its length. Further datagrams are discarded.
 PENDING_BYTES_MAX = 32 * 1024 * 1024
 PENDING_MAX = 100_000
-STOP_S = 5.0  # after this time the process is killed; its last writes take at most one second
+STOP_S = 5.0  # the process is killed after this time; its last writes take about a second
 
 
 def bind_ports(host: str, port: int) -> tuple[socket.socket, socket.socket]:
@@ -93,7 +93,7 @@ def _enlarge(datagrams: socket.socket) -> None:
 
 
 def kernel_drops(inode: int, tables: tuple[Path, ...] = _UDP_TABLES) -> int | None:
-    """Return the number of datagrams dropped because the buffer was full; None if unknown."""
+    """Return how many datagrams the kernel dropped because its buffer was full; None if unknown."""
     for table in tables:
         try:
             lines = table.read_text().splitlines()[1:]
@@ -124,10 +124,10 @@ class Receiver:
         self._pending_bytes = 0
         self._discarded = 0
         self._tried_s = 0.0
-        self._stuck = False  # the last write of a chunk failed
+        self._stuck = False  # True if the last write of a chunk failed
 
     def run(self, lifeline: int) -> None:
-        """Receive until *lifeline* is readable, which it becomes when the agent ends."""
+        """Receive until *lifeline*, a file descriptor, is readable because the agent ends."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         poll.register(lifeline, select.POLLIN)
@@ -140,7 +140,7 @@ class Receiver:
                 self._flush()
 
     def _wait_ms(self) -> int | None:
-        """Return the milliseconds until the next flush; None if nothing is pending."""
+        """Return the milliseconds until the next write; None if nothing is pending."""
         if not self._pending and not self._discarded:
             return None
         full = len(self._pending) >= CHUNK_MAX or self._pending_bytes >= CHUNK_BYTES_MAX
@@ -165,7 +165,7 @@ class Receiver:
 
     def _flush(self) -> None:
         """
-        Write one chunk. If the disk is full or busy, leave it pending and do not block the socket.
+        Write one chunk. If the disk is full or busy, the chunk stays pending, to be written later.
         """
         self._tried_s = time.monotonic()
         chunk, size = self._chunk()
@@ -244,7 +244,7 @@ class Receiving:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Make the process flush to the queue and exit; kill it if it takes too long."""
+        """Make the process write its datagrams and exit; kill it if this takes too long."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -22,7 +22,7 @@ from tidings.client.files import private_opener
 from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
 
 LINGER_S = 0.005  # a wait under light load, so that operations that arrive together share a request
-LOOK_EVERY_S = 1.0  # the interval at which the queue is polled without a wake-up
+LOOK_EVERY_S = 1.0  # the interval at which the queue is polled if `more` is not called
 ENDING_DELAY_S_MAX = 1.0  # the longest delay between attempts while the agent is ending
 DISK_DELAY_S = 1.0  # the delay before the next attempt after a disk error
 DELAY_S_MIN = 0.5  # the value of oplog, after which a throttled feed is available again
