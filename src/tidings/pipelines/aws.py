@@ -65,10 +65,11 @@ class _Failure(NamedTuple):
 
 class _Store(EntryStore):
     """
-    The common part of the AWS sinks. A call sends several entries, and returns those that failed.
+    The common part of the AWS sinks.
 
-    A service may process the entries of a call in any order. So that the entries of an object keep
-    their order, a call contains at most one entry of each object.
+    A *call* is one request to the service with several entries; the response lists the entries that
+    failed. A service may process the entries of a call in any order. So that the entries of an
+    object keep their order, a call contains at most one entry of each object.
     """
 
     _service: str
@@ -163,9 +164,9 @@ class Sqs(_Messages):
     A sink that sends each message to the queue at the URL *target*.
 
     In a FIFO queue (`.fifo`) the messages of an object keep their order, and a message that is
-    repeated within five minutes is dropped. A standard queue guarantees neither. *envelope* is
-    `tidings`, `cloudevents` or `debezium`; the last two contain the name *feed*. *client* is a
-    boto3 client for SQS; by default, a client with the default AWS settings is created.
+    repeated within five minutes is dropped. A standard queue does neither. *envelope* is `tidings`,
+    `cloudevents` or `debezium`; the last two contain the name *feed*. *client* is a boto3 client
+    for SQS; by default, a client with the default AWS settings is created.
 
     Raises:
         WrongPipeline: *target* is not a URL, or the envelope is unknown.
@@ -187,7 +188,8 @@ class Sns(_Messages):
     """
     A sink that publishes each message to the topic with the ARN *target*.
 
-    A FIFO topic behaves like a FIFO queue. *envelope*, *feed* and *client* are those of `Sqs`.
+    A FIFO topic behaves like a FIFO queue. *envelope* and *feed* are those of `Sqs`. *client* is a
+    boto3 client for SNS.
 
     Raises:
         WrongPipeline: *target* is not an ARN, or the envelope is unknown.
@@ -227,8 +229,8 @@ class EventBridge(_Aligned):
     A sink that puts each message on the event bus *target*.
 
     The event's `Source` is `tidings.feed`, and its `DetailType` is the op of the message. Rules
-    receive events in any order, and sometimes twice. *envelope*, *feed* and *client* are those of
-    `Sqs`.
+    receive events in any order, and sometimes twice. *envelope* and *feed* are those of `Sqs`.
+    *client* is a boto3 client for EventBridge.
 
     Raises:
         WrongPipeline: *target* is not a name, or the envelope is unknown.
@@ -277,8 +279,8 @@ class Kinesis(_Aligned):
     A sink that puts each message into the data stream *target*.
 
     The partition key names the object, so the records of an object keep their order. A message that
-    is written again appears twice, with the same `id`. *envelope*, *feed* and *client* are those of
-    `Sqs`.
+    is written again appears twice, with the same `id`. *envelope* and *feed* are those of `Sqs`.
+    *client* is a boto3 client for Kinesis.
 
     Raises:
         WrongPipeline: *target* is not a name, or the envelope is unknown.
@@ -335,8 +337,8 @@ class OnS3:
         Write the file with this number.
 
         Raises:
-            Overtaken: a file with this number exists. Its writer may also be this worker, if the
-                response to a successful request was lost and the request was repeated.
+            Overtaken: a file with this number exists. This worker may itself have written that
+                file, if the response to a successful request was lost and the request was repeated.
         """
         key = self._key(number)
         try:
@@ -426,8 +428,8 @@ def _status(error: ClientError) -> int:
 WAIT_S = 5  # the time that one request waits for a message
 FILL_S = 0.3  # the time for more requests after the first messages of a batch
 HIDDEN_S = 300  # the visibility timeout; it is long, because a post may take two minutes
-# The most message ids that the state keeps, of messages that may be delivered again. With 36 bytes
-# each, they fit into one operation.
+# The state keeps the ids of at most this many messages that may be delivered again. An id has 36
+# bytes, so the ids fit into one operation.
 KNOWN = 1500
 _CALL = 10  # the most messages in a request
 
@@ -439,8 +441,9 @@ class SqsQueue:
     A source that reads the messages of the queue at *url*.
 
     Each message is deleted from the queue when the feed has it. A message that is delivered again
-    is recognized by its message id, and skipped. A message that cannot be read ends the reader; if
-    *rejects*, it stays in the queue instead, which handles it by its redrive policy.
+    is recognized by its message id, and skipped. A message that cannot be read ends the reader. If
+    *rejects*, the reader instead leaves such a message in the queue, and the redrive policy of the
+    queue applies to it.
 
     *envelope*, *type* and *key* are those of `Messages`; an SQS message has no key. *client* is a
     boto3 client for SQS; by default, a client with the default AWS settings is created.
@@ -462,7 +465,8 @@ class SqsQueue:
         self._url, self._rejects, self._given = checked_target(url, *QUEUE_RULE), rejects, client
         self._messages = Messages(envelope, type, key)
         self._client: Any = None
-        # The ids of messages that are in the feed, but perhaps not deleted, the oldest first.
+        # The ids of messages that are in the feed, but perhaps still in the queue, the oldest
+        # first.
         self._again = dict[str, None]()
         self._held = list[Received]()  # messages that were received and not deleted yet
         # At this time, all messages of `_again` are visible again, unless they were deleted.
@@ -479,7 +483,7 @@ class SqsQueue:
 
         Raises:
             WrongPipeline: a message cannot be read. The other messages of its batch were read,
-                except for those that follow it in its group.
+                except for later messages of the same group.
             ClientError: the queue does not exist, or access is denied.
         """
         while True:
@@ -504,9 +508,9 @@ class SqsQueue:
 
     def close(self) -> None:
         """
-        Make those messages visible again that were received and not deleted.
+        Make the messages visible again that were received and not deleted.
 
-        If this request fails, they become visible after `HIDDEN_S`.
+        If this request fails, the messages become visible after `HIDDEN_S`.
         """
         with suppress(Exception):
             for call in _calls_of(self._held):

@@ -99,8 +99,8 @@ def identity_of(message: Message, consumer: str) -> str:
     """
     Return an id of a message that is unique, and the same for each delivery to *consumer*.
 
-    The id of the event is not sufficient, because all objects of a copy have the same event id, and
-    because two feeds may use the same event ids.
+    The id of the event is not sufficient, because all objects that are sent as part of one copy
+    have the same event id, and because two feeds may use the same event ids.
     """
     told = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
     return f"{message.id}-{hashlib.sha256(told).hexdigest()[:_DIGEST_CHARS]}"
@@ -110,8 +110,8 @@ def version_of(event_id: str) -> int:
     """
     Return the position of an event in the log as one number.
 
-    For an object of a copy, return the end of the last page that the copy includes. So all later
-    events have a higher number.
+    For an object that was sent as part of a copy, return the end of the last page that the copy
+    includes. So all later events have a higher number.
     """
     place = cursors.parse(event_id)
     assert isinstance(place, Place | Replication)
@@ -156,8 +156,8 @@ class EntryStore:
     A sink that encodes messages as entries. A subclass sends the entries.
 
     A `reset` is not sent. The order of messages of different objects is not guaranteed. So messages
-    after the `reset` could arrive before it, and a receiver would lose them if it emptied its store
-    on a `reset`.
+    after the `reset` could arrive before the `reset`. A receiver that empties its store on a
+    `reset` would lose these messages.
     """
 
     def __init__(self, envelope: str, feed: str) -> None:

@@ -189,11 +189,12 @@ class Messages:
       value deletes the object with the message's key. If *type* is empty, a message is an operation
       in the form in which operations are posted.
     - `tidings`: The format that Tidings writes.
-    - `cloudevents`: The format that Tidings writes, or other CloudEvents in structured JSON. These
-      are objects of *type*. Their id is the field *key*, or the subject if the field is missing.
-    - `debezium`: The format that Tidings writes, or change events of Debezium's connectors. These
-      are objects of *type* (default: the name of their table). Their id is the key of the message,
-      or the field *key* if the message has no key.
+    - `cloudevents`: The format that Tidings writes, or other CloudEvents in structured JSON. Each
+      of these other events is an object of *type*. Its id is the field *key*, or the subject if the
+      field is missing.
+    - `debezium`: The format that Tidings writes, or change events of Debezium's connectors. A row
+      in a change event is an object of *type* (default: the name of the table). Its id is the key
+      of the message, or the field *key* if the message has no key.
     - A function that converts the key and the value of a message to operations.
 
     Raises:

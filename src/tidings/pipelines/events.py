@@ -62,7 +62,9 @@ def emitter(
 
 
 def to_embedded_metrics(event: dict[str, Any]) -> dict[str, Any]:
-    """Add CloudWatch's embedded metric format to an event `metrics`; return others unchanged."""
+    """
+    Add CloudWatch's embedded metric format to an event `metrics`; leave other events unchanged.
+    """
     if event["kind"] != "metrics":
         return event
     made = {

@@ -1,9 +1,11 @@
 """
 Append to a feed the operations of a source that is not a feed. The stores follow this feed.
 
-Each batch is appended in one page with an object of the type `READER`, which stores the position of
-the reader. So the data and the position are always consistent. A reader that restarts receives its
-last position, even if the position is old, because the state of the feed keeps this object.
+Each batch is appended together with an object of the type `READER`, which stores the position of
+the reader. Both are in the same page; if the batch is too large for one page, the object is in its
+last page. So the feed never has a position without the data before this position. A reader that
+restarts receives its last position, even if the position is old, because the state of the feed
+keeps the object of the type `READER`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from tidings.client.poster import Poster, encode
 from tidings.pipelines.messages import READER
 
 BATCH = 500  # the most operations of a batch; the reader's object still fits into the request
-COPY, COMPLETE = "copy", "complete"  # modes of a namespace: it is being copied, or is copied
+COPY, COMPLETE = "copy", "complete"  # the modes (`Batch`): the copy is running, or is complete
 
-ReaderState = Mapping[str, Mapping[str, Any]]  # the position of a reader in each namespace, as JSON
+ReaderState = Mapping[str, Mapping[str, Any]]  # the position in each part of a source, as JSON
 Known = Callable[[str], Iterable[str]]  # a function that returns the ids of all objects of a type
 _TOO_LARGE = 413
 
@@ -29,8 +31,9 @@ class Batch:
     """
     The *operations* to append, and the *state*: the position of the reader after them.
 
-    *state* maps each namespace to JSON. The field `mode` is `copy` or `complete`; the reader
-    defines all other fields.
+    A key of *state* names a part of the source that has its own position, such as a type, a topic,
+    a queue or a file. A value describes the position as JSON. The field `mode` is `copy` or
+    `complete`; the reader defines all other fields.
     """
 
     operations: list[dict[str, Any]] = field(default_factory=list)
@@ -44,7 +47,7 @@ class Reader(Protocol):
         """
         Connect, and resume at the position *state*. *name* is unique to this reader.
 
-        *known* returns the ids of all objects of a type that the feed has now.
+        *known* returns the ids of the objects of a type that are in the feed now.
         """
         ...
 
@@ -74,11 +77,11 @@ def batches(operations: list[dict[str, Any]], state: ReaderState) -> Iterator[Ba
 
 def append(poster: Poster, name: str, batch: Batch) -> None:
     """
-    Append the *batch* of the reader *name* as one page, or as several pages if it is too large.
+    Append *batch* of the reader *name* as one page, or as several if it is too large for one page.
 
-    The idempotency key of a request is random (`post_lines`). A key made from the content would
-    drop a batch with the same content as an earlier one, such as the deletions after a second
-    truncation.
+    The idempotency key of a request is random (`post_lines`). With a key made from the content, the
+    feed would drop a batch that has the same content as an earlier batch, such as the deletions
+    after a second truncation.
 
     Raises:
         Refused: an operation is invalid. The operations before it may have been appended.

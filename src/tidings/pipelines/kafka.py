@@ -39,7 +39,9 @@ def namespace_of(servers: str) -> str:
 
 
 class _Failure(NamedTuple):
-    """An entry that was not written. *alone* is True if its request had no other entry."""
+    """
+    An entry that was not written; *alone* is True if no other entry can have caused the error.
+    """
 
     entry: Entry
     error: KafkaError
@@ -142,7 +144,7 @@ def checked_names(servers: str, *topics: str) -> tuple[str, ...]:
     Return *topics*.
 
     Raises:
-        WrongPipeline: no topic is given, one is empty, or no server is given.
+        WrongPipeline: no topic is given, a topic is empty, or no server is given.
     """
     if not servers:
         raise WrongPipeline("servers must be host:port,host:port, not ''")
@@ -224,8 +226,8 @@ class KafkaTopics:
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a message cannot be read, or no longer exists. All messages before it
-                were read.
+            WrongPipeline: a message cannot be read, or the message at a stored offset no longer
+                exists. All messages before it were read.
         """
         assert self._consumer is not None
         looked_s = time.monotonic()
@@ -254,7 +256,9 @@ class KafkaTopics:
         return f"kafka {', '.join(self._topics)} at {self._servers}"
 
     def _assign(self) -> None:
-        """Assign all partitions, each at its stored offset, or if it has none at its beginning."""
+        """
+        Assign each partition at its stored offset, or at its beginning if no offset is stored.
+        """
         assert self._consumer is not None
         partitions = [
             TopicPartition(

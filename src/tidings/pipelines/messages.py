@@ -28,7 +28,7 @@ class Away(Exception):
 
 READER = "tidings.reader"  # the type of the objects that store the positions of readers
 EVERYTHING = "/.*/"  # a pattern that matches every namespace
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # a consumer is named NAME.NAME
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # a consumer is named PIPELINE.STORE
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 
@@ -64,7 +64,7 @@ def matcher(namespace: str) -> re.Pattern[str]:
     """
     Compile the regular expression *namespace*, which may be enclosed in slashes.
 
-    A namespace matches if the expression matches any part of it.
+    The namespace of a message matches if the expression matches any part of the namespace.
 
     Raises:
         WrongPipeline: *namespace* is not a regular expression.

@@ -130,8 +130,8 @@ class MongoDB:
         """
         Raise `Overtaken` if a later worker has written.
 
-        A write of an earlier worker may still be running. Because of the versions, it does no harm,
-        unless it is a reset.
+        A write of an earlier worker may still be running. Because of the versions, this write does
+        no harm, unless it is a reset.
         """
         mine, earlier = {"_id": self._writer}, {"fence": {"$lte": fence}}
         try:
@@ -172,8 +172,8 @@ class MongoDB:
                     raise _failure(each) from None
             if unconfirmed:
                 raise Busy(unconfirmed[0]["errmsg"]) from None
-            # Each failed document already exists, with a later version, or because another worker
-            # has just inserted it. In the second case it is replaced now.
+            # Each failed document already exists: with a later version, or because another worker
+            # has just inserted it. In the second case, replace the document now.
             self._bulk([documents[each["index"]] for each in failures], upsert=False)
 
 
@@ -220,8 +220,9 @@ def _failure(failure: dict[str, Any]) -> Exception:
     return WriteError(reason) if failure["code"] in _OF_A_MESSAGE else Busy(reason)
 
 
-LOOK_MS = 300  # the time to collect changes; it is short, so that they are soon in the feed
-# The time after which the position in an idle stream is stored, before the oplog drops it.
+LOOK_MS = 300  # the time to collect changes; it is short, so that a change is soon in the feed
+# The position in an idle stream is stored after this time, before the oplog drops the position that
+# was stored last.
 SAID_S = 600.0
 CHECK_S = 5.0  # the limit of a check; an available server responds within 1 s
 _CHANGES = ("insert", "update", "replace")
@@ -320,7 +321,7 @@ class MongoCollection:
         """
         Yield all documents of the collection.
 
-        The state has a time before the copy, at which the change stream starts later.
+        The state contains a time before the copy. Later the change stream starts at this time.
         """
         assert self._client is not None
         with self._client.start_session(causal_consistency=True) as session:
@@ -353,7 +354,7 @@ class MongoCollection:
         """
         Yield batches of the changes in the stream, each with the position after its last change.
 
-        End when the collection must be copied again.
+        Return when the collection must be copied again.
         """
         try:
             yield from self._streamed()
@@ -390,7 +391,8 @@ class MongoCollection:
         """
         Return the operation for a change.
 
-        It inserts the current document, or deletes the object if the document no longer exists.
+        The operation inserts the current document, or deletes the object if the document no longer
+        exists.
         """
         document = event.get("fullDocument")
         if event["operationType"] in _CHANGES and document:

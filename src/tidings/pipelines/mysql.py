@@ -148,7 +148,7 @@ class MySQL:
         """
         Raise `Overtaken` if a later worker has written.
 
-        Otherwise store and lock the fence until the transaction ends.
+        Otherwise store the fence; this locks its row until the transaction ends.
         """
         cursor.execute(_FENCE, (self._writer, fence))
         cursor.execute(_LATEST, (self._writer,))
@@ -333,7 +333,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size
 
 
-LOOK_S = 0.3  # the time to collect changes; it is short, so that they are soon in the feed
+LOOK_S = 0.3  # the time to collect changes; it is short, so that a change is soon in the feed
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
 _STATEMENTS = (BeginLoadQueryEvent, ExecuteLoadQueryEvent)
 _ROWS = (WriteRowsEvent, UpdateRowsEvent, PartialUpdateRowsEvent, DeleteRowsEvent)
@@ -372,8 +372,8 @@ _HARMLESS |= {"ANALYZE", "OPTIMIZE", "CHECK", "FLUSH"}
 # change.
 _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT"}
 
-# The log contains a transaction before its rows are visible. A query with a lock waits until they
-# are.
+# The log contains a transaction before its rows are visible. A query with a lock waits until the
+# rows are visible.
 _LOCKED = "LOCK IN SHARE MODE"
 _SESSION = (
     "SET time_zone = '+00:00'",
@@ -402,7 +402,7 @@ class MySQLTable:
     *server_id* must be an id that no other replica of the server has. Its default is derived from
     the names of the pipeline and the reader.
 
-    If a statement may have changed rows that the log does not have, or if the log no longer
+    If a statement may have changed rows without an entry in the log, or if the log no longer
     contains the position, the table is copied again, and objects without a row are deleted. So no
     other producer may post objects of this type.
 
@@ -573,7 +573,8 @@ class MySQLTable:
         """
         Look at the table, and return its kind, for example `BASE TABLE`.
 
-        Set its names, columns, unique indexes and key, and the tables that change it by cascades.
+        Store the table's names, columns, unique indexes and key, and the tables that change it by
+        cascades.
 
         Raises:
             WrongPipeline: the table is missing and was never read.
@@ -601,8 +602,9 @@ class MySQLTable:
         """
         Return the tables that change this table through foreign keys.
 
-        The log leaves out such changes of this table. Each value has two parts: True if a deletion
-        in the other table changes this table, and the columns that change it when they are updated.
+        The log leaves out changes through foreign keys. Each value has two parts: True if a
+        deletion in the other table changes this table, and the columns of the other table that
+        change this table when they are updated.
         """
         found: dict[tuple[str, str], tuple[bool, set[str]]] = {}
         waiting = [(self._base, self._rows.name)]
@@ -620,7 +622,9 @@ class MySQLTable:
         return found
 
     def _is_resumable(self) -> bool:
-        """Return True if the log has the stored position, and server and key are the same."""
+        """
+        Return True if the log has the stored position, and the server and key columns are the same.
+        """
         files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
         (found,) = self._asked("SELECT @@server_id AS id")
         self._replicated = found["id"]
@@ -691,7 +695,7 @@ class MySQLTable:
         """
         Yield batches of the changes in the log, each with the end of its last transaction as state.
 
-        End after a transaction or statement that requires that the table is copied again.
+        Return after a transaction or statement after which the table must be copied again.
         """
         changed, told_s, end = dict[str, Values](), time.monotonic(), self._state
         is_stale = False
@@ -790,7 +794,7 @@ class MySQLTable:
         """
         Query the *changed* rows, and return an operation for each of them.
 
-        It inserts the row, or deletes the object if the row is missing.
+        The operation inserts the row, or deletes the object if the row is missing.
         """
         if not changed:
             return []

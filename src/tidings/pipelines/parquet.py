@@ -31,13 +31,13 @@ SCHEMA = pyarrow.schema(
 
 class Parquet:
     """
-    A sink that writes each batch as one file to *folder*. Readers see a file completely or not.
+    A sink that writes each batch as one file to *folder*.
 
-    *folder* is a path, or `s3://BUCKET/PREFIX`, which also requires the extra `flow-aws`. The
-    column `data` has JSON. Files are numbered in the order of the log, and the column `sequence`
-    increases from row to row and from file to file. So the latest row of an object has the highest
-    `sequence` of its rows. A row with the op `command` means that objects in earlier rows may no
-    longer exist. A few messages may occur twice.
+    Readers see a file completely or not at all. *folder* is a path, or `s3://BUCKET/PREFIX`, which
+    also requires the extra `flow-aws`. The column `data` has JSON. Files are numbered in the order
+    of the log, and the column `sequence` increases from row to row and from file to file. So the
+    latest row of an object has the highest `sequence` of its rows. A row with the op `command`
+    means that objects in earlier rows may no longer exist. A few messages may occur twice.
 
     Raises:
         WrongPipeline: *folder* is an S3 address without a bucket or a prefix.

@@ -101,7 +101,7 @@ def remap(namespaces: Mapping[str, str]) -> Step:
 
 def skip(field: str, comparison: str, match: Any) -> Step:
     """
-    Return a step that keeps only messages with a matching *field*.
+    Return a step that keeps only messages with a matching *field*, and skips all others.
 
     *comparison* is `==`, `=~`, `>`, `>=`, `<` or `<=`, and *match* is the value to compare with.
     Integers and floats are compared by value. A field does not match if it is missing or has
@@ -386,10 +386,11 @@ class Pipeline:
         """
         Write to *sink* the messages that pass the *steps*.
 
-        A step may be a pair of a namespace and a function. It then applies only to this namespace.
-        *bulk* is the most messages of a batch. If a step or the store keeps rejecting a message,
-        the store stops before this message. If *park*, the message is instead parked with its
-        error, and the next messages are written.
+        A step may be a pair of a namespace and a function. The function then applies only to
+        messages with a matching namespace (`matcher`). *bulk* is the maximum number of messages in
+        a batch. If a step or the store keeps rejecting a message, the store stops before this
+        message. If *park*, the message is instead parked: the feed sets it aside with its error, as
+        after `tidings consumers park`, and the next messages are written.
 
         Raises:
             WrongPipeline: the name is invalid or used already, or *namespace* is not a regular

@@ -302,7 +302,7 @@ def _committed(rest: _Bytes) -> Committed:
 LOOK_S = 0.3  # the time between two reads of the slot, so that a change is soon in the feed
 CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely
 CHECK_S = 5  # the connection timeout of a check; an available server responds within 1 s
-# The time between two releases of the server's log if only other tables change.
+# While only other tables change, the reader lets the server remove its log once in this time.
 RELEASE_S = 10.0
 _SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 _TABLE = re.compile(r"([a-z_][a-z0-9_]*\.)?[a-z_][a-z0-9_]*", re.ASCII)
@@ -435,8 +435,9 @@ class _Shape:
     """
     The shape of a table.
 
-    *tables* are the tables with its rows, the table itself first. *columns* are its columns, each
-    with its type and its place in the primary key.
+    *tables* are the table itself, followed by the other tables with its rows: its partitions, and
+    the tables that inherit from it. *columns* are the columns of the table, each with its type and
+    its place in the primary key.
     """
 
     tables: tuple[Row, ...]
@@ -457,12 +458,13 @@ class _Shape:
 
 class PostgresTable:
     """
-    A source that reads the rows of *table* at *dsn* as objects of *type* (default: its name).
+    A source that reads the rows of *table* at *dsn* as objects of *type*.
 
-    *key* names the columns that form an object's id (default: the primary key). The table is
-    copied. If *follow*, later changes are read, too. This requires `wal_level=logical`, and creates
-    a publication and a replication slot, both named *slot* (default: `tidings_PIPELINE_READER`).
-    The server keeps its log until the slot is read or dropped. A slot belongs to one feed.
+    The default of *type* is the table's name. *key* names the columns that form an object's id
+    (default: the primary key). The table is copied. If *follow*, later changes are read, too. This
+    requires `wal_level=logical`, and creates a publication and a replication slot, both named
+    *slot* (default: `tidings_PIPELINE_READER`). The server keeps its log until the slot is read or
+    dropped. A slot belongs to one feed.
 
     If the table is replaced or altered, or the slot is lost, the table is copied again, and objects
     without a row are deleted. So no other producer may post objects of this type.
@@ -521,8 +523,8 @@ class PostgresTable:
             psycopg.Error: the server is not available, or rejects a query.
         """
         if self._follow and "table" not in self._state:
-            # Store the name of the slot before the slot is created. An existing slot counts as that
-            # of another reader if its name is not in the state.
+            # Store the name of the slot before the slot is created. An existing slot counts as the
+            # slot of another reader if the slot's name is not in the state.
             again = self._state.get("again", False)
             self._state = {"mode": COPY, "slot": self._slot, "again": again}
             yield Batch([], {self._type: self._state})
@@ -532,7 +534,7 @@ class PostgresTable:
             yield from self._copied()
         while self._follow:
             ((end,),) = (each.values() for each in self._asked(_END))
-            if end != self._released:  # if they are equal, no row and no table has changed
+            if end != self._released:  # otherwise no row and no table has changed
                 yield from self._changes(end)
             yield Batch()
             time.sleep(LOOK_S)
@@ -734,7 +736,9 @@ class PostgresTable:
         yield from self._rows.missing(self._known, partial(self._pages, columns=self._rows.keys))
 
     def _changes(self, end: str) -> Iterator[Batch]:
-        """Yield the changes in the slot up to *end*. Advance the slot when the feed has them."""
+        """
+        Yield the changes in the slot up to *end*. Advance the slot when the feed has the changes.
+        """
         found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
         stored = {name: self._state.get(name) for name in shape.state}

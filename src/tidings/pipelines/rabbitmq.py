@@ -121,9 +121,9 @@ class _Publisher:
     """
     A channel with publisher confirms.
 
-    Its event loop runs only while the publisher waits for the broker. The channel does not block,
-    because pika's blocking channel would wait for the confirmation of each message before it sends
-    the next message.
+    The event loop of the connection runs only while the publisher waits for the broker. The channel
+    does not block, because pika's blocking channel would wait for the confirmation of each message
+    before it sends the next message.
     """
 
     def __init__(self, parameters: pika.URLParameters) -> None:
@@ -133,7 +133,7 @@ class _Publisher:
         Raises:
             pika.exceptions.AMQPError: see `RabbitMQ.open`.
         """
-        # Without heartbeats, because the loop, which answers them, does not run between batches.
+        # Disable heartbeats. Between batches the event loop does not run and could not answer them.
         parameters.heartbeat = 0
         self._channel: Any = None
         self._error: BaseException | None = None
@@ -254,9 +254,9 @@ class RabbitMQQueue:
 
     Each message is acknowledged when the feed has it. A message that is delivered again is
     recognized by its message id, and skipped. A message that cannot be read ends the reader. If
-    *rejects*, such a message is rejected instead: a queue with a dead letter exchange forwards it
-    there, and another queue drops it. *envelope*, *type* and *key* are those of `Messages`; a
-    RabbitMQ message has no key.
+    *rejects*, such a message is rejected instead. A queue with a dead letter exchange forwards a
+    rejected message to this exchange; any other queue drops the message. *envelope*, *type* and
+    *key* are those of `Messages`; a RabbitMQ message has no key.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address, *queue* is empty, or the envelope is unknown.
@@ -339,9 +339,10 @@ class RabbitMQQueue:
         """
         Wait while the queue has another reader, and then raise `Busy`.
 
-        If the host of a reader dies, the broker keeps this reader until heartbeats are missing.
-        Only then does it deliver the reader's unacknowledged messages again. If this reader did not
-        wait, it would receive them after newer messages.
+        If the host of the other reader dies, the broker keeps the connection of that reader until
+        heartbeats are missing. Only then does the broker deliver that reader's unacknowledged
+        messages again. If this reader did not wait, it would receive these messages after newer
+        messages.
         """
         assert self._connection is not None
         if not self._is_held():
@@ -370,7 +371,7 @@ class RabbitMQQueue:
 
     def _told(self, delivery: _Delivery) -> list[dict[str, Any]]:
         if not delivery.method.redelivered:
-            self._again = []  # redelivered messages arrive before new messages, so none follows
+            self._again = []  # a new message: no redelivered message follows it
         elif delivery.identity in self._again:
             self._again.remove(delivery.identity)
             return []

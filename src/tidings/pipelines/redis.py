@@ -45,9 +45,9 @@ class Redis:
     A sink that keeps the hash *key* at *url* equal to the objects of the feed.
 
     `HGET key type/id` returns the object as JSON. One script writes a batch. The hash `key:writers`
-    has the last worker; after a later worker has written, an earlier worker can no longer write. A
-    reset empties the hash *key*. A written batch is on disk only if the server is configured with
-    `appendonly yes` and `appendfsync always`.
+    has the fence of the last worker; after a later worker has written, an earlier worker can no
+    longer write. A reset empties the hash *key*. A written batch is on disk only if the server is
+    configured with `appendonly yes` and `appendfsync always`.
 
     Raises:
         WrongPipeline: *url* is not a Redis address, or *key* is empty.

@@ -79,7 +79,7 @@ class Reconnect:
 
 CHECK_S = 0.5  # the time between two checks of the positions of the stores, or of the state
 READS = "< "  # the prefix of the name of a reader in the list of stores and readers
-PROJECTED_S = 60.0  # the longest wait for the state, which is normally 1 s late
+PROJECTED_S = 60.0  # the longest wait until the state includes all pages, normally 1 s
 
 
 class SourceWorker:
@@ -101,7 +101,8 @@ class SourceWorker:
         Read the source until *stopping* is set, or until the source ends.
 
         Raises:
-            Away: the source is not available, but was before. Such an attempt does not count.
+            Away: the source is not available, but was before. Such an attempt does not count as one
+                of the attempts of `run`.
         """
         while not self._settled():
             self.progress.state = "standing by"
@@ -124,7 +125,7 @@ class SourceWorker:
         return
 
     def _appended(self, stopping: threading.Event) -> bool:
-        """Append what the source yields; return True if the source was read to its end."""
+        """Append the batches of the source; return True if the source was read to its end."""
         with self._source.opened(Poster) as poster:
             # With each iteration, the reader of a queue acknowledges the previous batch.
             for batch in self._reader.read():
@@ -174,7 +175,7 @@ class SinkWorker:
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
         self._reconnect = Reconnect()
-        self._refused = ""  # the id of the log's entry that caused the last failure
+        self._refused = ""  # the event id of the message that caused the last failure
 
     def stop(self) -> None:
         if self._worker is not None:
@@ -298,8 +299,8 @@ def _is_past(work: Work, say: Say) -> bool:
     """
     Return True if *work* should continue although its last attempt failed.
 
-    It should if the message was parked, or if the message could not be parked because the feed was
-    not available.
+    It should continue if the message was parked, or if the message could not be parked because the
+    feed was not available.
     """
     try:
         parked = work.park()
@@ -378,7 +379,9 @@ class Runner:
         return well
 
     def stop(self) -> None:
-        """Stop every store after its current batch. A signal handler may call this."""
+        """
+        Stop every reader and store after its current batch. A signal handler may call this method.
+        """
         self._stopping.set()
         for store in self._stores:
             store.stop()

@@ -18,7 +18,7 @@ from tidings.pipelines.messages import Busy, Message, WrongPipeline
 EMPTY_BATCH = 1000  # the documents that a request deletes; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
-# The errors of a message for which the server is the cause: the index is read-only, or the server
+# The statuses of errors that the message did not cause: the index is read-only, or the server
 # received too many requests.
 _OF_SERVER = (403, 429)
 _SERVER_ERRORS = 500
@@ -41,11 +41,11 @@ class Search:
     """
     A sink that keeps *index* at *url* equal to the objects of the feed.
 
-    `{namespace}` in *index* is replaced by the type of the object. A batch is one bulk request. The
-    version of a document is the position of its event in the log. So a repeated or late message
-    changes nothing, whichever worker sends it. *auth* is the `http_auth` of opensearch-py: a name
-    and a password, a signer for Amazon's service, or a function that returns headers, for example
-    for an API key of Elasticsearch.
+    `{namespace}` in *index* is replaced by the type of the object in lower case. A batch without a
+    reset is one bulk request. The version of a document is the position of its event in the log. So
+    a repeated or late message changes nothing, whichever worker sends it. *auth* is the `http_auth`
+    of opensearch-py: a name and a password, a signer for Amazon's service, or a function that
+    returns headers, for example for an API key of Elasticsearch.
 
     Raises:
         WrongPipeline: *url* is not an address, or *index* is empty.
