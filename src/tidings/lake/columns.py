@@ -1,9 +1,9 @@
 """
-The schema of each type, which says which keys of `data` are columns of its table.
+The schema of each type, which says which keys of `data` are columns of the type's table.
 
-The columns of a type are declared in a file, or inferred from the data of its objects. Columns are
-added and never change. If a value does not have the type of its column, or a key has no column, the
-row keeps all data in the column `data`.
+The columns of a type are declared in a file, or inferred from the data of its objects. Columns can
+be added, but never change. If a value does not have the type of its column, or a key has no column,
+the row keeps all data in the column `data`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from tidings.core import limits
 from tidings.lake.warehouse import BadColumns
 
 INFER = "infer"
-# The most columns of a type. Athena and Glue reject tables with several thousand nested columns.
+# The maximum number of columns of a type. Athena and Glue reject tables with several thousand
+# nested columns.
 COLUMNS_MAX = 200
 NAME_CHARS_MAX = 255  # the limit of Glue for the name of a column
 KEY_CHARS_MAX = 255  # a key is the comment of its column, and Glue rejects a longer comment
-# The first columns of every table of a type. The columns of its data follow them.
+# The first columns of every table of a type. The columns for the keys of `data` follow these
+# columns.
 FIXED = ("id", "parents", "tags", "timestamp", "at", "page", "slot", "cursor", "data")
 # Names of Iceberg's metadata columns. A table that has a column of its own with one of these names
 # cannot be read, or is read wrongly.
@@ -238,7 +240,8 @@ def _is_key(key: str) -> bool:
 def _name(key: str) -> str:
     name = _ODD.sub("_", _WORDS.sub(r"\1_\2", key).lower())
     name = f"_{name}" if name[:1].isdigit() else name
-    # Columns of Iceberg and Spark begin with an underscore, and later releases may add others.
+    # Names of Iceberg's and Spark's own columns begin with an underscore, and later releases of
+    # both may add columns.
     is_theirs = name[:1] == "_" and not name[1:2].isdigit()
     return f"data_{name}" if name in FIXED or is_theirs else name
 

@@ -72,7 +72,7 @@ class Work:
 
 @contextmanager
 def working(*, silent: bool) -> Iterator[Work]:
-    """Print an error as one sentence and exit; if a guard stopped the run, exit with `STOPPED`."""
+    """Print an error as one sentence and exit; if the error is `Stopped`, exit with `STOPPED`."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 
     from tidings.aws.config.stages import NoStage

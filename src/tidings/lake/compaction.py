@@ -43,7 +43,8 @@ from tidings.sync.spark_session import errors_of_tasks
 # A function that opens the archive in a task, because a client cannot be sent to another process.
 Opens = Callable[[], ArchiveStore]
 
-# The columns of an entry. `part` is the index of its part in the parts of the run.
+# The columns of an entry, which is an operation or a change in a part. `part` is the index of the
+# entry's part in the list of parts that the run reads.
 ENTRIES = columns(part=LONG, page=LONG, slot=INT, line=TEXT)
 _ARROW = pa.schema(
     [("part", pa.int64()), ("page", pa.int64()), ("slot", pa.int32()), ("line", pa.string())]
@@ -58,7 +59,7 @@ PARTS_PER_TASK = 64
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The archive of *feed*, which *opens* opens. Tasks receive a copy of this object."""
+    """The archive of *feed*; *opens* opens it. Tasks receive a copy of this object."""
 
     feed: str
     opens: Opens
@@ -74,7 +75,7 @@ class Archive:
 
     def rewrite_all(self, groups: Sequence[Sequence[Span]], left: DataFrame) -> None:
         """
-        Replace each group with one part that has its remaining entries.
+        Write one part for each group of parts, with the remaining entries of the group.
 
         *left* has a row for each group. In this row, `group` is the index of the group, and `at`
         has the places of the remaining entries.
@@ -128,7 +129,7 @@ def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence
     """
     Register a data source that reads or writes the parts of *groups*, and return its name.
 
-    To be read, each group must have exactly one part.
+    For a read, each group must have exactly one part.
     """
     # The name is new each time, because a session may read several times, and Spark rejects the
     # name of a data source that was already registered in the session.
@@ -225,8 +226,8 @@ class Compaction:
     """
     One compaction.
 
-    If *changes*, it keeps changes, which have no object. If *dry_run*, it only counts. *begin* is
-    called with the name of each phase.
+    If *changes*, the compaction keeps changes, which have no object. If *dry_run*, it only counts.
+    *begin* is called with the name of each phase.
     """
 
     session: SparkSession
@@ -239,10 +240,11 @@ class Compaction:
         """
         Compact *spans*.
 
-        They must be closed, and all readers and the table `history` must have handled their pages.
+        *spans* must be closed parts, to which no pages are added any more. All readers and the
+        table `history` must have handled their pages.
 
         Raises:
-            PartGone: another process removed a part, because it compacts at the same time.
+            PartGone: another process compacts the archive at the same time, and has removed a part.
         """
         if not spans:
             return Compacted()

@@ -1,11 +1,13 @@
 """
 The tables of a feed, and how a batch of its log is written to all of them.
 
-The operations of a batch are written to `history` first. If a run crashed between two commits, the
-next run brings the other tables to the place of `history`, with the rows of `history`.
+The place of a table is the cursor up to which the table contains the log. The operations of a batch
+are written to `history` first. If a run crashed between two commits, the next run brings the other
+tables to the place of `history`, with the rows of `history`.
 
-If Spark fails for the table of one type, that type is left out for the rest of the run. Its table
-keeps its place, and the next run continues there. The other tables are still written.
+If Spark fails for the table of one type, that type is left out for the rest of the run. The table
+of this type keeps its place, and the next run continues at this place. The other tables are still
+written.
 
 The table of a type has the `data` of its objects in columns. The keys of the data are arbitrary
 texts. In Spark's plans, the values of the keys have numbered names (c0, c1, ...), because Spark
@@ -57,8 +59,9 @@ _SEEN = f"""
 _REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
 _TEXT = StringType()
 _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
-# The texts that a value of the column represents completely. Spark would also accept other texts:
-# it would cut the time off a date, cut nanoseconds off a time, and parse a number as a timestamp.
+# By type of a column, a pattern for the texts that a value of the column represents completely.
+# Spark would also accept other texts: it would cut the time off a date, cut nanoseconds off a time,
+# and parse a number as a timestamp.
 _FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"
 _WHOLE = {
     "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",
@@ -92,7 +95,7 @@ class TypeTable:
         Convert *news*, operations of the type, to rows with the table's columns and `EVENT`.
 
         The column `data` has all data of an object if a value does not fit its column, or if a key
-        has no column. Otherwise it is null.
+        has no column. Otherwise the column is null.
         """
         if self.wanted.infers:
             seen = news.sparkSession.sql(_SEEN, rows=news).collect()
@@ -254,10 +257,10 @@ class FeedTables:
     """
     The tables of one feed.
 
-    *schemas* has the schema of each type that has a table. *begin* is called with the table or the
-    phase that follows. After `catch_up`, *place* is the common place of all tables. *written* has,
-    by table, the number of rows that this run added. *failed* has, by type, the reason why the type
-    is left out.
+    *schemas* has the schema of each type that has a table. *begin* is called with the name of each
+    table or phase before work on it begins. After `catch_up`, *place* is the common place of all
+    tables. *written* has, by table, the number of rows that this run added. *failed* has, by type,
+    the reason why the type is left out.
     """
 
     session: SparkSession
@@ -362,7 +365,9 @@ class FeedTables:
             del self.types[name]
 
     def _came(self, news: DataFrame) -> list[str]:
-        """Return the types in *news* that have a table. Other types' tables keep their place."""
+        """
+        Return the types in *news* that have a table. The tables of other types keep their place.
+        """
         if not self.types:
             return []
         of_types = news.where(F.col("type").isin(*self.types))

@@ -1,9 +1,10 @@
 """
 Keep the tables of a feed up to date, by writing one batch of the log at a time to all of them.
 
-A run starts at the place of the tables. The checkpoint of the run's streaming query is in a
-temporary folder of the driver. It is deleted after the run, because the tables have the place, and
-a checkpoint could differ from it.
+A run starts at the place of the tables, which is the cursor up to which they contain the log. The
+checkpoint of the run's streaming query is in a temporary folder of the driver. The checkpoint is
+deleted after the run, because the tables store the place, and a checkpoint could differ from the
+stored place.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class Follower:
     """
     The loop that follows a feed.
 
-    *every_s* is the interval between batches. If *gaps*, the state replaces pages that the log no
-    longer has, and compacted parts of the archive are accepted. *told* is called with each batch.
+    *every_s* is the interval between batches. If *gaps*, rows of the state replace pages that the
+    log no longer has, and compacted parts of the archive are accepted. *told* is called with each
+    batch.
     """
 
     tables: FeedTables
@@ -169,7 +171,8 @@ class Follower:
                 self._wait(query, going)
             finally:
                 with self._taking:
-                    # A later batch does nothing, so that `stop`, which waits for it, ends soon.
+                    # `query.stop` waits for a batch that has begun. Such a batch does nothing from
+                    # now on.
                     self._ended = True
                 query.stop()
 
@@ -189,7 +192,7 @@ class Follower:
             raise
 
     def _take(self, frame: DataFrame, number: int) -> None:
-        """Write a batch to the tables. The thread of the query calls this."""
+        """Write a batch to the tables. The thread of the query calls this method."""
         with self._taking:
             if self._ended:
                 return

@@ -57,7 +57,7 @@ _PROPERTIES = {
     "history.expire.min-snapshots-to-keep": "2",
 }
 # A condition that is true if the new row (s) is later than the old row (t). A row of the state that
-# was copied over HTTP has no place.
+# was copied over HTTP has no page and no slot.
 _NEWER = "(s.page > coalesce(t.page, 0) OR (s.page = t.page AND s.slot > t.slot))"
 
 
@@ -266,7 +266,7 @@ FILES_MAX = 50  # the number of small files that does not yet slow down reads
 REWRITTEN_MAX = 500
 DAYS = 3  # only files of the last days of `history` are rewritten; older days get no new files
 _DAY_S = 24 * 3600
-SNAPSHOTS_MAX = 60  # the old snapshots of a table with more are expired
+SNAPSHOTS_MAX = 60  # if a table has more snapshots, its old snapshots are expired
 # Also rewrite a file if this share of its rows is deleted, because reads skip deleted rows one by
 # one.
 _GONE_RATIO = "0.3"

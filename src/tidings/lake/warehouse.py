@@ -58,7 +58,7 @@ class TypesFailed(LakeError):
 
 
 class Stopped(LakeError):
-    """A guard stopped the run. Only the work that was reported is done."""
+    """A check stopped the run before it could do harm. Only the work that was reported is done."""
 
 
 CATALOG = "lake"
@@ -204,11 +204,11 @@ class TableMetadata:
     The metadata of a table.
 
     *snapshot* is the id of the current snapshot, or 0. *through* is the cursor of the last snapshot
-    that stores a cursor, or "" if no kept snapshot does. *records*, *files* (with data or deletes)
-    and *bytes* are the numbers of rows, files and bytes of the current snapshot, and *added* is the
-    number of rows that it added. *snapshots* is the number of snapshots. *type* is the type of the
-    table's objects, or None if the table has all types. *columns* has the name and the type of each
-    column.
+    that stores a cursor, or "" if no kept snapshot stores one. *records*, *files* (with data or
+    deletes) and *bytes* are the numbers of rows, files and bytes of the current snapshot, and
+    *added* is the number of rows that this snapshot added. *snapshots* is the number of snapshots.
+    *type* is the type of the table's objects, or None if the table has all types. *columns* has the
+    name and the type of each column.
     """
 
     snapshot: int = 0

@@ -58,7 +58,7 @@ class Backend(Protocol):
         ...
 
     def fallen(self, place: Place) -> Replication | Place:
-        """Return *place*, or the copy to read instead if pages after *place* were removed."""
+        """Return *place*, or the copy of the state to read if pages after *place* were removed."""
         ...
 
     def lost(self, at: Replication | Place) -> bool:
@@ -102,7 +102,7 @@ def cut_log(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
 
 
 def within(pieces: Iterator[Piece], stretch: Log) -> Iterator[Piece]:
-    """Yield *pieces*, which are of the log, without their entries outside *stretch*."""
+    """Yield *pieces* of the log, without the operations outside *stretch*."""
     after, last = stretch.after, stretch.last
     for piece in pieces:
         assert piece.pages is not None and piece.slots is not None
@@ -127,8 +127,8 @@ def _cut(piece: Piece, first: int, end: int) -> Piece:
     )
 
 
-# Consecutive listings that yield no further page, before the page counts as missing. Compaction may
-# remove parts after they were listed and before they are read.
+# The next page counts as missing after this number of consecutive listings without it. Compaction
+# may remove parts after they were listed and before they are read.
 _LOOKS = 3
 
 

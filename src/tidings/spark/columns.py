@@ -129,9 +129,9 @@ def batches(
 
 def reset_row(names: Sequence[str]) -> pa.RecordBatch:
     """
-    Return the row `reset`, after which readers discard all earlier rows.
+    Return the row `reset`. When readers receive it, they discard all earlier rows.
 
-    The rows of a copy follow.
+    The rows of a copy of the state follow this row.
     """
     kinds = {name: _KINDS[SCHEMA[name].dataType] for name in names}
     arrays = [pa.array([RESET if name == "event" else None], kinds[name]) for name in names]

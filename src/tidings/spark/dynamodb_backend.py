@@ -129,7 +129,7 @@ class DynamoDBBackend:
 
     def _floor(self, floor: int) -> int:
         """
-        Return the first readable page, if *floor* is the first page of the log.
+        Return the first readable page. *floor* is the first page of the log.
 
         Read the archive only if the log was trimmed.
         """

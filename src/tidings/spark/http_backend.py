@@ -57,7 +57,7 @@ class HttpBackend:
         return Ends(fields["floor"], frontier, next(projected))
 
     def end_of(self, page: int) -> Place | None:
-        """Return the end of *page*, or of the next page with entries if *page* has no entries."""
+        """Return the end of *page*, or of the next page with operations if *page* has none."""
         where = self.where
         with NamedConsumers(where.url, where.feed, password=where.password) as api:
             query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
@@ -67,10 +67,10 @@ class HttpBackend:
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """
-        Cut only after pages that have an entry and are included in the state.
+        Cut only after pages that have an operation and are included in the state.
 
-        A page that a restored log skipped has no entry, and the server would treat a cursor in such
-        a page as lost.
+        A page that a restored log skipped has no operation, and the server would treat a cursor in
+        such a page as lost.
         """
         projected = self.ends().projected
         ends = [self.end_of(each.last.page) for each in even(after, last, count)[:-1]]

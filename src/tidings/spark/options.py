@@ -64,7 +64,7 @@ class Log(InputPartition):
     """
     The operations after *after* up to *last*.
 
-    They are the content of a batch, or the part of it that one task reads.
+    These operations are the content of a batch, or the part of a batch that one task reads.
     """
 
     after: Place
@@ -76,8 +76,9 @@ class Rows(InputPartition):
     """
     The buckets of a copy from `copy.bucket` up to, but not including, *end*.
 
-    They are the content of a batch, or the part of it that one task reads. With *resets*, a row
-    `reset` precedes the rows of the buckets; at this row, readers discard all earlier rows.
+    These buckets are the content of a batch, or the part of a batch that one task reads. With
+    *resets*, a row `reset` precedes the rows of the buckets; at this row, readers discard all
+    earlier rows.
     """
 
     copy: Replication
@@ -106,7 +107,7 @@ def between(start: Offset, end: Offset) -> Log | Rows | None:
 
 
 def copying(at: At) -> bool:
-    """Return True if the copy is incomplete."""
+    """Return True if *at* is in a copy of the state that is incomplete."""
     return isinstance(at, Replication) and at.bucket < limits.BUCKETS
 
 
@@ -142,7 +143,7 @@ _TEXTS = (
     *("url", "feed", "password", "passwordFile", "stage", "endpoint", "region", *_TABLES),
     *("archive", "since", "until", "atLeast", "start", "types", "parents", "columns", "job"),
 )
-_OF_SPARK = ("checkpointlocation", "queryname")  # Spark's own options, which it also passes here
+_OF_SPARK = ("checkpointlocation", "queryname")  # Spark's own options, which Spark also passes here
 # The spelling of each option by its lower-case name, because Spark passes lower-case names.
 NAMES = {name.lower(): name for name in (*_TEXTS, *_CHOICES, *_NUMBERS)}
 

@@ -154,7 +154,7 @@ class Reader(DataSourceReader):
 
     def _reached(self, ends: Ends) -> int:
         """
-        Return the checkpoint of the state, once it includes the requested page.
+        Return the checkpoint of the state as soon as the state includes the requested page.
 
         Raises:
             Lagging: the state does not advance to that page.
@@ -327,7 +327,7 @@ class StreamReader(DataSourceStreamReader):
 
     def _fallen(self, place: Place) -> At:
         """
-        Return *place*, or the copy to read instead if pages after *place* were removed.
+        Return *place*, or the copy of the state to read if pages after *place* were removed.
 
         Raises:
             Gone: a copy is necessary, but the option `fellOff` is `fail`.
@@ -380,7 +380,7 @@ class TidingsSource(DataSource):
         return StreamReader(self._options, backend, self._work(backend, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        # This imports the HTTP client, which reads of tables do not need.
+        # This module imports the HTTP client, which reads of tables do not need.
         from tidings.spark.sink import Writer
 
         return Writer(self._options, schema, overwrite=overwrite)

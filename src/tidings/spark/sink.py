@@ -231,7 +231,7 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     Yield each value as compact JSON.
 
     Raises:
-        NotAppended: a value is not JSON. As part of a line, it could add a field to the operation.
+        NotAppended: a value is not JSON. Such a value could add a field to the operation.
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:
