@@ -393,7 +393,7 @@ class Bill:
         yield line("keep-alives", prices.MESSAGE, *alive)
         yield self._accessed("keep-alives", "sockets", *alive)
         if size.reach < size.sockets:  # clients without events receive the cursor regularly
-            told = held, (MONTH_S / (limits.TELL_EVERY_MS / 1000), "times")
+            told = held, (MONTH_S / (limits.IDLE_CURSOR_MS / 1000), "times")
             yield line("moved cursors", prices.MESSAGE, *told)
         comes = size.sockets * (MONTH_S / CONNECTION_S)
         yield line("coming back: messages", prices.MESSAGE, (comes, "times"), (2, "messages"))

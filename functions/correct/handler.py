@@ -1,11 +1,11 @@
 """
 Apply one part of a plan. The event is `{"feed", "through", "bucket", "key", "behind"}`.
 
-The part is the object `key` in `bucket`. `through` is copied from the plan's summary. `behind` is
+The part is the object `key` in `bucket`. `through` is copied from the plan's summary. `handled` is
 the number of lines of the part that earlier calls have handled; the first call omits it.
 
 The answer counts the operations that were appended. If its `complete` is false, call the function
-again with the same event and the answer's `behind`.
+again with the same event and the answer's `handled`.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ from tidings.aws.telemetry import edge
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     part = s3.plan_lines(clients.objects(), event["bucket"], event["key"])
-    behind = event.get("behind", 0)
-    return asdict(stage().corrector.apply(event["feed"], event["through"], part, behind))
+    handled = event.get("behind", 0)
+    return asdict(stage().corrector.apply(event["feed"], event["through"], part, handled))

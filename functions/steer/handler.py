@@ -41,14 +41,14 @@ def _base(event: Event) -> Answer:
     return {"through": stage().checkpoint(event["feed"])}
 
 
-def _exported(event: Event) -> Answer:
+def _add_export(event: Event) -> Answer:
     """Return the arguments of the job, completed with the location of the export."""
     return workflow.add_export(
         event["sync"], event["id"], event["bucket"], event["export"], event["through"]
     )
 
 
-def _judge(event: Event) -> Answer:
+def _decide(event: Event) -> Answer:
     """Evaluate the plan's summary and decide the next step."""
     prefix = workflow.prefix(event["id"])
     summary = _document(event, prefix + workflow.SUMMARY)
@@ -81,8 +81,8 @@ def _who(event: Event) -> workflow.Who:
 _STEPS = {
     "check": _check,
     "base": _base,
-    "exported": _exported,
-    "judge": _judge,
+    "exported": _add_export,
+    "judge": _decide,
     "total": _total,
     "report": _report,
 }

@@ -170,9 +170,9 @@ class TestFollowers:
         working = stores.followers.take(feed, "push", owner="a", now_ms=NOW)
         stores.followers.release(replace(take(stores, feed), checkpoint=4, operations=9))
         push, state = stores.followers.leases(feed)
-        assert push == working and push.held(NOW) and not push.held(NOW + limits.LEASE_MS)
+        assert push == working and push.is_held(NOW) and not push.is_held(NOW + limits.LEASE_MS)
         assert (state.name, state.checkpoint, state.operations) == ("state", 4, 9)
-        assert not state.held(NOW)
+        assert not state.is_held(NOW)
 
     def test_checkpoints_of_all_followers(self, stores: Stores, feed: str) -> None:
         """By name; a new feed has none."""

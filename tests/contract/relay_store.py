@@ -127,7 +127,7 @@ class TestRelays:
         """In one transaction, some of them without anything left."""
         pages = [
             page(number, '{"n":1}', '{"n":2}').only([(1, '{"n":2}')] if number % 2 else [])
-            for number in range(1, limits.PORTION_PAGES_MAX + 1)
+            for number in range(1, limits.BATCH_PAGES_MAX + 1)
         ]
         before = Relay(feed)
         assert stores.relays.append(before, replace(before, checkpoint=len(pages)), pages)

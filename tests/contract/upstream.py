@@ -40,7 +40,7 @@ class Told(Protocol):
 
 
 def pages(told: Told, after: Place = START, selection: Selection = ALL) -> ReplicationBatch:
-    size = limits.PORTION_BYTES_MIN
+    size = limits.BATCH_BYTES_MIN
     return told.upstream.pages(told.url, after, selection, size=size, block_s=0)
 
 

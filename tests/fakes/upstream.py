@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import LogFellOff, OtherLog, Rejected, Unavailable, UpstreamRefused
-from tidings.core.state.sums import ToldSums
+from tidings.core.state.sums import PageSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,13 +52,13 @@ class MemoryUpstream:
         replication_reader, feed = self._at(url)
         return replication_reader.rows(feed, bucket, after, selection)
 
-    def sums(self, url: str) -> ToldSums:
+    def sums(self, url: str) -> PageSums:
         """Return no sums if none are given, like a release without sums."""
         _, feed = self._at(url)
         if url not in self._sums:
             raise UpstreamRefused(f"{url} has no sums")
         sums = self._sums[url].read(feed)
-        return ToldSums(sums.page, sums.whole)
+        return PageSums(sums.page, sums.totals)
 
     def _at(self, url: str) -> tuple[ReplicationReader, str]:
         if url not in self._feeds:

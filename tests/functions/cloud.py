@@ -114,7 +114,7 @@ def give_key(*roles: Role, **fields: Any) -> str:
     given = PresentedKey("0" * ID_LENGTH, "A" * 32)
     key = Key(given.id, digest_of(given.secret), frozenset(roles), **fields)
     assert DynamoDBKeys(clients.dynamodb(), "control").save("main", key)
-    return given.encoded()
+    return given.encode()
 
 
 def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -> None:

@@ -79,7 +79,7 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     post(**{"idempotency-key": "k"})
     post(**{"idempotency-key": "k"})
     ingest(event("http_post", body="{"), None)
-    bounded = {"authorization": f"Bearer {posting_within('user/ann').encoded()}"}
+    bounded = {"authorization": f"Bearer {posting_within('user/ann').encode()}"}
     sent = event("http_post", body=json.dumps(OPERATION), more=bounded)
     assert ingest(sent, None)["statusCode"] == 204
 

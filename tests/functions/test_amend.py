@@ -117,7 +117,7 @@ def test_a_reply_of_rows_is_bounded(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
     keys = [f"video/{number}" for number in range(limits.LOOKUP_KEYS + 1)]
     rows = [Row(key, 3, 1, 5_000, line(key.partition("/")[2])) for key in keys]
     stage().stores.state.write("main", rows)
-    monkeypatch.setattr(limits, "PORTION_BYTES", 1)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 1)
     _, body = look({"keys": keys})
     assert body["count"] == len(body["rows"]) == limits.LOOKUP_KEYS
     _, body = look({"keys": keys[body["count"] :]})

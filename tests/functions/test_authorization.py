@@ -98,7 +98,7 @@ def secret_of(actor: Actor) -> str:
     if actor.ended == "revoked":
         issuer.revoke("main", GIVEN.id)
     shown = PresentedKey(GIVEN.id, "x" * 32) if actor.ended == "wrong" else GIVEN
-    return shown.encoded()
+    return shown.encode()
 
 
 def expected(actor: Actor, asked: Asked, *, bearer: bool) -> int:

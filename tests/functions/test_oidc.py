@@ -117,9 +117,9 @@ def test_a_token_of_the_issuers_opens_what_it_grants(
 
     assert tokens.knows(given)
     for _ in range(3):
-        assert tokens.allowed("main", Role.INGEST, given).admission.until_ms > 0
+        assert tokens.authorize("main", Role.INGEST, given).admission.until_ms > 0
     with pytest.raises(OutsideKey):
-        tokens.allowed("main", Role.ADMIN, given)
+        tokens.authorize("main", Role.ADMIN, given)
     assert provider.asked == ["/.well-known/openid-configuration", "/keys"]
 
 
@@ -172,7 +172,7 @@ def test_a_token_that_is_not_the_issuers_for_us_is_refused(
 
     assert tokens.knows(shown(text))
     with pytest.raises(WrongKey) as refused:
-        tokens.allowed("main", Role.READ, shown(text))
+        tokens.authorize("main", Role.READ, shown(text))
     assert text not in json.dumps(refused.value.body())
 
 
@@ -183,23 +183,23 @@ def test_clocks_may_differ_by_a_minute(
     """Both ways."""
     told: dict[str, Any] = {name: int(time.time()) + away for name, away in moment.items()}
 
-    assert tokens.allowed("main", Role.READ, shown(token(provider, **told)))
+    assert tokens.authorize("main", Role.READ, shown(token(provider, **told)))
 
 
 def test_a_new_key_is_found_and_made_up_ones_ask_nobody(
     tokens: Tokens, provider: IdentityProvider, clock: Clock
 ) -> None:
     """An unknown name is asked for at most once in half a minute."""
-    tokens.allowed("main", Role.READ, shown(token(provider)))
+    tokens.authorize("main", Role.READ, shown(token(provider)))
     provider.keys["two"] = json.loads(ECAlgorithm.to_jwk(EC.public_key()))
     rotated = shown(token(provider, key=EC, alg="ES256", kid="two"))
     for _ in range(3):
         with pytest.raises(WrongKey):
-            tokens.allowed("main", Role.READ, rotated)
+            tokens.authorize("main", Role.READ, rotated)
     assert provider.asked.count("/keys") == 1
 
     clock.now += ASK_AGAIN_S
-    assert tokens.allowed("main", Role.READ, rotated)
+    assert tokens.authorize("main", Role.READ, rotated)
     assert provider.asked.count("/keys") == 2
 
 
@@ -208,12 +208,12 @@ def test_a_key_that_was_withdrawn_ends_within_the_hour(
 ) -> None:
     """Known keys are asked for again."""
     given = shown(token(provider))
-    tokens.allowed("main", Role.READ, given)
+    tokens.authorize("main", Role.READ, given)
     provider.keys = {"two": provider.keys["one"]}
     clock.now += KEYS_AGE_S
 
     with pytest.raises(WrongKey):
-        tokens.allowed("main", Role.READ, given)
+        tokens.authorize("main", Role.READ, given)
 
 
 def test_an_issuer_that_is_away_locks_nobody_out_for_a_while(
@@ -221,14 +221,14 @@ def test_an_issuer_that_is_away_locks_nobody_out_for_a_while(
 ) -> None:
     """Known keys count for some hours; no token is reported as wrong."""
     given = shown(token(provider))
-    tokens.allowed("main", Role.READ, given)
+    tokens.authorize("main", Role.READ, given)
     provider.status = 500
     clock.now += KEYS_AGE_S
-    assert tokens.allowed("main", Role.READ, given)
+    assert tokens.authorize("main", Role.READ, given)
 
     clock.now += KEYS_KEPT_S
     with pytest.raises(Unavailable):
-        tokens.allowed("main", Role.READ, given)
+        tokens.authorize("main", Role.READ, given)
 
 
 @pytest.mark.parametrize("told", [{"jwks_uri": "http://id.example/keys"}, {}, {"jwks_uri": 1}])
@@ -237,7 +237,7 @@ def test_keys_are_not_asked_for_in_the_open(told: dict[str, Any]) -> None:
     tokens = Tokens(Issuer("https://id.example", "tidings", "feeds"), lambda _: told)
 
     with pytest.raises(Unavailable):
-        tokens.allowed("main", Role.READ, shown("eyJhbGciOiJSUzI1NiJ9.e30.AAAA"))
+        tokens.authorize("main", Role.READ, shown("eyJhbGciOiJSUzI1NiJ9.e30.AAAA"))
 
 
 @pytest.mark.parametrize("text", ["", "a.b.c", "eyJ", "tdk_000000000000_" + "A" * 32, "eyJ" * 9999])

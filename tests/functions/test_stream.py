@@ -247,7 +247,7 @@ def test_17_7_a_stream_asks_behind_what_it_read(
         return step(stream)
 
     monkeypatch.setattr(Stream, "next", revoked_meanwhile)
-    shown = {**FROM_THE_FIRST, "authorization": f"Bearer {given.encoded()}"}
+    shown = {**FROM_THE_FIRST, "authorization": f"Bearer {given.encode()}"}
     assert read("/", headers=shown)[::2] == (200, "")
 
 

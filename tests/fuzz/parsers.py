@@ -10,7 +10,7 @@ from tidings.core.archive import segments
 from tidings.core.auth import guard, keys
 from tidings.core.changeagent import changes, config, users, webhooks
 from tidings.core.changeagent import list as listing
-from tidings.core.errors import BrokenPart, BrokenPortion, Rejected
+from tidings.core.errors import BrokenBatch, BrokenPart, Rejected
 from tidings.core.ingest import table_capture
 from tidings.core.model import cursors, filters, json_body
 from tidings.core.replication import source, wire
@@ -21,7 +21,7 @@ from tidings.core.triton.registration import Listener
 from tidings.core.websocket import receive
 
 Parser = Callable[[bytes], object]
-REFUSALS = (Rejected, BrokenPart, BrokenPortion)
+REFUSALS = (Rejected, BrokenPart, BrokenBatch)
 
 _FEEDS = frozenset({"main"})
 _VM = {"vm": values.Resource("vm", ("nic",), "/vms")}

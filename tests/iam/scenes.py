@@ -113,7 +113,7 @@ def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None
 
 
 def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-    shown = {"authorization": f"Bearer {posting_within('user/ann').encoded()}"}
+    shown = {"authorization": f"Bearer {posting_within('user/ann').encode()}"}
     sent = event("http_post", body=json.dumps(OPERATION), isBase64Encoded=False)
     watch()
     ingest({**sent, "headers": {**sent["headers"], **shown}}, None)
@@ -166,7 +166,7 @@ def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
         digest = digest_of(SHOWN.secret)
         assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
         watch()
-        ask({"authorization": f"Bearer {SHOWN.encoded()}", "content-type": "application/json"})
+        ask({"authorization": f"Bearer {SHOWN.encode()}", "content-type": "application/json"})
 
     return scene
 
@@ -179,14 +179,14 @@ def _asked(handle: Callable[..., object], key: str, **fields: Any) -> Scene:
 
 def _said(_: object) -> None:
     connect(event("socket_connect"), None)
-    receive(message({"action": "subscribe", "password": SHOWN.encoded()}), None)
+    receive(message({"action": "subscribe", "password": SHOWN.encode()}), None)
 
 
 def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     """Bytes read count against the rate."""
 
     def replayed(_: object) -> None:
-        come(**{"from": "0"}, password=SHOWN.encoded())
+        come(**{"from": "0"}, password=SHOWN.encode())
         start_anew()  # another process than the one that received it
         watch()
         replay({"replay": CONNECTION}, None)
@@ -195,7 +195,7 @@ def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscripti
 
 
 def _let_in(_: object) -> None:
-    stage().guard.check("main", Role.READ, Credential(SHOWN.encoded(), bearer=True))
+    stage().guard.check("main", Role.READ, Credential(SHOWN.encode(), bearer=True))
 
 
 def _amended(headers: dict[str, str]) -> None:

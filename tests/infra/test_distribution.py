@@ -202,7 +202,7 @@ def test_the_edge_chooses_the_origin(at_the_edge: list[dict[str, Any]]) -> None:
 
 def test_a_window_is_shorter_than_any_wait() -> None:
     """Otherwise a reader that waited in vain could get the same answer again."""
-    assert min(limits.CHANGES_BLOCK_S_MAX, limits.PORTION_BLOCK_S_MAX) >= WINDOW_S_MAX
+    assert min(limits.CHANGES_BLOCK_S_MAX, limits.BATCH_BLOCK_S_MAX) >= WINDOW_S_MAX
 
 
 def test_the_checks_of_synth_find_nothing(built: tuple[cdk.Stack, Template]) -> None:

@@ -83,7 +83,7 @@ class Named:
         consumer = session.consumer
         while len(found) < most and (entry := self.feed.view.upcoming(consumer)):
             found.append(int(parse_line(entry.line).id))
-            consumer = self.feed.view.advanced(consumers.ack_entries(consumer, [entry.place]))
+            consumer = self.feed.view.advance(consumers.ack_entries(consumer, [entry.place]))
         self.feed.ack(session, through=found[-1] if found else None)
         return found
 

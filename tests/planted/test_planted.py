@@ -83,7 +83,7 @@ def _key(twin: Twin) -> str:
     made = command("keys", "create", "--role", "read", "--endpoint-url", twin.dynamodb_url)
     found = parse(made.stdout.strip())
     assert found, made.stderr
-    return found.encoded()
+    return found.encode()
 
 
 @pytest.fixture(scope="module")

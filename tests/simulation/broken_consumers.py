@@ -22,7 +22,7 @@ def _by_the_highest(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
 # An overtaken worker is not refused.
 deaf_to_fences = instead(consumers, "check_fence", lambda consumer, fence: None)
 # A batch that was begun and not finished is delivered again without a mark.
-in_bulk_again = instead(consumers, "_doubted", lambda consumer: consumer)
+in_bulk_again = instead(consumers, "_mark_doubtful", lambda consumer: consumer)
 by_the_highest = instead(consumers, "ack_entries", _by_the_highest)
 
 

@@ -24,7 +24,7 @@ class ByTheClock(MemoryFollowers):
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
     ) -> Lease:
         found = super().take(feed, name, owner=owner, now_ms=now_ms, over=over)
-        if found.owner == owner or found.held(now_ms):
+        if found.owner == owner or found.is_held(now_ms):
             return found
         seen = Observation(found.fence, found.beat)
         return super().take(feed, name, owner=owner, now_ms=now_ms, over=seen)

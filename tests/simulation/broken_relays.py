@@ -53,7 +53,7 @@ def _any_lease(leases: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None
 
 
 _enter = MemoryLog.enter
-latest_page = instead(bootstrap, "_behind", _latest_page)
+latest_page = instead(bootstrap, "_at_end_of", _latest_page)
 without_floor = instead(Bootstrapper, "finish", _without_floor)
 any_version = instead(MemoryRelays, "_write", _any_version)
 in_two_writes = instead(MemoryLog, "enter", _in_two_writes)

@@ -45,14 +45,14 @@ class _Before(MemoryState):
 class SilentProjector(Projector):
     """Does not report that removed parents are settled."""
 
-    def moved(self, feed: str) -> None:
+    def on_checkpoint(self, feed: str) -> None:
         """Silence."""
 
 
 class HastyLeaves(Pusher):
     """Does not wait for the removed parents of the pages that it sends."""
 
-    def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
+    def _pages_in_state(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
         return pages
 
 

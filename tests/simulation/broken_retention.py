@@ -60,4 +60,4 @@ def _as_of_now(number: int, *, at_ms: int, expires_ms: int) -> Page:
 by_the_last = instead(catchup, "known_since", _by_the_last)
 without_margin = instead(catchup, "margin", _without_margin)
 filled_now = instead(reader, "filler", _as_of_now)
-at_the_first = instead(Failures, "kept", _not_kept)
+at_the_first = instead(Failures, "record", _not_kept)

@@ -105,8 +105,8 @@ takes_all = instead(SocketClient, "_ascends", _whatever)
 class LeapingPusher(Pusher):
     """A lane lets a connection skip the page that it would send next."""
 
-    def _moved(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
-        return super()._moved(feed, change, checkpoint + 1)
+    def _move_connection(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
+        return super()._move_connection(feed, change, checkpoint + 1)
 
 
 class CarelessPusher(Pusher):

@@ -49,7 +49,7 @@ from tidings.core.replication.relay import RELAY
 from tidings.core.replication.source import Source
 from tidings.core.state.projector import SumKeeper
 from tidings.core.state.rows import Difference, Kind
-from tidings.core.state.sums import SumReader, ToldSums
+from tidings.core.state.sums import PageSums, SumReader
 
 if TYPE_CHECKING:
     from tidings.core.effects import Runtime
@@ -109,7 +109,7 @@ class WatchedLeases(MemoryCoordinator):
             if leader != after.address:
                 raise Broken(f"{after.address} and {leader} lead in term {after.term}")
             surely = now + self._world.machine.clocks.bound_ms  # its own clock may be fast
-            if before.held(surely) and before.address != after.address:
+            if before.is_held(surely) and before.address != after.address:
                 raise Broken(f"{after.address} took the lease of {before.address} too early")
             if before.address and before.address != after.address:
                 self._world.faults.saw("a leader was followed by another")
@@ -150,7 +150,7 @@ class Line:
         self._network.reach(url, "outage")
         return self._upstream.rows(url, bucket, after, selection)
 
-    def sums(self, url: str) -> ToldSums:
+    def sums(self, url: str) -> PageSums:
         self._network.reach(url, "outage")
         return self._upstream.sums(url)
 

@@ -76,11 +76,11 @@ def check_sums(sums: SumReader, state: MemoryState, feed: str) -> int:
     for row in rows_of(state, feed):
         if not row.deleted:
             expected[row.bucket] += digest(row.key, row.page, row.slot)
-    known = [each for each in told.whole if each is not None]
+    known = [each for each in told.totals if each is not None]
     wrong = [
         bucket
         for bucket, total in enumerate(expected)
-        if told.whole[bucket] not in (None, total % MODULO)
+        if told.totals[bucket] not in (None, total % MODULO)
     ]
     if wrong or told.page != checkpoint:
         raise Broken(f"the sums of {feed} at {told.page} of {checkpoint} are wrong in {wrong}")

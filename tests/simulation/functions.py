@@ -222,7 +222,7 @@ class Services(Assembly):
         aged = MaxAges(self._functions.stored)
         return replace(
             built,
-            watch=None,
+            consumer_monitor=None,
             retention_service=replace(built.retention_service, aged=aged, lanes=one_lane),
         )
 
@@ -246,7 +246,7 @@ class Reached:
     Implements `tidings.assembly.stores.Stores` by the attributes of *owners*, through *through*.
     """
 
-    replay_room = unretried = coordinator = None
+    replay_room = without_retries = coordinator = None
 
     def __init__(self, through: Callable[[str, object], Any], *owners: object) -> None:
         self._through, self._owners = through, owners
@@ -345,7 +345,7 @@ def interleaved(process: Process, sockets: Sockets) -> Exchange:
         while not turn.done:
             tasks = list(iter(partial(turn.next, process.clock()), None))
             for task in tasks:
-                turn.answered(task, perform(sockets, task.request), process.clock())
+                turn.record_outcome(task, perform(sockets, task.request), process.clock())
             due_ms = None if tasks else turn.due_ms(process.clock())
             if due_ms is not None:
                 process.sleep(due_ms - process.clock())

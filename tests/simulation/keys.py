@@ -184,7 +184,7 @@ class KeyClient(SocketClient):
     def _shows(self) -> dict[str, Any]:
         if self.key in self.office.ended_ms and self.world.random.random() < 0.7:
             self._key = self.office.new_key()
-        return {"password": self._key.encoded()}
+        return {"password": self._key.encode()}
 
     def _hear(self, frame: str) -> None:
         super()._hear(frame)
@@ -217,7 +217,7 @@ class BoundedProducer(Producer):
         self._key = office.new_key(Role.INGEST, Filter(types=_BOUND.types, parents=_BOUND.parents))
 
     def _shows(self) -> Credential | None:
-        return Credential(self._key.encoded())
+        return Credential(self._key.encode())
 
     def _operations(self) -> list[dict[str, Any]]:
         """Return few operations, most of them within the key, so that the stored rows decide."""

@@ -140,7 +140,7 @@ class TrustingPusher(Pusher):
         if self._send_missed(asked, checkpoint):
             watch = Subscription(connection.id, change.filter, max(change.since, checkpoint))
             self.subscriptions.add(feed, watch)
-            live = connection.changed(state=State.LIVE)
+            live = connection.with_fields(state=State.LIVE)
             if not self.delivery.connections.update(connection, live):
                 self.subscriptions.remove(feed, watch)
 

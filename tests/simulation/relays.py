@@ -34,8 +34,8 @@ BOUNDS: Final = {
     "RELAY_LEASE_MS": 6_000,
     "RELAY_BACKOFF_MS_MAX": 4_000,
     "RELAY_COMPARE_MS": 5_000,
-    "PORTION_BLOCK_S_MAX": 2,
-    "PORTION_PAGES_MAX": 7,
+    "BATCH_BLOCK_S_MAX": 2,
+    "BATCH_PAGES_MAX": 7,
     "LEADER_LEASE_REST_MS": 8_000,
     "MEMBER_MS": 12_000,
 }
@@ -158,7 +158,7 @@ class Relays:
         scheduler = self.world.scheduler
         lease = self.leases.leases("c")[0]
         lost = next((each for each in self.deployments if each.address == lease.address), None)
-        if lost is None or not lease.held(scheduler.now_ms):
+        if lost is None or not lease.is_held(scheduler.now_ms):
             raise Broken("no member leads although nothing fails")
         lost.die()
         self.network.down_until_ms[lost.address] = scheduler.now_ms + 60_000

@@ -29,7 +29,7 @@ from tidings.client.cli.options import (
 )
 from tidings.client.cli.render import compact, describe_entry
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
-from tidings.core.errors import InvalidCursor, whole
+from tidings.core.errors import InvalidCursor, parse_integer
 from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
 from tidings.core.model.feeds import ARCHIVE, check_name
@@ -269,7 +269,7 @@ def page_of(text: str) -> int:
     from tidings.core.model.cursors import Place, parse
 
     with suppress(ValueError):
-        return whole(text, 0, 10 ** len(str(PAGE_MAX)) - 1)
+        return parse_integer(text, 0, 10 ** len(str(PAGE_MAX)) - 1)
     try:
         cursor = parse(text)
     except InvalidCursor:

@@ -278,9 +278,9 @@ def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) 
     """Print the key on stdout and its description on stderr; if *in_json*, both on stdout."""
     if in_json:
         shown = key_document(target.feed, made, now_ms())
-        click.echo(json.dumps({"key": given.encoded(), **shown}))
+        click.echo(json.dumps({"key": given.encode(), **shown}))
         return
-    click.echo(given.encoded())
+    click.echo(given.encode())
     for line in key_lines(target.feed, made, now_ms()):
         click.echo(line, err=True)
 

@@ -131,7 +131,7 @@ def _exposed(name: str | None) -> list[deployed.Exposed]:
     cloudformation = boto3.client("cloudformation")
     if name is not None:
         return [deployed.public_description(name, cloudformation)]
-    return deployed.all_exposed(cloudformation)
+    return deployed.find_stages(cloudformation)
 
 
 def _looked_at(stage: deployed.Exposed, days: int) -> Stage:

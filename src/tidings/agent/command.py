@@ -36,7 +36,7 @@ from tidings.client.address import operations_url
 from tidings.client.cli.options import feed_option, password_options
 from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
-from tidings.core.errors import InvalidFeed, whole
+from tidings.core.errors import InvalidFeed, parse_integer
 from tidings.core.model.feeds import check_name
 from tidings.server import http_server
 
@@ -180,7 +180,7 @@ def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str
     if not colon or text.endswith("]"):
         host, port = text, str(PORT)
     try:
-        return host.strip("[]") or "0.0.0.0", whole(port, 0, 65_535)
+        return host.strip("[]") or "0.0.0.0", parse_integer(port, 0, 65_535)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not HOST:PORT", ctx, param) from None
 

@@ -321,7 +321,7 @@ class Assembly:
             clock=runtime.clock,
             steady=runtime.steady,
             new_id=runtime.new_id,
-            tell=runtime.trace,
+            sink=runtime.trace,
         )
 
     @cached_property
@@ -334,11 +334,13 @@ class Assembly:
             feeds=self.settings.feeds,
             counters=self.stores.counters,
             guard=self.guard,
-            required=self._required,
+            required=self._precondition,
             tracer=self.tracer,
         )
 
-    def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
+    def _precondition(
+        self, feed: str, allowed: Allowed, lines: Sequence[str]
+    ) -> Precondition | None:
         """Return the precondition of a page. Load its module only for keys bounded by parents."""
         if allowed.bound.parents is None:
             return None
@@ -421,8 +423,8 @@ class Assembly:
     def sum_reader(self) -> SumReader:
         from tidings.core.state.sums import SumReader
 
-        asked = () if self.sum_demand is None else (self.sum_demand.note,)
-        return SumReader(self.stores.sums, self.stores.followers, *asked)
+        on_read = () if self.sum_demand is None else (self.sum_demand.note,)
+        return SumReader(self.stores.sums, self.stores.followers, *on_read)
 
     # Followers.
 
@@ -458,7 +460,7 @@ class Assembly:
         )
         return replace(self.follower, reader=read_ahead, follower_config=ARCHIVE_CONFIG)
 
-    def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
+    def trace(self, handler: Handler, late_ms: int | None = None) -> Handler:
         """Wrap *handler* to trace its pages and to report pages that are older than *late_ms*."""
         from tidings.core.followers.follower import TracingHandler
 
@@ -472,7 +474,7 @@ class Assembly:
         from tidings.core.archive.writer import Archiver
 
         assert self.stores.archive is not None, "this host has no archive"
-        return self.traced(Archiver(self.stores.archive, self.runtime.count), late_ms=0)
+        return self.trace(Archiver(self.stores.archive, self.runtime.count), late_ms=0)
 
     def projector(self) -> Handler:
         """Return the handler that maintains the state."""
@@ -490,11 +492,11 @@ class Assembly:
             tombstone_ms=self.settings.tombstone_ms,
             page_ms=self.settings.page_ms,
         )
-        return self.traced(projector)
+        return self.trace(projector)
 
     def pusher(self, lane: int = 0) -> Handler:
         """Return the handler that pushes to the WebSockets of *lane*."""
-        return self.traced(self._pusher(lane))
+        return self.trace(self._pusher(lane))
 
     def _pusher(self, lane: int) -> Pusher:
         from tidings.core.websocket.push import Pusher
@@ -706,7 +708,7 @@ class Assembly:
             waker=stores.waker,
             counters=stores.counters,
             spread=runtime.spread,
-            watch=ConsumerMonitor(self.consumers, settings.retention, runtime.count),
+            consumer_monitor=ConsumerMonitor(self.consumers, settings.retention, runtime.count),
             archives=stores.archive is not None,
             relays=self.replica_monitor,
             profiles=self.profiles,
@@ -738,13 +740,13 @@ class Assembly:
         """
         from tidings.core.maintenance.status import Reporter
 
-        unretried = self.stores.unretried
-        stores = unretried or self.stores
+        without_retries = self.stores.without_retries
+        stores = without_retries or self.stores
         return Reporter(
             log=stores.log,
             checkpoints=stores.followers,
             counters=self.stores.counters,
-            reader=self._reader(unretried) if unretried else self.reader,
+            reader=self._reader(without_retries) if without_retries else self.reader,
             feeds=self.settings.feeds,
             archives=self.stores.archive is not None,
             sources=self.copies,
@@ -872,9 +874,9 @@ class Assembly:
         from tidings.core.changeagent.config import Administrator
         from tidings.http.endpoints.admin import Administration
 
-        unretried = self.stores.unretried
+        without_retries = self.stores.without_retries
         administrator = Administrator(
-            operator_documents=unretried.documents if unretried else self.documents,
+            operator_documents=without_retries.documents if without_retries else self.documents,
             gate=self.gate,
             feeds=self.settings.feeds,
         )
@@ -893,16 +895,16 @@ class _LazyKeys:
     Implements `Bearers` with the key ring, which is loaded only when the first key is presented.
     """
 
-    def __init__(self, ring: Callable[[], KeyRing]) -> None:
-        self._ring = ring
+    def __init__(self, key_ring: Callable[[], KeyRing]) -> None:
+        self._key_ring = key_ring
 
     def knows(self, given: Credential) -> bool:
         from tidings.core.auth.guard import KEY_PREFIX  # the caller has loaded this module
 
-        return given.secret.startswith(KEY_PREFIX) and self._ring().knows(given)
+        return given.secret.startswith(KEY_PREFIX) and self._key_ring().knows(given)
 
     def may_block(self, feed: str, given: Credential) -> bool:
-        return self._ring().may_block(feed, given)
+        return self._key_ring().may_block(feed, given)
 
-    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
-        return self._ring().allowed(feed, role, given)
+    def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
+        return self._key_ring().authorize(feed, role, given)

@@ -34,9 +34,9 @@ class Stores(Protocol):
     """
     The stores of one host. A host may delay the connection to a store until the first use.
 
-    The stores in `unretried` fail at once, without retries; reports and health checks use them.
-    `unretried` is None if the stores never retry. `replay_room` checks if a connection has room for
-    more messages. `replay_room` is None if a connection always has room.
+    The stores in `without_retries` fail at once, without retries; reports and health checks use
+    them. `without_retries` is None if the stores never retry. `replay_room` checks if a connection
+    has room for more messages. `replay_room` is None if a connection always has room.
     """
 
     @property
@@ -121,4 +121,4 @@ class Stores(Protocol):
     def waker(self) -> Waker: ...
 
     @property
-    def unretried(self) -> Stores | None: ...
+    def without_retries(self) -> Stores | None: ...

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.archive.segments import Span
 
 
-def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
+def read_object(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
     """
     Return the bytes of an object. *what* is the word for the object in the error message.
 
@@ -40,7 +40,7 @@ def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max:
 
 PART_BYTES_MAX = 64 * 1024 * 1024  # of a compressed part; a reader has the whole part in memory
 _KEYS_MAX = 1000  # the most keys that S3's ListObjectsV2 returns
-_BEHIND_DIGITS = "~"  # a page number with this suffix sorts after all names with that number
+_AFTER_DIGITS = "~"  # a page number with this suffix sorts after all names with that number
 
 
 class S3Archive:
@@ -68,7 +68,7 @@ class S3Archive:
         """
         key = self._key(feed, span)
         try:
-            return read_whole(
+            return read_object(
                 self._client(), self._bucket, key, what="part", bytes_max=PART_BYTES_MAX
             )
         except ClientError as error:
@@ -101,7 +101,7 @@ class S3Archive:
         request: dict[str, Any] = {
             "Bucket": self._bucket,
             "Prefix": folder,
-            "StartAfter": f"{folder}{after:013d}{_BEHIND_DIGITS}",
+            "StartAfter": f"{folder}{after:013d}{_AFTER_DIGITS}",
             "MaxKeys": min(limit, _KEYS_MAX),
         }
         while True:
@@ -133,7 +133,7 @@ def read_document(client: S3Client, bucket: str, key: str) -> dict[str, Any] | N
         Unavailable: S3 does not answer.
     """
     try:
-        text = read_whole(client, bucket, key, what="document", bytes_max=DOCUMENT_BYTES_MAX)
+        text = read_object(client, bucket, key, what="document", bytes_max=DOCUMENT_BYTES_MAX)
     except ClientError as error:
         if error.response["Error"]["Code"] in _MISSING:
             return None
@@ -157,11 +157,11 @@ def plan_lines(client: S3Client, bucket: str, key: str) -> Iterator[bytes]:
             it reaches the invalid place.
         Unavailable: S3 does not answer.
     """
-    packed = read_whole(client, bucket, key, what="part", bytes_max=PLAN_PART_BYTES_MAX)
-    return _unpacked(packed, key)
+    packed = read_object(client, bucket, key, what="part", bytes_max=PLAN_PART_BYTES_MAX)
+    return _unpack(packed, key)
 
 
-def _unpacked(packed: bytes, key: str) -> Iterator[bytes]:
+def _unpack(packed: bytes, key: str) -> Iterator[bytes]:
     import gzip
     import zlib
     from io import BytesIO

@@ -158,7 +158,7 @@ class Host:
 
     def take(self) -> _Connection | None:
         """Return an idle connection that the server has not closed, or None."""
-        while (connection := self._idle.take()) is not None and _has_news(connection.socket):
+        while (connection := self._idle.take()) is not None and _has_input(connection.socket):
             connection.socket.close()
         return connection
 
@@ -166,7 +166,7 @@ class Host:
         self._idle.keep(connection)
 
 
-def _has_news(sock: socket.socket) -> bool:
+def _has_input(sock: socket.socket) -> bool:
     """Return True if the idle connection *sock* was closed or has received unexpected data."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
@@ -203,7 +203,7 @@ class Requests(Generic[Tag]):
     def ask(self, tag: Tag, request: bytes) -> None:
         """Start sending *request*, which is the head and the body of an HTTP request."""
         self._begin(
-            self._idle.pop() if self._idle else self._kept() or self._opened(), tag, request
+            self._idle.pop() if self._idle else self._take_idle() or self._open(), tag, request
         )
 
     def _begin(self, connection: _Connection | None, tag: Any, request: bytes) -> None:
@@ -241,21 +241,21 @@ class Requests(Generic[Tag]):
 
     # Connections.
 
-    def _kept(self) -> _Connection | None:
+    def _take_idle(self) -> _Connection | None:
         connection = self._host.take()
         if connection is not None:
             connection.awaits = selectors.EVENT_READ
             self._selector.register(connection.socket, selectors.EVENT_READ, connection)
         return connection
 
-    def _opened(self, addresses_max: int | None = None) -> _Connection | None:
+    def _open(self, addresses_max: int | None = None) -> _Connection | None:
         """
         Begin to connect, and return the connection; None if this failed at once for each address.
 
         At most *addresses_max* addresses of the host are tried; with None, all of them.
         """
         try:
-            addresses = self._found()
+            addresses = self._resolve()
         except OSError:
             return None
         count = self._count if addresses_max is None else addresses_max
@@ -275,7 +275,7 @@ class Requests(Generic[Tag]):
             return connection
         return None
 
-    def _found(self) -> Iterator[Any]:
+    def _resolve(self) -> Iterator[Any]:
         """Return an endless iterator of the host's addresses; API Gateway has several."""
         if self._addresses is None:
             found = socket.getaddrinfo(*self._host.address(), type=socket.SOCK_STREAM)
@@ -315,7 +315,7 @@ class Requests(Generic[Tag]):
         """Connect to the next address, because the address of *connection* refused to connect."""
         del self._under_way[connection]
         self._drop(connection)
-        self._begin(self._opened(connection.others), connection.tag, connection.request)
+        self._begin(self._open(connection.others), connection.tag, connection.request)
 
     def _do_next(self, connection: _Connection) -> None:
         match connection.phase:
@@ -444,7 +444,7 @@ class ApiGatewaySockets:
                 due_ms = turn.due_ms(now_ms)
                 timeout_s = None if due_ms is None else max(0, due_ms - now_ms) / 1000
                 for task, answer in requests.answers(timeout_s):
-                    turn.answered(task, _outcome_of(task.request, answer), _now_ms())
+                    turn.record_outcome(task, _outcome_of(task.request, answer), _now_ms())
         if turn.errors:
             raise turn.errors[0]
 

@@ -65,7 +65,7 @@ class StageStores:
         self._settings, self._new_id, self._client = settings, new_id, client
 
     @cached_property
-    def unretried(self) -> StageStores:
+    def without_retries(self) -> StageStores:
         return StageStores(self._settings, self._new_id, clients.dynamodb_once)
 
     @cached_property

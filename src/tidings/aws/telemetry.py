@@ -131,15 +131,15 @@ def asgi_edge(app: App) -> App:
     After the last part, Lambda may freeze the process until the next request, or for good.
     """
 
-    async def counted(scope: Message, receive: Receive, send: Send) -> None:
-        async def flushed(message: Message) -> None:
+    async def count_request(scope: Message, receive: Receive, send: Send) -> None:
+        async def send_and_flush(message: Message) -> None:
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 flush()
             await send(message)
 
         try:
-            await app(scope, receive, flushed)
+            await app(scope, receive, send_and_flush)
         finally:
             flush()  # in case no last part was sent, because the client has disconnected
 
-    return counted
+    return count_request

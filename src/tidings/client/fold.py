@@ -16,13 +16,13 @@ from tidings.client.files import EVERYTHING
 from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing
 from tidings.core import limits
-from tidings.core.errors import BrokenPortion, OtherLog
+from tidings.core.errors import BrokenBatch, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place, parse_cursor
 from tidings.core.model.events import of_line
 from tidings.core.model.operations import decode, type_prefix
 from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
-from tidings.core.state.sums import MODULO, ToldSums, digest
+from tidings.core.state.sums import MODULO, PageSums, digest
 
 CHECK_EVERY_S = 18.0  # plus the time for answers, this is less than the heartbeat interval, 20 s
 _DELETE = "delete"
@@ -183,7 +183,7 @@ class Fold(Closing):
         place = parse_cursor(self._consumer.cursor)
         if not isinstance(place, Place):
             return  # during a copy no comparison is possible, because its rows have no places
-        sums = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
+        sums = PageSums.from_json(self._api.ask("GET", "sums", query=self._query))
         differing = self._differing(sums)
         if differing and self._position[0] <= sums.page:
             for event in self._events_after(place, sums.page):
@@ -204,7 +204,7 @@ class Fold(Closing):
             text = "\n".join([*self._api.lines("pages", query=query), ""])
             try:
                 batch = decode_batch(text)
-            except BrokenPortion as error:
+            except BrokenBatch as error:
                 raise Lost(str(error)) from None
             if not batch.pages:
                 return
@@ -214,7 +214,7 @@ class Fold(Closing):
                     yield from_text(entry.id, entry.name, entry.data)
             after = batch.pages[-1].end
 
-    def _differing(self, sums: ToldSums) -> list[int]:
+    def _differing(self, sums: PageSums) -> list[int]:
         """
         Return the buckets that differ from *sums*; ignore operations after the page of *sums*.
         """

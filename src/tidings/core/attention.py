@@ -3,7 +3,7 @@ Decide which metric values need an operator, by a limit per metric.
 
 A value above the limit of its metric increases one of two metrics: `Attention` if an operator must
 act now, `Behind` if an operator must act only if the condition persists. A stage therefore needs
-only one alarm for each of these two metrics. The alert that is passed to `tell` names the metric
+only one alarm for each of these two metrics. The alert that is passed to `notify` names the metric
 and the value.
 """
 
@@ -86,7 +86,7 @@ class AlarmRules:
     """
 
     count: Count
-    tell: Callable[[Alert], None]
+    notify: Callable[[Alert], None]
     clock: Clock
     rules: Mapping[str, Rule] = field(default_factory=lambda: RULES)
     feed: str = ""
@@ -101,7 +101,7 @@ class AlarmRules:
             self.count("Behind", 1)
         else:
             self.count("Attention", 1)
-        self.tell(Alert(self.feed, metric, value, rule.limit))
+        self.notify(Alert(self.feed, metric, value, rule.limit))
 
     def _remind(self, metric: str) -> bool:
         """

@@ -34,7 +34,7 @@ class Rejected(TidingsError):
             "code": self.code,
             "message": str(self),
             "field": self.field,
-            "value": _shown(self.value),
+            "value": _format_value(self.value),
             "rule": self.rule,
         }
 
@@ -44,7 +44,7 @@ class Rejected(TidingsError):
 _VALUE_CHARS_MAX = 120
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     try:
         shown = repr(value)
     except ValueError:
@@ -223,7 +223,7 @@ class NothingDone(Rejected, code="nothing_done", status=409):
     """An operator's request would change nothing."""
 
 
-class NotWhole(Rejected, code="not_whole", status=409):
+class IncompleteCopy(Rejected, code="not_whole", status=409):
     """A chained feed may lack pages of its upstream, and no reason was given to promote it."""
 
 
@@ -265,7 +265,7 @@ class LogFellOff(Rejected, code="log_fell_off", status=410):
         return super().body() | {"floor": self.floor}
 
 
-class InvalidPortion(Rejected, code="invalid_portion"):
+class InvalidPagesRequest(Rejected, code="invalid_portion"):
     """A request for pages or rows, as the relay of a chained feed sends it, breaks a rule."""
 
 
@@ -285,7 +285,7 @@ class UpstreamRefused(TidingsError):
     """The upstream refuses the requests of this feed, for example because of its password."""
 
 
-class BrokenPortion(TidingsError):
+class BrokenBatch(TidingsError):
     """A response of the upstream cannot be parsed."""
 
 
@@ -368,7 +368,7 @@ class Unavailable(TidingsError):
     """
 
 
-def whole(text: str, least: int, most: int) -> int:
+def parse_integer(text: str, least: int, most: int) -> int:
     """
     Return *text*, a number of decimal digits from *least* to *most*, as an integer.
 
@@ -383,14 +383,14 @@ def whole(text: str, least: int, most: int) -> int:
     raise ValueError(f"must be a whole number from {least} to {most}")
 
 
-def whole_in(text: str, field: str, least: int, most: int, wrong: type[Rejected]) -> int:
+def parse_field(text: str, field: str, least: int, most: int, wrong: type[Rejected]) -> int:
     """
-    Return *text*, the value of the request field *field*, as an integer; see `whole`.
+    Return *text*, the value of the request field *field*, as an integer; see `parse_integer`.
 
     Raises:
         wrong: *text* is not such a number. The error names the field, the value and the rule.
     """
     try:
-        return whole(text, least, most)
+        return parse_integer(text, least, most)
     except ValueError as error:
         raise wrong(str(error), field=field, value=text) from None

@@ -33,8 +33,8 @@ _PARENT = slice(36, 52)
 _TOKEN_MS = 1000 // limits.TRACES_PER_S
 
 INGEST = "ingest"  # the step of ingest, which is not a follower
-OFF, ASKED, ALL = "off", "asked", "all"
-MODES = (OFF, ASKED, ALL)
+OFF, REQUESTED, ALL = "off", "asked", "all"
+MODES = (OFF, REQUESTED, ALL)
 
 
 def trace_id(traceparent: str) -> str:
@@ -104,11 +104,11 @@ def _xray(text: str) -> str | None:
 @dataclass(slots=True, kw_only=True)
 class Tracer:
     """
-    A selector of the requests to trace. It passes a record of each of their pages to `tell`.
+    A selector of the requests to trace. It passes a record of each of their pages to `sink`.
 
-    *mode* is `ASKED` to trace only callers that request a trace, `ALL` to trace also callers that
-    send no header, or `OFF`. Many instrumented callers request a trace every time, so a process
-    traces at most `limits.TRACES_PER_S` requests per second, after a burst of
+    *mode* is `REQUESTED` to trace only callers that request a trace, `ALL` to trace also callers
+    that send no header, or `OFF`. Many instrumented callers request a trace every time, so a
+    process traces at most `limits.TRACES_PER_S` requests per second, after a burst of
     `limits.TRACES_AT_ONCE`.
     """
 
@@ -116,7 +116,7 @@ class Tracer:
     clock: Clock
     steady: Clock
     new_id: NewId
-    tell: TraceSink
+    sink: TraceSink
     _spent_ms: int = field(default=0)  # the time up to which the rate is used up
 
     def choose(self, given: str | None) -> str:
@@ -125,7 +125,7 @@ class Tracer:
 
         *given* is the result of `parse_trace_headers`.
         """
-        if self.mode == OFF or given == "" or (given is None and self.mode == ASKED):
+        if self.mode == OFF or given == "" or (given is None and self.mode == REQUESTED):
             return ""
         now_ms = self.steady()
         paid_ms = max(min(self._spent_ms, now_ms), now_ms - limits.TRACES_AT_ONCE * _TOKEN_MS)
@@ -134,10 +134,10 @@ class Tracer:
         self._spent_ms = paid_ms + _TOKEN_MS
         return given or new_traceparent(self.new_id())
 
-    def ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
+    def report_ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
         """Report that *page*, committed at *at_ms*, is in the log, unless *trace* is empty."""
         if trace:
-            self.tell(
+            self.sink(
                 TraceRecord(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace))
             )
 
@@ -152,4 +152,4 @@ def _no_id() -> str:
 
 def disabled_tracer() -> Tracer:
     """Return a tracer that traces nothing."""
-    return Tracer(mode=OFF, clock=_no_time, steady=_no_time, new_id=_no_id, tell=discard_trace)
+    return Tracer(mode=OFF, clock=_no_time, steady=_no_time, new_id=_no_id, sink=discard_trace)

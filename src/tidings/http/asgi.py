@@ -102,14 +102,14 @@ def disable_buffering(send: Send) -> Send:
 
     async def send_unbuffered(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [(name, _untransformed(name, value)) for name, value in message["headers"]]
+            headers = [(name, _identity(name, value)) for name, value in message["headers"]]
             message = {**message, "headers": [*headers, (b"x-accel-buffering", b"no")]}
         await send(message)
 
     return send_unbuffered
 
 
-def _untransformed(name: bytes, value: bytes) -> bytes:
+def _identity(name: bytes, value: bytes) -> bytes:
     return value + b", no-transform" if name == b"cache-control" else value
 
 

@@ -31,7 +31,7 @@ from tidings.core.durable_streams.stream import (
     StaleEpoch,
     StreamClosed,
 )
-from tidings.core.errors import KeyEnded, OutsideKey, TidingsError, whole_in
+from tidings.core.errors import KeyEnded, OutsideKey, TidingsError, parse_field
 from tidings.core.model.feeds import check_known
 from tidings.core.model.operations import Operation
 from tidings.http.answers import headers_for, refusal
@@ -74,9 +74,9 @@ _NOT_OFFERED = {
     "stream-fork-sub-offset": _FORKS,
 }
 # Web pages of other origins may send the headers `ACCEPTED`, in addition to `answers.CORS_HEADERS`,
-# and read the headers `TOLD`.
+# and read the headers `EXPOSED_HEADERS`.
 ACCEPTED = ("if-none-match", "stream-closed", "stream-seq", *_PRODUCER)
-TOLD = (
+EXPOSED_HEADERS = (
     "etag",
     "location",
     "stream-closed",
@@ -95,13 +95,13 @@ ALWAYS = {
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
     "content-security-policy": "default-src 'none'; sandbox",
-    "access-control-expose-headers": ", ".join((*EXPOSED, *TOLD)),
+    "access-control-expose-headers": ", ".join((*EXPOSED, *EXPOSED_HEADERS)),
 }
 LONG_POLL, EVENTS = "long-poll", "sse"
 # The values of `cache-control` for content that never changes, and for the end of an open stream,
 # which a cache must revalidate every time.
 _KEPT = "private, max-age=60, stale-while-revalidate=300"
-_ASKED_AGAIN = "private, no-cache"
+_REVALIDATED = "private, no-cache"
 _Content = tuple[int, dict[str, str], bytes]
 
 
@@ -167,7 +167,7 @@ def _producer_of(headers: Mapping[str, str], allowed: Allowed) -> Producer | Non
 
 
 def _number(text: str, field: str) -> int:
-    return whole_in(text, field, 0, NUMBER_MAX, InvalidStream)
+    return parse_field(text, field, 0, NUMBER_MAX, InvalidStream)
 
 
 def stream_headers(stream: Stream) -> dict[str, str]:
@@ -210,31 +210,31 @@ class StreamWrites:
 
     def __call__(self, request: Request) -> Answer:
         try:
-            status, headers = self._done(request)
+            status, headers = self._write(request)
         except TidingsError as error:
             return refuse(error)
         return Answer(status, {**ALWAYS, **headers})
 
-    def _done(self, request: Request) -> tuple[int, dict[str, str]]:
+    def _write(self, request: Request) -> tuple[int, dict[str, str]]:
         visit = admit(request, INGEST, self.guard, self.feeds)
         trace = tracing.parse_trace_headers(request.headers)
         if request.method == "DELETE":
             self.writer.remove(visit.feed, visit.name, trace)
             return 204, {}
-        asked = appending_of(request, visit.allowed)
+        appending = appending_of(request, visit.allowed)
         if request.method == "PUT":
-            return self._created(request, visit, asked, trace)
-        stream, is_new = self.writer.append(visit.feed, visit.name, asked, trace)
+            return self._create(request, visit, appending, trace)
+        stream, is_new = self.writer.append(visit.feed, visit.name, appending, trace)
         # For a producer, 200 means that this request has appended a message, and 204 that the
         # message is a duplicate or missing.
-        status = 200 if is_new and asked.producer and asked.body else 204
-        return status, {**stream_headers(stream), **_producer(stream, asked)}
+        status = 200 if is_new and appending.producer and appending.body else 204
+        return status, {**stream_headers(stream), **_producer(stream, appending)}
 
-    def _created(
-        self, request: Request, visit: Visit, asked: Appending, trace: str | None
+    def _create(
+        self, request: Request, visit: Visit, appending: Appending, trace: str | None
     ) -> tuple[int, dict[str, str]]:
-        asked = replace(asked, content_type=asked.content_type or ANY_TYPE)
-        stream, is_new = self.writer.create(visit.feed, visit.name, asked, trace)
+        appending = replace(appending, content_type=appending.content_type or ANY_TYPE)
+        stream, is_new = self.writer.create(visit.feed, visit.name, appending, trace)
         headers = {CONTENT_TYPE: stream.content_type, **stream_headers(stream)}
         if not is_new:
             return 200, headers
@@ -242,9 +242,9 @@ class StreamWrites:
         return 201, {**headers, "location": url}
 
 
-def _producer(stream: Stream, asked: Appending) -> dict[str, str]:
+def _producer(stream: Stream, appending: Appending) -> dict[str, str]:
     """Return headers with the epoch and the sequence number last accepted from the producer."""
-    producer = asked.producer and stream.producer(asked.producer.id)
+    producer = appending.producer and stream.producer(appending.producer.id)
     if not producer:
         return {}
     return {"producer-epoch": str(producer.epoch), "producer-seq": str(producer.seq)}
@@ -258,11 +258,11 @@ class Waiting:
 
     def notify(self, feed: str, name: str) -> None:
         """Notify the readers that the stream has changed."""
-        for news in self._waiting.get((feed, name), ()):
-            news.set()
+        for changed in self._waiting.get((feed, name), ()):
+            changed.set()
 
     @contextmanager
-    def news(self, feed: str, name: str) -> Iterator[Event]:
+    def subscribe(self, feed: str, name: str) -> Iterator[Event]:
         """Yield an event that is set on each change of the stream; the reader clears it."""
         event = asyncio.Event()
         waiting = self._waiting[feed, name]
@@ -278,7 +278,7 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """
-    One read request, and the event *news* that reports changes of the stream.
+    One read request, and the event *changed* that reports changes of the stream.
 
     *since_ms* is the time when the request was authorized. *gone* is done when the client has
     disconnected. For *cut_after* see `asgi.CUT_AFTER`.
@@ -289,7 +289,7 @@ class _Reader:
     cursor: str
     since_ms: int
     charge: ReadCharge
-    news: Event
+    changed: Event
     gone: Future[None]
     cut_after: CutAfter
 
@@ -324,7 +324,7 @@ class StreamReads:
         send = disable_buffering(send)
         gone = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            content = await self._answered(request, gone, send, cut_after)
+            content = await self._respond(request, gone, send, cut_after)
         except TidingsError as error:
             answer = refuse(error)
             content = answer.status, {**answer.headers}, answer.body.encode()
@@ -333,7 +333,7 @@ class StreamReads:
         if content is not None:
             await self._send(request, content, send)
 
-    async def _answered(
+    async def _respond(
         self, request: Request, gone: Future[None], send: Send, cut_after: CutAfter
     ) -> _Content | None:
         """Return the response, or None if it has been sent already."""
@@ -345,20 +345,20 @@ class StreamReads:
         live, offset = request.query.get("live"), request.query.get("offset")
         _check_live(live, offset)
         charge = self._charges(visit.feed, visit.allowed.admission)
-        with self.waiting.news(visit.feed, visit.name) as news:
+        with self.waiting.subscribe(visit.feed, visit.name) as changed:
             cursor = request.query.get("cursor", "")
-            reader = _Reader(visit, offset, cursor, since_ms, charge, news, gone, cut_after)
+            reader = _Reader(visit, offset, cursor, since_ms, charge, changed, gone, cut_after)
             if live == EVENTS:
-                await self._tell(request, reader, send)
+                await self._send_events(request, reader, send)
                 return None
             if live == LONG_POLL:
-                return await self._polled(reader)
+                return await self._long_poll(reader)
             part = await self._read(reader, offset)
             return _caught_up(part, offset, request.headers.get("if-none-match", ""))
 
-    async def _polled(self, reader: _Reader) -> _Content:
+    async def _long_poll(self, reader: _Reader) -> _Content:
         until_s = _now_s() + limits.STREAM_WAIT_S
-        part = await self._awaited(reader, reader.offset, until_s)
+        part = await self._wait_for_part(reader, reader.offset, until_s)
         headers = _where(part)
         if not part.is_last:
             headers["stream-cursor"] = self._cursor(reader)
@@ -371,7 +371,7 @@ class StreamReads:
 
     # Event streams.
 
-    async def _tell(self, request: Request, reader: _Reader, send: Send) -> None:
+    async def _send_events(self, request: Request, reader: _Reader, send: Send) -> None:
         """Send the stream until its time limit; soon after that, disconnect a stalled client."""
         hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
         cutting = asyncio.ensure_future(self._cut_when_ended(reader))
@@ -379,7 +379,7 @@ class StreamReads:
             part = await self._read(reader, reader.offset)
             with suppress(TimeoutError):
                 async with asyncio.timeout(limits.STREAM_LIVE_S + LAST_MS / 1000):
-                    await self._tell_from(request, reader, part, send)
+                    await self._send_from(request, reader, part, send)
         finally:
             cutting.cancel()
             if hold:
@@ -397,19 +397,19 @@ class StreamReads:
             except TidingsError as error:
                 log.warning("the credential of a reader could not be checked: %s", error)
 
-    async def _tell_from(
+    async def _send_from(
         self, request: Request, reader: _Reader, part: StreamPart, send: Send
     ) -> None:
         kind = part.stream.media_type
         headers = {CONTENT_TYPE: EVENT_STREAM}
-        if not messages.is_told_as_text(kind):
+        if not messages.is_textual(kind):
             headers["stream-sse-data-encoding"] = "base64"
         always = headers_for(request.origin, self._origins)
         await send_head(send, 200, {**always, **ALWAYS, **headers})
         try:
             async for each in self._parts(reader, part):
-                told = messages.data_event(kind, each.data) if each.data else ""
-                await send_body(send, told + self._control(reader, each), more=True)
+                chunk = messages.data_event(kind, each.data) if each.data else ""
+                await send_body(send, chunk + self._control(reader, each), more=True)
         except KeyEnded:
             reader.cut_after(CUT_S)  # buffers may still hold megabytes for the client
         except TidingsError:
@@ -425,7 +425,7 @@ class StreamReads:
         yield part
         while not part.is_last and not reader.gone.done() and _now_s() < end_s:
             until_s = min(end_s, _now_s() + limits.STREAM_SAID_S)
-            part = await self._awaited(reader, messages.encode_offset(part.end), until_s)
+            part = await self._wait_for_part(reader, messages.encode_offset(part.end), until_s)
             yield part
 
     def _control(self, reader: _Reader, part: StreamPart) -> str:
@@ -440,10 +440,12 @@ class StreamReads:
 
     # Reading and waiting.
 
-    async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> StreamPart:
+    async def _wait_for_part(
+        self, reader: _Reader, offset: str | None, until_s: float
+    ) -> StreamPart:
         """Return the part after *offset*, which is empty if no message arrives before *until_s*."""
         while True:
-            reader.news.clear()
+            reader.changed.clear()
             part = await self._read(reader, offset)
             left_s = until_s - _now_s()
             if part.data or part.is_last or reader.gone.done() or left_s <= 0:
@@ -451,10 +453,10 @@ class StreamReads:
             offset = messages.encode_offset(part.end)
             if reader.visit.allowed.admission.may_end:
                 left_s = min(left_s, CHECK_S)
-            news: Future[Any] = asyncio.ensure_future(reader.news.wait())
-            awaited = {news, reader.gone}
+            changed: Future[Any] = asyncio.ensure_future(reader.changed.wait())
+            awaited = {changed, reader.gone}
             await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
+            changed.cancel()
 
     async def _read(self, reader: _Reader, offset: str | None) -> StreamPart:
         """Wait while the key exceeds its rate, then read the part after *offset*."""
@@ -499,7 +501,7 @@ def _caught_up(part: StreamPart, offset: str | None, known: str) -> _Content:
     final = part.is_last or not part.at_tail
     headers |= {
         **_about(part),
-        "cache-control": _KEPT if final else _ASKED_AGAIN,
+        "cache-control": _KEPT if final else _REVALIDATED,
         "vary": "Authorization, Origin",
     }
     if part.etag in (each.strip().removeprefix("W/") for each in known.split(",")):

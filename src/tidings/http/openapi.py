@@ -118,7 +118,7 @@ assert {*ENVELOPES} == {*FORMATS}
 JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
 STREAM, YAML = "text/event-stream", "application/yaml"
 FORM = "application/x-www-form-urlencoded"
-_WHOLE = {"type": "integer", "minimum": 0}
+_INTEGER = {"type": "integer", "minimum": 0}
 _ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _PLAIN = {"type": "string"}
 _KEYED = ("Idempotency-Key",)
@@ -235,7 +235,7 @@ SCHEMAS: dict[str, Schema] = {
         "properties": {
             **_WHY,
             "worker": _text(1, 200),
-            "fence": _WHOLE,
+            "fence": _INTEGER,
             "through": _ID,
             "ids": _list(_ID, limits.REQUEST_OPERATIONS_MAX),
             "sending": _ID,
@@ -255,7 +255,7 @@ SCHEMAS: dict[str, Schema] = {
     "Configuration": {
         "type": "object",
         "properties": {
-            "minPurgeRecords": _WHOLE,
+            "minPurgeRecords": _INTEGER,
             "minPurgeDuration": {"type": "string"},
             "electionTimeout": {"type": "string"},
             "heartbeatTimeout": {"type": "string"},
@@ -287,11 +287,11 @@ PARAMETERS: dict[str, Schema] = {
     "cursors": {"type": "string", "enum": ["true", "false"]},
     "format": {"type": "string", "enum": [*FORMATS]},
     "lastEventId": {"type": "string"},
-    "since": _WHOLE,
-    "limit": {**_WHOLE, "maximum": limits.REQUEST_OPERATIONS_MAX},
-    "block": {**_WHOLE, "maximum": 20},
+    "since": _INTEGER,
+    "limit": {**_INTEGER, "maximum": limits.REQUEST_OPERATIONS_MAX},
+    "block": {**_INTEGER, "maximum": 20},
     "tag": {"type": "string"},
-    "through": _WHOLE,
+    "through": _INTEGER,
     "strict": {"type": "string", "enum": ["true", "false"]},
     "type": {"type": "string"},
     "id": {"type": "string"},
@@ -301,8 +301,8 @@ PARAMETERS: dict[str, Schema] = {
     "why": _text(1, 200),
     "by": _text(1, 200),
     "share": {"type": "string"},
-    "size": {"type": "integer", "minimum": 1, "maximum": limits.PORTION_BYTES_MAX},
-    "bucket": {**_WHOLE, "maximum": limits.BUCKETS - 1},
+    "size": {"type": "integer", "minimum": 1, "maximum": limits.BATCH_BYTES_MAX},
+    "bucket": {**_INTEGER, "maximum": limits.BUCKETS - 1},
     "Last-Event-ID": {"type": "string"},
     "Idempotency-Key": {"type": "string", "pattern": "^[!-~]{1,128}$"},
     "traceparent": {"type": "string"},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits, tracing
-from tidings.core.errors import whole
+from tidings.core.errors import parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED, Retention, check_name
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ SHARED = (
     ),
     Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may have private addresses"),
     Setting("TIDINGS_OIDC", "", "JSON with the issuer, audience and claim of accepted tokens"),
-    Setting("TIDINGS_TRACES", tracing.ASKED, "traced requests: off, asked or all"),
+    Setting("TIDINGS_TRACES", tracing.REQUESTED, "traced requests: off, asked or all"),
     Setting(
         "TIDINGS_LATE_SECONDS", "10", "age in seconds above which a follower logs a page; 0: never"
     ),
@@ -133,7 +133,7 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
     issuer = _issuer(values["TIDINGS_OIDC"])
     return Shared(
         feeds=feeds,
-        retention=Retention(_retention_ms(values), whole_of(values, "TIDINGS_RECORDS_MIN", 0)),
+        retention=Retention(_retention_ms(values), parse_setting(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
         open=_yes_or_no(values, "TIDINGS_OPEN")
         and issuer is None,  # a feed with an issuer is never open
@@ -143,7 +143,7 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
         sources=_sources(values, feeds, coordinated=coordinated),
         issuer=issuer,
         traces=_traces(values),
-        late_ms=1000 * whole_of(values, "TIDINGS_LATE_SECONDS", 0),
+        late_ms=1000 * parse_setting(values, "TIDINGS_LATE_SECONDS", 0),
     )
 
 
@@ -163,7 +163,7 @@ def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def whole_of(
+def parse_setting(
     values: Mapping[str, str], variable: str, least: int, largest: int = NUMBER_MAX
 ) -> int:
     """
@@ -174,7 +174,7 @@ def whole_of(
     """
     text = values[variable]
     try:
-        return whole(text, least, largest)
+        return parse_integer(text, least, largest)
     except ValueError as error:
         raise WrongSetting(variable, text, str(error)) from None
 
@@ -195,14 +195,14 @@ def _traces(values: Mapping[str, str]) -> str:
 
 def _retention_ms(values: Mapping[str, str]) -> int:
     least = limits.RETENTION_MS_MIN // 3_600_000
-    return whole_of(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
+    return parse_setting(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
 
 
 def _consumer_cap(values: Mapping[str, str]) -> Retention:
     """Return the retention for consumers, which is at least as long as the log's own retention."""
-    hours = whole_of(values, "TIDINGS_CONSUMER_HOURS", 1)
+    hours = parse_setting(values, "TIDINGS_CONSUMER_HOURS", 1)
     age_ms = max(_retention_ms(values), hours * 3_600_000)
-    return Retention(age_ms, whole_of(values, "TIDINGS_RECORDS_MIN", 0))
+    return Retention(age_ms, parse_setting(values, "TIDINGS_RECORDS_MIN", 0))
 
 
 def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: bool) -> Sources:

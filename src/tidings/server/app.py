@@ -117,7 +117,7 @@ class ServerApp:
         method, path = scope["method"], raw_path(scope)
         match = self._routes.match(method, path)
         if isinstance(match, list):
-            answer = await self._unrouted(headers, method, path, match)
+            answer = await self._fallback(headers, method, path, match)
             if answer is not None:
                 await send_answer(send, answer, headers, self._origins)
                 return
@@ -168,7 +168,7 @@ class ServerApp:
             body = await body_of(receive, self._bodies)
             return await self._answer(function, replace(request, body=body, is_charged=True))
 
-    async def _unrouted(
+    async def _fallback(
         self, headers: dict[str, str], method: str, path: str, methods: list[str]
     ) -> Answer | None:
         """

@@ -282,7 +282,7 @@ def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
 
     The forced end is as safe as a crash, because all acknowledged data is on disk.
     """
-    waiting, telling = os.pipe()
+    waiting, signalling = os.pipe()
 
     def wait() -> None:
         os.read(waiting, 1)
@@ -292,7 +292,7 @@ def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
         os._exit(1)
 
     Thread(target=wait, name="end-by-force", daemon=True).start()
-    return lambda *_: os.write(telling, b"s")
+    return lambda *_: os.write(signalling, b"s")
 
 
 def _tail(url: str) -> str:

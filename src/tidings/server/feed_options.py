@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from tidings.core.auth.passwords import SALT_BYTES, from_line, hash_password
-from tidings.core.errors import InvalidFilter, InvalidSetting, whole
+from tidings.core.errors import InvalidFilter, InvalidSetting, parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import parse_list
 from tidings.core.replication.source import RESTART_OFFSET_MAX
@@ -86,14 +86,14 @@ def profile_change(options: FeedOptions) -> Change | None:
     """
     try:
         values = _profile_fields(options) | _passwords(options)
-        _declared(options, DEFAULT_FEED)
+        _declare(options, DEFAULT_FEED)
     except InvalidSetting as error:
         raise Problem(f"--{error.field.replace('_', '-')}: {error.rule}") from None
     if not values and not options.resources:
         return None
 
     def change(profile: Profile, feed: str) -> Profile:
-        return replace(profile, **values, **_declared(options, feed))  # type: ignore[arg-type]
+        return replace(profile, **values, **_declare(options, feed))  # type: ignore[arg-type]
 
     return change
 
@@ -115,7 +115,7 @@ def _profile_fields(options: FeedOptions) -> dict[str, object]:
     return values
 
 
-def _declared(options: FeedOptions, feed: str) -> dict[str, object]:
+def _declare(options: FeedOptions, feed: str) -> dict[str, object]:
     """Return the fields of the profile of *feed* that declare its resources; empty without any."""
     if not options.resources:
         return {}
@@ -129,10 +129,10 @@ def _passwords(options: FeedOptions) -> dict[str, object]:
         "read_passwords": options.read_password_file,
         "ingest_passwords": options.ingest_password_file,
     }
-    return {name: (_hashed(file),) for name, file in files.items() if file is not None}
+    return {name: (_hash(file),) for name, file in files.items() if file is not None}
 
 
-def _hashed(file: Path) -> str:
+def _hash(file: Path) -> str:
     try:
         password = from_line(file.read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
@@ -177,7 +177,7 @@ def chain_settings(options: HostOptions) -> dict[str, str]:
     feeds = dict.fromkeys([*filter(None, options.feeds.split(",")), *urls])
     fields = dict(_source_fields(options))
     sources = {
-        feed: {"url": url, **_addressed(options, feed, fields)} for feed, url in urls.items()
+        feed: {"url": url, **_add_address(options, feed, fields)} for feed, url in urls.items()
     }
     return {
         "TIDINGS_FEEDS": ",".join(feeds),
@@ -192,7 +192,7 @@ def _of_a_feed(url: str) -> str:
     return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
 
 
-def _listed(name: str, text: str) -> list[str]:
+def _parse_list(name: str, text: str) -> list[str]:
     try:
         return parse_list(text, name)
     except InvalidFilter as error:
@@ -205,7 +205,7 @@ def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
         if not equals:
             raise Problem(f"--source {text}: must be NAME=VALUE")
         if name in _LISTS:
-            yield name, _listed(name, value)
+            yield name, _parse_list(name, value)
         elif name in _NUMBERS:
             yield name, _number(value)
         else:
@@ -215,12 +215,12 @@ def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
 def _number(value: str) -> int | str:
     """Return *value* as a number. Return other text unchanged, which `parse_sources` refuses."""
     try:
-        return whole(value, 0, RESTART_OFFSET_MAX)
+        return parse_integer(value, 0, RESTART_OFFSET_MAX)
     except ValueError:
         return value
 
 
-def _addressed(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
+def _add_address(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return *fields*, with the listening address if the host is elected and has no address."""
     if fields.get("role") != "elected" or "address" in fields or not options.port:
         return fields

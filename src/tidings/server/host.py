@@ -186,7 +186,7 @@ class Host(Assembly):
         self._follow()
         self.webhooks = self._webhooks()
         self.database.before_commit = self.state.project
-        self.database.committed = self._committed
+        self.database.committed = self._on_commit
         self.endpoints = {function: self.endpoint(function) for function in self.builders}
 
     @classmethod
@@ -221,7 +221,7 @@ class Host(Assembly):
             # Push starts at the end of the log, because no client is connected yet. If the log has
             # a hole, push starts before it: otherwise pages that are written into the hole later
             # would count as handled, and clients would not receive them.
-            self.stores.followers.stand(feed, PUSH, self._recovery.end(feed))
+            self.stores.followers.set_checkpoint(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
         for feed in self.settings.feeds:
@@ -257,7 +257,7 @@ class Host(Assembly):
         """
         holes, archived = self._recovery.unwritten(feed), self.stores.followers.checkpoints(feed)
         if holes and archived.get(ARCHIVE, 0) >= holes[0].first:
-            self.stores.followers.stand(feed, ARCHIVE, holes[0].first - 1)
+            self.stores.followers.set_checkpoint(feed, ARCHIVE, holes[0].first - 1)
 
     def _recover(self, feed: str) -> None:
         for numbers in self._recovery.fill(feed):
@@ -334,16 +334,16 @@ class Host(Assembly):
             ExceptionGroup: the errors of the failed steps.
         """
         failures = Failures()
-        with failures.kept("the sweep"):
+        with failures.record("the sweep"):
             self.sweeper.run(self.settings.feeds)
-        with failures.kept("the small file next to the data file"):
+        with failures.record("the small file next to the data file"):
             self._generations.renew()
         for feed in sorted(self.settings.feeds):
-            with failures.kept(f"the repair of the feed {feed}"):
+            with failures.record(f"the repair of the feed {feed}"):
                 self._recover(feed)
-            with failures.kept(f"the index of the feed {feed}"):
+            with failures.record(f"the index of the feed {feed}"):
                 self.indexer.run(feed)
-        with failures.kept("the deletion of expired rows"):
+        with failures.record("the deletion of expired rows"):
             self.database.delete_expired(expiring_ms())
         if failures.count:
             raise ExceptionGroup(f"{failures.count} steps failed", failures.errors)
@@ -358,11 +358,11 @@ class Host(Assembly):
 
     # A commit wakes the followers, and the readers that wait at the end of the log.
 
-    def _committed(self, feeds: Set[str]) -> None:
+    def _on_commit(self, feeds: Set[str]) -> None:
         for feed in feeds:
             self.waker.wake(feed, PUSH)
             self.webhooks.wake(feed)
-        self.notifications.tell(feeds)
+        self.notifications.notify(feeds)
 
     def _replay_soon(self, connection_id: str) -> None:
         self._replays.submit(self._replay, connection_id)
@@ -382,7 +382,7 @@ class Host(Assembly):
             followers=self.stores.followers,
             follower=follower,
             handler=self.projector(),
-            told=lambda feed: self.notifications.tell(
+            on_appended=lambda feed: self.notifications.notify(
                 [feed]
             ),  # readers with `leave=true` wait for the state
         )

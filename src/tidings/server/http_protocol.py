@@ -83,7 +83,7 @@ class Admission:
     # For each idle connection the function that resets it, in the order in which they became idle.
     _idle: dict[Abort, None] = field(default_factory=dict)
     _evicted: int = 0
-    _refused: int = 0
+    _rejection: int = 0
     _reported_s: float = float("-inf")
 
     def admit(self, count: int) -> bool:
@@ -96,7 +96,7 @@ class Admission:
             return True
         oldest = next(iter(self._idle), None)
         if oldest is None:
-            self._refused += 1
+            self._rejection += 1
         else:
             del self._idle[oldest]
             self._evicted += 1
@@ -120,10 +120,10 @@ class Admission:
             "the limit of open files allows %d connections, and all are open: refused %d new"
             " connections and closed %d idle connections since the last report; raise LimitNOFILE",
             self.bounds.connections,
-            self._refused,
+            self._rejection,
             self._evicted,
         )
-        self._reported_s, self._refused, self._evicted = now_s, 0, 0
+        self._reported_s, self._rejection, self._evicted = now_s, 0, 0
 
 
 class Connection:
@@ -197,21 +197,21 @@ class Connection:
         self._transport.close()
         self._timer = self._loop.call_later(self.bounds.close_s, self.abort)
 
-    def lost(self) -> None:
+    def on_closed(self) -> None:
         """Cancel all timers, because the connection is closed."""
         self.stop_waiting()
         self._cancel()
-        self.written()
+        self.on_drained()
         if self._cut is not None:
             self._cut.cancel()
 
-    def stalled(self) -> None:
+    def on_full(self) -> None:
         """Reset the connection unless its client reads something within `stall_s`."""
-        self.written()
+        self.on_drained()
         size = self._unread()
         self._stall = self._loop.call_later(self.bounds.stall_s, self._check_stall, size)
 
-    def written(self) -> None:
+    def on_drained(self) -> None:
         """Stop the stall timer, because the client has read enough of the buffer."""
         if self._stall is not None:
             self._stall.cancel()
@@ -219,7 +219,7 @@ class Connection:
 
     def _check_stall(self, size: int) -> None:
         if self._unread() < size:
-            self.stalled()
+            self.on_full()
         else:
             self.abort()
 
@@ -347,7 +347,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(503, "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.lost()
+        self._connection.on_closed()
         waiting = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
         for cycle in (self._active, *waiting):  # the base class notifies only the latest cycle
@@ -358,11 +358,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._connection.stalled()
+        self._connection.on_full()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._connection.written()
+        self._connection.on_drained()
 
     def shutdown(self) -> None:
         self.admission.remove_idle(self._connection.abort)
@@ -445,7 +445,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields += 1
         if self._fields > limits.HEAD_FIELDS_MAX:
-            raise self._refused(431, f"a head holds at most {limits.HEAD_FIELDS_MAX} fields")
+            raise self._rejection(431, f"a head holds at most {limits.HEAD_FIELDS_MAX} fields")
         self._count(len(name) + len(value) + 4)
         if not self._in_body:  # trailers are ignored, because the head has already been checked
             super().on_header(name, value)
@@ -453,9 +453,11 @@ class HttpProtocol(HttpToolsProtocol):
     def _count(self, size: int) -> None:
         self._size += size
         if self._size > limits.HEAD_BYTES_MAX:
-            raise self._refused(431, f"a request head holds at most {limits.HEAD_BYTES_MAX} bytes")
+            raise self._rejection(
+                431, f"a request head holds at most {limits.HEAD_BYTES_MAX} bytes"
+            )
 
-    def _refused(self, status: int, message: str) -> _Refused:
+    def _rejection(self, status: int, message: str) -> _Refused:
         self._refusal = status, message
         return _Refused()
 
@@ -471,7 +473,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._check_host(version)
         if self.parser.should_upgrade():
             if self._active is not None and self._should_upgrade():
-                raise self._refused(400, "a WebSocket needs a connection without other requests")
+                raise self._rejection(400, "a WebSocket needs a connection without other requests")
             self.url = path + b"?" + query if query else path
             return
         scope["raw_path"], scope["query_string"] = path, query
@@ -493,25 +495,25 @@ class HttpProtocol(HttpToolsProtocol):
         if self.url == b"*" and method == "OPTIONS":
             return self.url, b""
         if method == "CONNECT":
-            raise self._refused(405, "this server is not a proxy")
+            raise self._rejection(405, "this server is not a proxy")
         try:
             url = httptools.parse_url(self.url)
             self.url.decode("ascii")
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-            raise self._refused(400, "the request target is not a URL") from None
+            raise self._rejection(400, "the request target is not a URL") from None
         if url.host is not None:
             host = url.host if url.port is None else b"%b:%d" % (url.host, url.port)
             self.headers[:] = [each for each in self.headers if each[0] != b"host"]
             self.headers.append((b"host", host))
         path = url.path or (b"/" if url.host is not None else b"")
         if not path.startswith(b"/"):
-            raise self._refused(400, "the request target is not a path")
+            raise self._rejection(400, "the request target is not a path")
         return path, url.query or b""
 
     def _check_host(self, version: str) -> None:
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and version == "1.1"):
-            raise self._refused(400, "a request of HTTP/1.1 must have exactly one Host field")
+            raise self._rejection(400, "a request of HTTP/1.1 must have exactly one Host field")
 
     def _cycle(self, keeps_alive: bool) -> Cycle:
         cycle = Cycle(

@@ -60,12 +60,12 @@ class _CheckedLock:
         return getattr(self._lock, name)
 
 
-def _checked(make: Callable[..., Any]) -> Callable[..., Any]:
+def _check(make: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(make)
-    def made(*arguments: Any) -> Any:
+    def make_checked(*arguments: Any) -> Any:
         return _CheckedLock(make(*arguments))
 
-    return made
+    return make_checked
 
 
 def install() -> None:
@@ -75,4 +75,4 @@ def install() -> None:
         if name.startswith(_PLACES) and name != __name__:
             for kind, make in kinds.items():
                 if getattr(module, kind, None) is make:
-                    setattr(module, kind, _checked(make))
+                    setattr(module, kind, _check(make))

@@ -281,7 +281,7 @@ class MemoryFollowers:
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         return {
-            name: self._saved(follower)[0]
+            name: self._make_saved(follower)[0]
             for (of, name), follower in sorted([*self._followers.items()])
             if of == feed
         }
@@ -293,7 +293,7 @@ class MemoryFollowers:
             if of == feed
         ]
 
-    def stand(
+    def set_checkpoint(
         self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
     ) -> None:
         """Set the checkpoint of a follower that does not run."""
@@ -301,12 +301,14 @@ class MemoryFollowers:
 
     def all_checkpoints(self) -> frozenset[tuple[str, str, int, int, bytes]]:
         """Return the feed, name, checkpoint, operations and note of each follower."""
-        return frozenset((*at, *self._saved(each)) for at, each in list(self._followers.items()))
+        return frozenset(
+            (*at, *self._make_saved(each)) for at, each in list(self._followers.items())
+        )
 
     def _move(self, follower: StoredFollower, saved: Saved) -> None:
         follower.saved = saved
 
-    def _saved(self, follower: StoredFollower) -> Saved:
+    def _make_saved(self, follower: StoredFollower) -> Saved:
         return follower.saved
 
     def _of(self, lease: Lease) -> StoredFollower | None:
@@ -317,7 +319,7 @@ class MemoryFollowers:
         return None
 
     def _lease(self, feed: str, name: str, follower: StoredFollower) -> Lease:
-        checkpoint, operations, note = self._saved(follower)
+        checkpoint, operations, note = self._make_saved(follower)
         return Lease(
             feed,
             name,

@@ -81,7 +81,7 @@ def _add_relay(samples: Samples, host: Host, feed: str) -> None:
     except BrokenRelay:  # the status of the relay reports the error; the other feeds are shown
         samples["tidings_relays_standing"].append((1, labels))
         return
-    samples["tidings_relays_standing"].append((int(relay.stands), labels))
+    samples["tidings_relays_standing"].append((int(relay.is_blocked), labels))
     lag = max(0, relay.upstream_head - relay.checkpoint)
     samples["tidings_relay_lag"].append((lag, labels))
     if relay.upstream_read_ms:

@@ -133,7 +133,7 @@ async def taking_changes(
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 line = await reader.readline()
-            reply = await asyncio.to_thread(_answered, database, line, on_change)
+            reply = await asyncio.to_thread(_answer, database, line, on_change)
             writer.write(reply.encode() + b"\n")
             await writer.drain()
         writer.close()
@@ -150,7 +150,7 @@ async def taking_changes(
         path.unlink(missing_ok=True)
 
 
-def _answered(database: Database, line: bytes, on_change: Callable[[str, str, str], None]) -> str:
+def _answer(database: Database, line: bytes, on_change: Callable[[str, str, str], None]) -> str:
     request = json.loads(line)
     if request["call"] == BACKUP:
         return _backed_up(database, *request["arguments"])

@@ -82,7 +82,7 @@ class Recovery:
 
     def unwritten(self, feed: str) -> Sequence[Numbers]:
         """Return the numbers that will never get a page; no numbers for a chained feed."""
-        return () if feed in self.chained else self.log.missing(feed, self._handled(feed))
+        return () if feed in self.chained else self.log.missing(feed, self._last_handled(feed))
 
     def fill(self, feed: str) -> Sequence[Numbers]:
         """
@@ -106,10 +106,10 @@ class Recovery:
 
     def end(self, feed: str) -> int:
         """Return the last page that a reader of *feed* can reach from the state's checkpoint."""
-        missing = self.log.missing(feed, self._handled(feed))
+        missing = self.log.missing(feed, self._last_handled(feed))
         return missing[0].first - 1 if missing else self.log.head(feed)
 
-    def _handled(self, feed: str) -> int:
+    def _last_handled(self, feed: str) -> int:
         state = self.checkpoints.checkpoints(feed).get(STATE, 0)
         return max(state, self.log.floor(feed) - 1)
 

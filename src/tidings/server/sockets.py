@@ -389,16 +389,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.transport.lost()
+        self.transport.on_closed()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.transport.stalled()
+        self.transport.on_full()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.transport.written()
+        self.transport.on_drained()
 
     def shutdown(self) -> None:
         """

@@ -90,4 +90,4 @@ class FileStores:
         self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
         self.sockets, self.waker = sockets, waker
         self.replay_sockets, self.replay_room = sockets.for_replays, sockets
-        self.unretried = None
+        self.without_retries = None

@@ -200,11 +200,11 @@ class FeedNotifications:
         self._listening[feed].append(listening)
         return listening
 
-    def tell(self, feeds: Iterable[str]) -> None:
+    def notify(self, feeds: Iterable[str]) -> None:
         """Notify the readers of *feeds*; callable from any thread."""
-        self.loop.call_soon_threadsafe(self._tell, list(feeds))
+        self.loop.call_soon_threadsafe(self._notify, list(feeds))
 
-    def _tell(self, feeds: list[str]) -> None:
+    def _notify(self, feeds: list[str]) -> None:
         for feed in feeds:
             for listening in self._listening[feed]:
                 listening.look()
@@ -229,13 +229,13 @@ class Webhooks:
         self._registry, self._delivery = registry, delivery
         self._feeds, self._clock, self._cut = sorted(feeds), clock, cut
         # Only the thread of `_serve` changes `_known`, `_due` and `_running`. Other threads, such
-        # as the event loop, add to `_news`, and put functions for that thread into `_happened`,
+        # as the event loop, add to `_queued`, and put functions for that thread into `_happened`,
         # which never blocks.
         self._known: Mapping[Key, Webhook] = {}
         self._due: dict[Key, bool] = {}  # the value is the argument *look* of the next run
         self._running: set[Key] = set()
         self._happened: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._news: set[str] = set()  # feeds with a queued `_has_news`
+        self._queued: set[str] = set()  # feeds with a queued `_mark_due`
         self._stopped = False
         self._pool = ThreadPoolExecutor(ENDPOINTS, thread_name_prefix="webhook")
         self._thread = Thread(target=self._serve, name="webhooks", daemon=True)
@@ -254,12 +254,12 @@ class Webhooks:
 
     def wake(self, feed: str) -> None:
         """Make the webhooks of *feed* due; callable from any thread, without blocking."""
-        if self._known and feed not in self._news:
-            self._news.add(feed)
-            self._happened.put(partial(self._has_news, feed))
+        if self._known and feed not in self._queued:
+            self._queued.add(feed)
+            self._happened.put(partial(self._mark_due, feed))
 
-    def _has_news(self, feed: str) -> None:
-        self._news.discard(feed)
+    def _mark_due(self, feed: str) -> None:
+        self._queued.discard(feed)
         for key in self._known:
             if key[0] == feed:
                 self._due.setdefault(key, False)

@@ -157,8 +157,8 @@ class StateProjection:
 
     So after a commit, the state usually includes all pages of the log. It lags only after a
     transaction with very many operations, after an error, and after an import. Then slices, which
-    `wake` schedules, write the missing rows in the event loop, between commits. *told* is called
-    with the feed after each slice.
+    `wake` schedules, write the missing rows in the event loop, between commits. *on_appended* is
+    called with the feed after each slice.
     """
 
     def __init__(
@@ -170,10 +170,10 @@ class StateProjection:
         followers: SqliteFollowers,
         follower: Follower,
         handler: Handler,
-        told: Callable[[str], object],
+        on_appended: Callable[[str], object],
     ) -> None:
         self._loop, self._writer, self._database = loop, writer, database
-        self._followers, self._handler, self._told = followers, handler, told
+        self._followers, self._handler, self._on_appended = followers, handler, on_appended
         follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, follower_config=follower_config)
         # The feeds for which the handler has begun, and since then has handled every page.
@@ -208,7 +208,7 @@ class StateProjection:
         try:
             if some:
                 with self._database.part():
-                    after = self._handled(lease, some)
+                    after = self._handle(lease, some)
         except Unavailable:
             raise
         except Exception:
@@ -217,7 +217,7 @@ class StateProjection:
             self._followers.release(after, force=True)
         return after is not lease and len(some) == len(pages)
 
-    def _handled(self, lease: Lease, pages: Sequence[Page]) -> Lease:
+    def _handle(self, lease: Lease, pages: Sequence[Page]) -> Lease:
         feed = lease.feed
         self._database.on_rollback(partial(self._begun.discard, feed))
         if feed not in self._begun:
@@ -246,7 +246,7 @@ class StateProjection:
         self._due.discard(feed)  # before the slice, which wakes the feed again if pages are left
         try:
             await self._writer.write(partial(self._slice, feed))
-            self._told(feed)
+            self._on_appended(feed)
         except TidingsError as error:
             log.warning("follower stopped: %s %s: %s", STATE, feed, error)
             self._loop.call_later(AGAIN_S, self.wake, feed)

@@ -156,7 +156,7 @@ class DynamoDBBackend:
 
 
 def _wanted(row: Row, copy: Replication, now: int) -> bool:
-    if not row.whole:
+    if not row.is_complete:
         raise Gone(f"the row of {row.key} is broken; `tidings verify` reports the details")
     since_ms = copy.since_s * 1000
     return in_copy(row, since_ms=since_ms, tombstones=copy.tombstones, now_ms=now)

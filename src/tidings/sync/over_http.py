@@ -118,7 +118,7 @@ class RemoteRows:
 
         Raises:
             UpstreamRefused: the password lacks permission.
-            BrokenPortion: the address is not that of a feed.
+            BrokenBatch: the address is not that of a feed.
             Unavailable: the feed does not respond after several attempts.
         """
 

@@ -86,7 +86,7 @@ class Buckets:
 
 
 def columns(row: Row) -> Columns:
-    if not row.whole:
+    if not row.is_complete:
         raise ValueError(f"the row of {row.key} is broken; `tidings verify` reports the details")
     at = Position(row.page, row.slot).encode()
     return row.key, at, row.at_ms, row.deleted, moment_of(row.line), row.line

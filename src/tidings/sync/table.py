@@ -474,7 +474,7 @@ class TableSync:
 
 
 def _checked(row: Row) -> Row:
-    if not row.whole:
+    if not row.is_complete:
         raise BrokenRow(f"the row of {row.key} is broken; `tidings verify` reports the details")
     return row
 

@@ -38,7 +38,7 @@ def new_token(size_bytes: int) -> bytes:
     return secrets.token_bytes(size_bytes)
 
 
-class Pace:
+class PollInterval:
     """The pause between polls, which is shorter while functions run."""
 
     def __init__(self, *, idle_s: float = IDLE_S) -> None:

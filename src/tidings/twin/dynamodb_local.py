@@ -96,7 +96,7 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
         raise NoJava("no `java` on the PATH")
     libraries = await fetch(log)
     port = port or processes.free_port()
-    twin_keys.tell(port, secrets.token_hex(KEY_BYTES) if data is None else _key_of(data))
+    twin_keys.publish(port, secrets.token_hex(KEY_BYTES) if data is None else _key_of(data))
     with log.open("ab") as output:
         child = await processes.start(_command(java, libraries, port, data), output=output)
     engine = DynamoDBLocal(child, port)

@@ -261,7 +261,7 @@ class HttpGateway:
         path, method = raw_path(scope), scope["method"]
         match = self._routes.match(method, path)
         if isinstance(match, list):
-            answer = self._unrouted(scope, path, match)
+            answer = self._fallback(scope, path, match)
             if answer is not None:
                 return answer, {}
             if self._routes.default is None:
@@ -269,7 +269,7 @@ class HttpGateway:
             match = self._routes.default
         return match.route, match.parameters
 
-    def _unrouted(self, scope: Message, path: str, methods: Sequence[str]) -> HttpResponse | None:
+    def _fallback(self, scope: Message, path: str, methods: Sequence[str]) -> HttpResponse | None:
         method = scope["method"]
         if method == "OPTIONS" and methods:
             return self._preflight(scope, methods)

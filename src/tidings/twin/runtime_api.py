@@ -194,7 +194,7 @@ class RuntimeApi:
             return await self._next()
         if request.method == "POST" and action == "init/error":
             self._start(Answer(request.body, "Unhandled"))
-            return _accepted()
+            return _acknowledgement()
         if request.method == "POST" and action.startswith("invocation/"):
             return self._take(action, request.body)
         return json_response(404, {"errorType": "NotFound", "errorMessage": request.path})
@@ -221,7 +221,7 @@ class RuntimeApi:
         self._current = None
         if not invocation.answer.done():
             invocation.answer.set_result(_answer(kind, body))
-        return _accepted()
+        return _acknowledgement()
 
     def _start(self, error: Answer | None) -> None:
         if not self.started.done():
@@ -235,7 +235,7 @@ def _answer(kind: str, body: bytes) -> Answer:
     return Answer(body, None if kind == "response" else "Unhandled")
 
 
-def _accepted() -> Response:
+def _acknowledgement() -> Response:
     return json_response(202, {"status": "OK"})
 
 

@@ -62,7 +62,7 @@ class Caller:
 
 def connect_event(caller: Caller, *, now_ms: int) -> dict[str, object]:
     event = _event(caller, CONNECT, now_ms)
-    event |= _lists("headers", "multiValueHeaders", _spelled(caller.headers))
+    event |= _lists("headers", "multiValueHeaders", _spell(caller.headers))
     if caller.query:
         pairs = parse_qsl(caller.query, keep_blank_values=True)
         event |= _lists("queryStringParameters", "multiValueQueryStringParameters", pairs)
@@ -113,7 +113,7 @@ def _lists(single: str, multiple: str, pairs: Sequence[tuple[str, str]]) -> dict
     return {single: {name: listed[-1] for name, listed in values.items()}, multiple: values}
 
 
-def _spelled(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _spell(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Spell header names like API Gateway, regardless of the client's spelling."""
     return [("-".join(part.capitalize() for part in k.split("-")), v) for k, v in headers]
 
@@ -176,7 +176,7 @@ class SocketGateway:
         life_s: float = LIFE_S,
     ) -> None:
         self._functions: Mapping[str, str] = {route.key: route.function for route in routes}
-        self._taken = frozenset(route.key for route in routes if not route.function)
+        self._without_function = frozenset(route.key for route in routes if not route.function)
         self._invoke = invoke
         self._idle_s = idle_s
         self._life_s = life_s
@@ -233,7 +233,7 @@ class SocketGateway:
     async def _converse(self, connection: Connection, receive: Receive, send: Send) -> Ending:
         reading = asyncio.ensure_future(self._read(connection, receive))
         writing = asyncio.ensure_future(_write(connection, send))
-        watching = asyncio.ensure_future(self._watch(connection))
+        expiring = asyncio.ensure_future(self._end_when_due(connection))
         try:
             ending = await asyncio.shield(connection.ended)
             if ending.by_server:
@@ -241,9 +241,9 @@ class SocketGateway:
                 await asyncio.wait((writing,), timeout=CLOSE_S)
             return ending
         finally:
-            for task in (reading, writing, watching):
+            for task in (reading, writing, expiring):
                 task.cancel()
-            await asyncio.gather(reading, writing, watching, return_exceptions=True)
+            await asyncio.gather(reading, writing, expiring, return_exceptions=True)
 
     async def _read(self, connection: Connection, receive: Receive) -> None:
         while (event := await receive())["type"] == "websocket.receive":
@@ -258,7 +258,7 @@ class SocketGateway:
         connection.end(code, event.get("reason") or "", by_server=False)
 
     async def _receive(self, connection: Connection, text: str) -> None:
-        if self._is_taken(text):
+        if self._lacks_function(text):
             connection.in_flight.release()
             return
         event = message_event(connection.caller, text, now_ms=clock.now_ms())
@@ -268,15 +268,15 @@ class SocketGateway:
         finally:
             connection.in_flight.release()
 
-    def _is_taken(self, text: str) -> bool:
+    def _lacks_function(self, text: str) -> bool:
         """Return True if the route of the action (`$request.body.action`) has no function."""
         try:
             action = json.loads(text)["action"]
         except (ValueError, TypeError, KeyError, RecursionError):
             return False
-        return isinstance(action, str) and action in self._taken
+        return isinstance(action, str) and action in self._without_function
 
-    async def _watch(self, connection: Connection) -> None:
+    async def _end_when_due(self, connection: Connection) -> None:
         while (left_ms := connection.left_ms(self._idle_s, self._life_s)) > 0:
             await asyncio.sleep(left_ms / 1000)
         connection.end(GOING_AWAY, "Going away")

@@ -68,7 +68,7 @@ def create_table(client: DynamoDBClient, name: str, table: deployment.Table) -> 
             _create_table(client, name, table)
 
 
-def tell_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
+def publish_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
     """Store the names of all feeds and of the chained feeds, as the outputs of a stack do."""
     item = profiles.encode_served(feeds, addresses(sources))
     client.put_item(TableName=table_name("control"), Item=item)

@@ -40,7 +40,7 @@ from botocore.exceptions import (  # noqa: TID251 the twin acts as AWS itself
 from tidings.aws.config import twin_keys
 from tidings.aws.config.deployment import StreamSource
 from tidings.twin import clock
-from tidings.twin.clock import Pace
+from tidings.twin.clock import PollInterval
 from tidings.twin.options import REGION
 from tidings.twin.runtime_api import Answer
 
@@ -333,7 +333,7 @@ class StreamPoller:
         stream_arn: str,
         deliver: Deliver,
         give_up: GiveUp,
-        pace: Pace,
+        interval: PollInterval,
         retry_first_s: float = RETRY_FIRST_S,
     ) -> None:
         self._source = source
@@ -341,7 +341,7 @@ class StreamPoller:
         self._stream_arn = stream_arn
         self._deliver = deliver
         self._give_up = give_up
-        self._pace = pace
+        self._interval = interval
         self._retry_first_s = retry_first_s
         self._shards: dict[str, asyncio.Task[None]] = {}
 
@@ -434,7 +434,7 @@ class StreamPoller:
             if until_s is not None and loop.time() >= until_s:
                 break
             if not page:
-                await (self._pace.pause() if reading.iterator else asyncio.sleep(TROUBLE_S))
+                await (self._interval.pause() if reading.iterator else asyncio.sleep(TROUBLE_S))
         return records
 
     def _read(self, reading: _Reading) -> list[Record]:

@@ -25,7 +25,7 @@ from tidings.server.http_server import HostCheck, KnownProxies
 from tidings.server.processes import Problem
 from tidings.server.sockets import PATH, refuse
 from tidings.twin import dynamodb_local, environment, http_gateway, store, streams, workers
-from tidings.twin.clock import Pace
+from tidings.twin.clock import PollInterval
 from tidings.twin.dynamodb_local import EngineFailed
 from tidings.twin.environment import Places
 from tidings.twin.http_gateway import HttpGateway
@@ -92,10 +92,10 @@ async def _compose(
     places = Places(dynamodb_url, apis.url, apis.token)
     deployed = environment.functions(options)
     programs = {f.name: environment.program(f, options, places) for f in deployed}
-    pace = Pace()
+    interval = PollInterval()
     settings = environment.parse_options(options)
     pools, streams = _functions(programs, log, workers.relay_workers(settings.sources))
-    functions = Functions(pools, pace.stir)
+    functions = Functions(pools, interval.stir)
     stack.push_async_callback(functions.stop)
     for each in streams.values():
         stack.push_async_callback(each.stop)
@@ -116,7 +116,7 @@ async def _compose(
     )
     host_check = environment.host_check(options)
     await stack.enter_async_context(serving_apis(http, sockets, listener, host_check))
-    await _follow_all(stack, options, folder, dynamodb_url, programs, functions, pace)
+    await _follow_all(stack, options, folder, dynamodb_url, programs, functions, interval)
     for feed in settings.sources:
         await stack.enter_async_context(_background(workers.begin_relay(feed, functions.invoke)))
     for schedule in deployment.SCHEDULES:
@@ -146,7 +146,7 @@ async def _follow_all(
     url: str,
     programs: Mapping[str, Program],
     functions: Functions,
-    pace: Pace,
+    interval: PollInterval,
 ) -> None:
     """Deliver the records of each table that has a stream."""
     followed = [(store.table_name(source.table), source) for source in deployment.STREAM_SOURCES]
@@ -154,7 +154,7 @@ async def _follow_all(
     for table, source in followed:
         function_arn = programs[source.function].arn
         give_up = functools.partial(streams.save_given_up, folder / "discarded", function_arn)
-        following = _follow(url, table, source, functions, give_up, pace)
+        following = _follow(url, table, source, functions, give_up, interval)
         await stack.enter_async_context(_background(following))
 
 
@@ -164,13 +164,18 @@ async def _follow(
     source: StreamSource,
     functions: Functions,
     give_up: GiveUp,
-    pace: Pace,
+    interval: PollInterval,
 ) -> None:
     arn = await store.stream_of(url, table)
     deliver = functools.partial(functions.invoke, source.function)
     client = await asyncio.to_thread(store.streams_client, url)
     await StreamPoller(
-        source=source, client=client, stream_arn=arn, deliver=deliver, give_up=give_up, pace=pace
+        source=source,
+        client=client,
+        stream_arn=arn,
+        deliver=deliver,
+        give_up=give_up,
+        interval=interval,
     ).run()
 
 
@@ -196,7 +201,7 @@ def _prepare(url: str, options: Options, change: feed_options.Change | None) -> 
     store.create_tables(client)
     settings = environment.parse_options(options)
     store.create_coordination(url, settings.coordinator)
-    store.tell_feeds(client, settings.feeds, settings.sources)
+    store.publish_feeds(client, settings.feeds, settings.sources)
     if options.endpoint_url is None:
         store.free_follower_leases(client, settings.feeds)
         store.free_relays(client, settings.sources)

@@ -104,13 +104,13 @@ class Worker:
             environment=environment,
             folder=self._program.folder,
         )
-        return await self._unless_ended(self._api.started, INIT_S, "init")
+        return await self._first_of(self._api.started, INIT_S, "init")
 
     async def invoke(self, payload: bytes) -> Answer:
         limit_s = self._program.timeout_s
         invocation = Invocation(payload, clock.now_ms() + int(limit_s * 1000))
         self._api.hand(invocation)
-        answer = await self._unless_ended(invocation.answer, limit_s, invocation.request_id)
+        answer = await self._first_of(invocation.answer, limit_s, invocation.request_id)
         assert answer is not None
         return answer
 
@@ -120,7 +120,7 @@ class Worker:
             await self._child.wait()
         await self._server.stop()
 
-    async def _unless_ended(
+    async def _first_of(
         self,
         outcome: asyncio.Future[Answer] | asyncio.Future[Answer | None],
         limit_s: float,

@@ -473,7 +473,7 @@ def play(plan: Plan, parts: Parts) -> Outcome:
         stack.enter_context(parts.around())
         stack.enter_context(machine.installed())
         stack.enter_context(_logged(world))
-        stack.enter_context(instead(database_module, "_locked", lambda path: None)())
+        stack.enter_context(instead(database_module, "_lock_file", lambda path: None)())
         machine.loop.create_task(world.main())
         machine.loop.run_forever()
         broken = machine.broken

@@ -120,7 +120,7 @@ def test_8_7_the_timing_is_that_of_the_protocol() -> None:
     longer than the interval of the server's cursors.
     """
     assert Timing().keep_alive_s * 1000 < 600_000
-    assert Timing().silent_s * 1000 > limits.TELL_EVERY_MS
+    assert Timing().silent_s * 1000 > limits.IDLE_CURSOR_MS
 
 
 def test_8_7_tcp_looks_whether_the_server_is_there() -> None:

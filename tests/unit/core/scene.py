@@ -92,7 +92,7 @@ def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
 
 def shown(given: PresentedKey) -> Credential:
     """Return a key as a request sends it."""
-    return Credential(given.encoded(), "anybody")
+    return Credential(given.encode(), "anybody")
 
 
 def unavailable(*_: object, **__: object) -> NoReturn:
@@ -148,7 +148,7 @@ class Host(Assembly):
             replay_sockets=scene.sockets,
             replay_room=None,
             waker=scene.waker,
-            unretried=None,
+            without_retries=None,
         )
         super().__init__(
             stores=cast(Stores, stores),
@@ -180,7 +180,7 @@ class Host(Assembly):
             retention_service=replace(sweeper.retention_service, archives=False),
         )
 
-    def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
+    def trace(self, handler: Handler, late_ms: int | None = None) -> Handler:
         return handler
 
 
@@ -319,7 +319,7 @@ class Scene:
             done += follower.run(feed, handler, seen)
         return done
 
-    def stand(self, follower: str, page: int, feed: str = FEED) -> None:
+    def set_checkpoint(self, follower: str, page: int, feed: str = FEED) -> None:
         """Set the checkpoint of *follower* to *page*."""
         lease = self.followers.take(feed, follower, owner="me", now_ms=self.now_ms)
         assert self.followers.release(replace(lease, checkpoint=page))

@@ -17,7 +17,7 @@ from tidings.core import limits
 from tidings.core.changeagent.list import Query
 from tidings.core.changeagent.tag_index import Indexer
 from tidings.core.model.cursors import START
-from tidings.core.tracing import ASKED, Tracer
+from tidings.core.tracing import REQUESTED, Tracer
 
 HOUR_MS = 3_600_000
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -93,11 +93,11 @@ def test_a_webhook_sends_what_is_due() -> None:
 def test_requests_are_traced_after_a_clock_that_was_ahead() -> None:
     now = {"wall": 10**12, "steady": 0}
     tracer = Tracer(
-        mode=ASKED,
+        mode=REQUESTED,
         clock=lambda: now["wall"],
         steady=lambda: now["steady"] + 10**9,
         new_id=lambda: "d" * 32,
-        tell=cast(Any, None),
+        sink=cast(Any, None),
     )
     assert tracer.choose(TRACE)
     now["wall"] -= 2 * HOUR_MS

@@ -40,8 +40,8 @@ def test_no_lease_outlives_a_clock_that_was_ahead() -> None:
     relay = Relay("main", owner="a", lease_until_ms=ahead + limits.RELAY_LEASE_MS)
     lease = LeaderLease("c", 0, "a", until_ms=ahead + limits.LEADER_LEASE_MS)
     for held in (worked, relay, lease):
-        assert held.held(ahead)
-        assert not held.held(NOW)
+        assert held.is_held(ahead)
+        assert not held.is_held(NOW)
     taken_over = consumers.acquire(worked, "b", NOW)
     assert (taken_over.owner, taken_over.fence) == ("b", worked.fence + 1)
 

@@ -51,4 +51,4 @@ def test_time_limits_of_the_log() -> None:
     assert limits.CLAIM_MS <= limits.RETENTION_MS_MIN + limits.TTL_SLACK_MS
     assert limits.TOMBSTONE_SLACK_MS > limits.TTL_SLACK_MS
     assert limits.HOLE_POLL_MS < limits.HOLE_GRACE_MS < limits.FOLLOW_RUN_MS
-    assert limits.TELL_EVERY_MS < limits.RETENTION_MS_MIN
+    assert limits.IDLE_CURSOR_MS < limits.RETENTION_MS_MIN

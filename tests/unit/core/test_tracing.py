@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.core.scene import NOW
 from tidings.core import limits, tracing
 from tidings.core.effects import TraceRecord, discard_trace
-from tidings.core.tracing import ALL, ASKED, MODES, OFF, Tracer, parse_trace_headers
+from tidings.core.tracing import ALL, MODES, OFF, REQUESTED, Tracer, parse_trace_headers
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"
@@ -29,7 +29,7 @@ class Clock:
 
 
 def tracer(mode: str, clock: Clock) -> Tracer:
-    return Tracer(mode=mode, clock=clock, steady=clock, new_id=lambda: "d" * 32, tell=discard_trace)
+    return Tracer(mode=mode, clock=clock, steady=clock, new_id=lambda: "d" * 32, sink=discard_trace)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_is_kept_comes_back(stored: bytes) -> None:
     [
         (OFF, SAMPLED, ""),
         (OFF, None, ""),
-        (ASKED, SAMPLED, SAMPLED),
-        (ASKED, None, ""),
-        (ASKED, "", ""),
+        (REQUESTED, SAMPLED, SAMPLED),
+        (REQUESTED, None, ""),
+        (REQUESTED, "", ""),
         (ALL, SAMPLED, SAMPLED),
         (ALL, None, f"00-{'d' * 32}-{'d' * 16}-01"),
         (ALL, "", ""),  # its caller decided
@@ -133,4 +133,4 @@ def test_nothing_is_traced_by_default() -> None:
     """No clock and no random number is used."""
     untraced = tracing.disabled_tracer()
     assert untraced.choose(SAMPLED) == ""
-    untraced.tell(TraceRecord("ingest", "main", 1, 0))
+    untraced.sink(TraceRecord("ingest", "main", 1, 0))

@@ -145,7 +145,7 @@ def test_a_key_with_a_rate_shares_nothing(feed: Feed) -> None:
     """Its answers have to be counted."""
     feed.post()
     for rate, control in ((0, SHARED), (5, ALONE)):
-        shown = f"Bearer {feed.scene.key(rate=rate).encoded()}"
+        shown = f"Bearer {feed.scene.key(rate=rate).encode()}"
         assert feed.control(LIST, "block=5", authorization=shown) == control
         assert feed.control(PAGES, "block=5", authorization=shown) == control
 
@@ -154,7 +154,7 @@ def test_a_key_with_a_rate_shares_nothing(feed: Feed) -> None:
 def test_17_7_a_wait_tells_nothing_to_a_key_that_has_ended(feed: Feed, path: str) -> None:
     """Neither does one with a rate, whose answers are not shared; a waiting request counts once."""
     given = feed.scene.key(rate=1)
-    shown = f"Bearer {given.encoded()}"
+    shown = f"Bearer {given.encode()}"
 
     def revoke() -> None:
         feed.scene.issuer.revoke(FEED, given.id)

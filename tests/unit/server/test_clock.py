@@ -31,7 +31,7 @@ def test_a_clock_that_is_ahead_for_a_while_trims_nothing(
             await Producer(app, "p").post(5)
             ahead_ns, floors = 40 * DAY_NS, []
             for _ in range(3):
-                host.stores.followers.stand(FEED, "push", host.stores.log.head(FEED))
+                host.stores.followers.set_checkpoint(FEED, "push", host.stores.log.head(FEED))
                 await asyncio.to_thread(host.sweep)
                 floors.append(host.stores.log.floor(FEED))
             return floors

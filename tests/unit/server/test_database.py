@@ -169,7 +169,7 @@ def test_what_expired_is_deleted(database: Database) -> None:
     """
     log, state, followers = SqliteLog(database), SqliteState(database), SqliteFollowers(database)
     database.before_commit = lambda _: followers.write()
-    followers.stand(FEED, STATE, 3)
+    followers.set_checkpoint(FEED, STATE, 3)
     for number, expires_ms in ((1, 1000), (2, 1001), (3, 0), (4, 1000)):
         log.put(FEED, page(number, expires_ms))
     gone = Row("video/x", 1, 0, 1, '{"event":"delete"}', expires_ms=900)
@@ -213,7 +213,7 @@ def test_a_checkpoint_whose_commit_failed_is_written_by_the_next_one(
 ) -> None:
     """This holds even if the follower has not moved since."""
     followers = SqliteFollowers(database)
-    followers.stand(FEED, "state", 3)
+    followers.set_checkpoint(FEED, "state", 3)
 
     def fail(_: object) -> None:
         followers.write()

@@ -624,7 +624,7 @@ def test_a_client_that_reads_slowly_is_not_cut() -> None:
     async def run() -> None:
         transport = Transport()
         bounds = RequestLimits(1, LONG_S, LONG_S, 0.001)
-        Connection(transport, Admission(bounds), lambda: False).stalled()
+        Connection(transport, Admission(bounds), lambda: False).on_full()
         await until(lambda: transport.is_aborted)
         assert transport.left == 0
 

@@ -35,7 +35,7 @@ def _posting(path: str, body: object, **headers: str) -> Append:
 
 
 def _bearer(given: PresentedKey) -> str:
-    return f"Bearer {given.encoded()}"
+    return f"Bearer {given.encode()}"
 
 
 async def _repeat(client: httpx.AsyncClient) -> httpx.Response:

@@ -156,7 +156,7 @@ def test_only_posts_that_cannot_take_long_run_in_the_loop(
             issuer = KeyIssuer(host.stores.keys, host.profiles, host.runtime.clock)
             key = Key(given.id, "", frozenset({Role.INGEST}), rate=rate)
             await asyncio.to_thread(issuer.create, FEED, given, key)
-            headers = {"authorization": f"Bearer {given.encoded()}"}
+            headers = {"authorization": f"Bearer {given.encode()}"}
             client = httpx.AsyncClient(
                 transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=headers
             )
@@ -182,7 +182,7 @@ def test_a_checked_lock_refuses_to_block_the_loop() -> None:
         lock.release()
 
     for kind in (threading.Lock, threading.Condition, threading.BoundedSemaphore):
-        lock = loop_guard._checked(kind)()
+        lock = loop_guard._check(kind)()
         asyncio.run(play(lock))
         with lock:
             pass

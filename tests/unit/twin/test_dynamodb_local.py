@@ -56,8 +56,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_key_is_told_to_its_user_alone(home: Path) -> None:
     """By the port, for programs on this machine, and while the twin runs."""
-    twin_keys.tell(8044, "k1")
-    twin_keys.tell(8044, "k2")
+    twin_keys.publish(8044, "k1")
+    twin_keys.publish(8044, "k2")
     (file,) = (each for each in home.rglob("*") if each.is_file())
 
     assert file.stat().st_mode & 0o777 == 0o600

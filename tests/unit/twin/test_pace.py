@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidings.twin import clock
-from tidings.twin.clock import Pace
+from tidings.twin.clock import PollInterval
 
 LONG_S = 30.0
 
 
-def timed(scenario: Callable[[Pace], Awaitable[None]], idle_s: float = LONG_S) -> float:
+def timed(scenario: Callable[[PollInterval], Awaitable[None]], idle_s: float = LONG_S) -> float:
     """Return how long *scenario* takes."""
 
     async def whole() -> float:
         loop = asyncio.get_running_loop()
-        began, made = loop.time(), Pace(idle_s=idle_s)
+        began, made = loop.time(), PollInterval(idle_s=idle_s)
         await asyncio.wait_for(scenario(made), LONG_S)
         return loop.time() - began
 
@@ -32,7 +32,7 @@ def test_while_nothing_runs_pauses_are_long() -> None:
 def test_everybody_who_pauses_goes_on_when_a_function_is_invoked() -> None:
     """All of them continue at once, however long they would have paused."""
 
-    async def scenario(made: Pace) -> None:
+    async def scenario(made: PollInterval) -> None:
         pausing = [asyncio.ensure_future(made.pause()) for _ in range(3)]
         await asyncio.sleep(0)
         made.stir()
@@ -44,7 +44,7 @@ def test_everybody_who_pauses_goes_on_when_a_function_is_invoked() -> None:
 def test_for_a_while_afterwards_pauses_are_short() -> None:
     """The writes of a function are in the stream a moment later."""
 
-    async def scenario(made: Pace) -> None:
+    async def scenario(made: PollInterval) -> None:
         made.stir()
         for _ in range(3):
             await made.pause()

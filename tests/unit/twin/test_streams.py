@@ -19,7 +19,7 @@ import pytest
 from tidings.aws.config.deployment import StreamSource
 from tidings.server.processes import free_port
 from tidings.twin import dynamodb_local, store, streams
-from tidings.twin.clock import Pace
+from tidings.twin.clock import PollInterval
 from tidings.twin.runtime_api import Answer, failure
 from tidings.twin.streams import (
     Batch,
@@ -293,7 +293,7 @@ def source(runner: asyncio.Runner, store_url: str, settings: StreamSource) -> It
         stream_arn=arn,
         deliver=source.deliver,
         give_up=source.give_up,
-        pace=Pace(idle_s=0.05),
+        interval=PollInterval(idle_s=0.05),
         retry_first_s=0.01,
     )
     polling = runner.get_loop().create_task(poller.run())
@@ -416,7 +416,7 @@ def test_records_that_have_become_too_old_are_given_up_untried() -> None:
         stream_arn="arn",
         deliver=deliver,
         give_up=lambda s, b, c: given_up.append((b, c)),
-        pace=Pace(),
+        interval=PollInterval(),
     )
     old, young = Record("1", 0, {"n": 1}), Record("2", 2**53, {"n": 2})
     asyncio.run(poller.process(Shard("arn", "shard"), Batch((old, young))))

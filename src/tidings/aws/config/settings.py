@@ -189,9 +189,9 @@ def parse(environment: Mapping[str, str]) -> Settings:
         stream_ms=_stream_ms(values),
         follower=values["TIDINGS_FOLLOWER"],
         archive=_archive(values),
-        archive_wait_ms=1000 * shared.whole_of(values, "TIDINGS_ARCHIVE_SECONDS", 0, DAY_S),
+        archive_wait_ms=1000 * shared.parse_setting(values, "TIDINGS_ARCHIVE_SECONDS", 0, DAY_S),
         all_metrics=_all_metrics(values),
-        lag_pages_max=shared.whole_of(values, "TIDINGS_LAG_PAGES", 1),
+        lag_pages_max=shared.parse_setting(values, "TIDINGS_LAG_PAGES", 1),
         capture=values["TIDINGS_CAPTURE"],
         coordinator=coordinator,
     )
@@ -207,7 +207,7 @@ def _all_metrics(values: Mapping[str, str]) -> bool:
 
 def _stream_ms(values: Mapping[str, str]) -> int:
     bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
-    return 1000 * shared.whole_of(values, "TIDINGS_STREAM_SECONDS", *bounds)
+    return 1000 * shared.parse_setting(values, "TIDINGS_STREAM_SECONDS", *bounds)
 
 
 def _archive(values: Mapping[str, str]) -> str:

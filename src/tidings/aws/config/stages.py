@@ -87,14 +87,14 @@ STAGE_NAME_MAX = 32
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 # Names that a stage must not have, because its stack would have the name of a stack for something
 # else.
-_TAKEN = re.compile(r"account|(.+-)?(data|producers|pipelines|copies)")
+_RESERVED = re.compile(r"account|(.+-)?(data|producers|pipelines|copies)")
 
 
 def name_problem(stage: str) -> str | None:
     """Return the rule that the name *stage* breaks; None if the name is valid."""
     if not _STAGE_NAME.fullmatch(stage) or len(stage) > STAGE_NAME_MAX:
         return f"lower-case letters, digits and single hyphens, at most {STAGE_NAME_MAX}"
-    if _TAKEN.fullmatch(stage):
+    if _RESERVED.fullmatch(stage):
         return "another name: a stack of another stage has this name"
     return None
 
@@ -150,10 +150,10 @@ def public_description(stage: str, cloudformation: Any) -> Exposed:
         NoStage: the stage does not exist, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, _EXPOSED)
-    return _exposed(stage, outputs)
+    return _parse_outputs(stage, outputs)
 
 
-def all_exposed(cloudformation: Any) -> list[Exposed]:
+def find_stages(cloudformation: Any) -> list[Exposed]:
     """Return all stages that are visible with the client's credentials, in the order of names."""
     pages = cloudformation.get_paginator("describe_stacks").paginate()
     stacks = [
@@ -163,11 +163,13 @@ def all_exposed(cloudformation: Any) -> list[Exposed]:
         if stack["StackName"].startswith(stack_name(""))
     ]
     return [
-        _exposed(name, outputs) for name, outputs in sorted(stacks) if outputs.keys() >= _EXPOSED
+        _parse_outputs(name, outputs)
+        for name, outputs in sorted(stacks)
+        if outputs.keys() >= _EXPOSED
     ]
 
 
-def _exposed(stage: str, outputs: Mapping[str, str]) -> Exposed:
+def _parse_outputs(stage: str, outputs: Mapping[str, str]) -> Exposed:
     feeds = frozenset(outputs[FEEDS_OUTPUT].split(","))
     return Exposed(stage, _addresses(outputs), outputs[CONTROL_OUTPUT], feeds)
 

@@ -27,7 +27,7 @@ class Credentials(TypedDict):
     aws_secret_access_key: str
 
 
-def tell(port: int, key: str) -> None:
+def publish(port: int, key: str) -> None:
     """Store *key* as the access key of the DynamoDB on *port*."""
     file = _file(port)
     file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)

@@ -88,27 +88,27 @@ class DynamoDBClusters(TableStore):
     """Implements `Coordinator`."""
 
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
-        with _reached():
+        with _translate_errors():
             return [decode(item) for item in self._table.of_kind(lease_kind(cluster))]
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
         condition = _SAME if before.term else f"attribute_not_exists(#term) OR ({_SAME})"
         values = {":term": number(before.term), ":until": number(before.until_ms)}
-        with _reached():
+        with _translate_errors():
             return self._table.put_once(encode(after), condition, values)
 
     def announce(self, member: Member) -> None:
-        with _reached():
+        with _translate_errors():
             self._table.put(encode_member(member))
 
     def members(self, cluster: str) -> Sequence[Member]:
-        with _reached():
+        with _translate_errors():
             items = self._table.of_kind(member_kind(cluster))
         return [decode_member(item) for item in items]
 
 
 @contextmanager
-def _reached() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """
     Translate every error of a request.
 

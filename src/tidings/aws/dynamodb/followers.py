@@ -120,7 +120,7 @@ class DynamoDBFollowers(TableStore):
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         values = {
             **_ours(lease),
-            **_done(replace(lease, checkpoint=checkpoint)),
+            **_progress(replace(lease, checkpoint=checkpoint)),
             ":until": number(now_ms + limits.LEASE_MS),
             ":one": number(1),
         }
@@ -135,7 +135,7 @@ class DynamoDBFollowers(TableStore):
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         condition = _OURS
-        values = {**_ours(lease), **_done(lease), ":free": number(0), ":nobody": text("")}
+        values = {**_ours(lease), **_progress(lease), ":free": number(0), ":nobody": text("")}
         if not force:
             condition += " AND (#bell = :bell OR attribute_not_exists(#bell))"
             values[":bell"] = number(lease.marks)
@@ -157,7 +157,7 @@ class DynamoDBFollowers(TableStore):
         return [decode(item) for item in answer["Items"]]
 
 
-def _done(lease: Lease) -> Item:
+def _progress(lease: Lease) -> Item:
     return {
         ":page": number(lease.checkpoint),
         ":operations": number(lease.operations),

@@ -147,10 +147,10 @@ class DynamoDBLog:
         values = {":one": number(1), ":operations": number(operations)}
         add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
         try:
-            taken = self._control.update(head_key(feed), add, values, free, returns="UPDATED_NEW")
+            updated = self._control.update(head_key(feed), add, values, free, returns="UPDATED_NEW")
         except ConditionFailed as failed:
             raise Yielded(feed, decode_log_counter(failed.item).successor) from None
-        return decode_head(taken)
+        return decode_head(updated)
 
     def put(self, feed: str, page_: Page) -> str:
         try:

@@ -52,7 +52,7 @@ _UNDER_WAY = 24  # concurrent puts: 6,000 a second at 4 ms each; with more, a pu
 _UNANSWERED_MAX = 2  # attempts without an answer, three seconds each, fit a follower's time limit
 _ATTEMPTS_MAX = 8  # attempts; their pauses, six seconds in total, fit the time limit too
 _FIRST_WAIT_MS = 50  # the pause after the first attempt; each later pause is twice as long
-_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # DynamoDB returns the old item free of charge
+_RETURN_OLD = {"ReturnValues": "ALL_OLD"}  # DynamoDB returns the old item free of charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +85,35 @@ class Puts:
         """
         return [done for done, _ in self._each(puts, {})]
 
-    def replaced(self, puts: Sequence[Put]) -> list[Item | None]:
+    def replace(self, puts: Sequence[Put]) -> list[Item | None]:
         """
         Return for each put the replaced item; {} if no item existed, None if the put was refused.
 
         Raises:
             Unavailable: see `__call__`.
         """
-        return [item for _, item in self._each(puts, _TELLING_OLD)]
+        return [item for _, item in self._each(puts, _RETURN_OLD)]
 
     def _each(
-        self, puts: Sequence[Put], telling: Mapping[str, str]
+        self, puts: Sequence[Put], return_values: Mapping[str, str]
     ) -> list[tuple[bool, Item | None]]:
         answers: list[tuple[bool, Item | None]] = [(False, None)] * len(puts)
 
         def each(first: int) -> None:
             for at in range(first, len(puts), _UNDER_WAY):
-                answers[at] = self._put(puts[at], telling)
+                answers[at] = self._put(puts[at], return_values)
 
         self._threads(each, range(min(len(puts), _UNDER_WAY)))
         return answers
 
-    def _put(self, put: Put, telling: Mapping[str, str]) -> tuple[bool, Item | None]:
+    def _put(self, put: Put, return_values: Mapping[str, str]) -> tuple[bool, Item | None]:
         """
         Return True if the item of *put* is stored now, and the item that it replaced.
 
         The replaced item is {} if no item existed, and None if the condition did not hold.
         """
         condition = conditional(put.condition.expression, put.condition.values)
-        params = {"TableName": self._table, "Item": put.item, **condition, **telling}
+        params = {"TableName": self._table, "Item": put.item, **condition, **return_values}
         unanswered = 0
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:
@@ -165,7 +165,7 @@ class Requests:
             f"provide-client-params.{name}", params=params, model=model, context=context
         )
         body = json.dumps(params, separators=(",", ":"), default=_text_of).encode()
-        answer = self._sent(operation, body)
+        answer = self._send(operation, body)
         parsed: dict[str, Any] = json.loads(answer.body or "{}")
         if answer.status != _OK:
             raise _refusal(operation, answer.status, parsed)
@@ -174,7 +174,7 @@ class Requests:
         )
         return parsed
 
-    def _sent(self, operation: str, body: bytes) -> Answer:
+    def _send(self, operation: str, body: bytes) -> Answer:
         target = f"{_VERSION}.{operation}"
         if self._credentials is None:
             raise NoCredentialsError
@@ -253,7 +253,7 @@ class KeptConnections:
             EndpointConnectionError: the host could not be reached; nothing was sent.
             HTTPClientError: no answer arrived; the request may have been executed.
         """
-        connection = self._idle.take() or self._connected()
+        connection = self._idle.take() or self._connect()
         try:
             connection.socket.sendall(head + body)
             answer = _answer(connection.socket)
@@ -267,13 +267,13 @@ class KeptConnections:
             self._idle.keep(connection)
         return answer
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         try:
-            return Connection(self._opened(), time.monotonic())
+            return Connection(self._open_socket(), time.monotonic())
         except OSError as error:
             raise EndpointConnectionError(endpoint_url=self.url, error=error) from error
 
-    def _opened(self) -> socket.socket:
+    def _open_socket(self) -> socket.socket:
         parts = urlsplit(self.url)
         host, secure = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
@@ -296,7 +296,7 @@ def _answer(connection: socket.socket) -> Answer:
         OSError: the connection broke, or the answer took too long.
         ValueError: the data is not a valid answer.
     """
-    received = _received(connection)
+    received = _receive(connection)
     data = b""
     while (end := data.find(_END)) < 0 or data[9:10] == b"1":
         if end >= 0:
@@ -315,7 +315,7 @@ def _answer(connection: socket.socket) -> Answer:
     return Answer(int(head[9:12]), body, _CLOSES in head)
 
 
-def _received(connection: socket.socket) -> Iterator[bytes]:
+def _receive(connection: socket.socket) -> Iterator[bytes]:
     while part := connection.recv(_READ_BYTES):
         yield part
     raise ConnectionResetError("the connection ended before the answer did")

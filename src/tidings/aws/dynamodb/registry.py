@@ -37,7 +37,7 @@ def registered_key(feed: str, instance: str, resource: str) -> Item:
     return {"kind": text(registered_kind(feed)), "name": text(f"{instance}\0{resource}")}
 
 
-def encode_registered(
+def encode_registration(
     feed: str, connection_id: str, listener: Listener, wanted: Kind, *, expires_ms: int
 ) -> Item:
     return {
@@ -49,7 +49,7 @@ def encode_registered(
     }
 
 
-def decode_registered(item: Item) -> Registered:
+def decode_registration(item: Item) -> Registered:
     instance, _, resource = text_of(item, "name").partition("\0")
     return Registered(
         connection_id=text_of(item, "connection"),
@@ -66,7 +66,7 @@ class DynamoDBRegistry(TableStore):
         expires_ms = now_ms() + SAFETY_MS
         replaced = set()
         for kind in listener.kinds:
-            item = encode_registered(feed, connection_id, listener, kind, expires_ms=expires_ms)
+            item = encode_registration(feed, connection_id, listener, kind, expires_ms=expires_ms)
             replaced.add(text_of(self._table.put(item, returns="ALL_OLD"), "connection"))
         return sorted(replaced - {"", connection_id})
 
@@ -83,4 +83,4 @@ class DynamoDBRegistry(TableStore):
             return  # the registration now belongs to another connection, or is gone
 
     def registered(self, feed: str) -> Sequence[Registered]:
-        return [decode_registered(item) for item in self._table.of_kind(registered_kind(feed))]
+        return [decode_registration(item) for item in self._table.of_kind(registered_kind(feed))]

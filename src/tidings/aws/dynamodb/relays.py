@@ -145,10 +145,10 @@ class DynamoDBRelays:
                 return True
             raise
         except ClientError as error:
-            return self._refused(error, put["Item"])
+            return self._is_own_conflict(error, put["Item"])
         return True
 
-    def _refused(self, error: ClientError, wanted: Item) -> bool:
+    def _is_own_conflict(self, error: ClientError, wanted: Item) -> bool:
         """
         Return True if the refused transaction was already executed, by an earlier attempt of ours.
 

@@ -12,12 +12,12 @@ of the page is changed later.
 The lifetime of the tombstones, in the control table: `remembered#<feed>`, `-`. The attributes are
 the fields of `tombstones.Remembered`.
 
-The sums of the state, in the control table: `sums#<feed>`, version modulo `_RING`. So each of the
-last `_RING` versions has an item. `version` guards its updates, and `page` is the page up to which
-the sums count. If `whole` is true, `body` is the result of `Sums.encode`. Otherwise `body` has the
-changes since the previous version, encoded by `note_of`. All sums of nine types take five write
-units, but the changes take one. So a version is written whole only once in `_RING` versions, or if
-its changes would be longer.
+The sums of the state, in the control table: `sums#<feed>`, version modulo `_VERSIONS`. So each of
+the last `_VERSIONS` versions has an item. `version` guards its updates, and `page` is the page up
+to which the sums count. If `whole` is true, `body` is the result of `Sums.encode`. Otherwise `body`
+has the changes since the previous version, encoded by `note_of`. All sums of nine types take five
+write units, but the changes take one. So a version is written whole only once in `_VERSIONS`
+versions, or if its changes would be longer.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def row_values(row: Row) -> Item:
         "line": text(row.line),
         **expiry(row.expires_ms),
     }
-    if row.whole:
+    if row.is_complete:
         return attributes
     return {
         name: each for name, each in attributes.items() if each not in (number(ABSENT), text(""))
@@ -105,7 +105,7 @@ def decode_row(item: Item) -> Row:
             expires_ms=expiry_ms(item),
         )
     except KeyError:
-        return _not_whole(item)
+        return _incomplete_row(item)
 
 
 def decode_overwritten(item: Item) -> Overwritten | None:
@@ -121,7 +121,7 @@ def decode_overwritten(item: Item) -> Overwritten | None:
     return Overwritten(int(item["page"]["N"]), int(item["slot"]["N"]), "expires" not in item)
 
 
-def _not_whole(item: Item) -> Row:
+def _incomplete_row(item: Item) -> Row:
     """Decode the item of a broken row, which lacks required attributes."""
     page, slot, at = (int(item[name]["N"]) if name in item else ABSENT for name in _NUMBERS)
     return Row(
@@ -150,7 +150,7 @@ class DynamoDBState:
         self._threads = Threads(_REMOVERS)
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
-        replaced = self._puts.replaced([_newer(encode_row(feed, each)) for each in rows])
+        replaced = self._puts.replace([_newer(encode_row(feed, each)) for each in rows])
         return [None if item is None else decode_overwritten(item) for item in replaced]
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
@@ -181,18 +181,18 @@ class DynamoDBState:
             if each.wanted is None:
                 gone.append(at)
             else:
-                puts[at] = Put(encode_row(feed, each.wanted), _stands(each.stored))
-        stands = dict(zip(puts, self._puts(list(puts.values())), strict=True))
+                puts[at] = Put(encode_row(feed, each.wanted), _is_unchanged(each.stored))
+        is_written = dict(zip(puts, self._puts(list(puts.values())), strict=True))
 
         def remove(at: int) -> None:
-            stands[at] = self._removed(feed, differences[at])
+            is_written[at] = self._remove(feed, differences[at])
 
         self._threads(remove, gone)
-        return [stands[at] for at in range(len(differences))]
+        return [is_written[at] for at in range(len(differences))]
 
-    def _removed(self, feed: str, difference: Difference) -> bool:
+    def _remove(self, feed: str, difference: Difference) -> bool:
         key = row_key_in(feed, difference.bucket, difference.key)
-        before = _stands(difference.stored)
+        before = _is_unchanged(difference.stored)
         try:
             self._table.delete(key, before.expression, before.values)
         except ConditionFailed as failed:
@@ -209,7 +209,7 @@ def _newer(item: Item) -> Put:
     return Put(item, Condition(_OLDER, values))
 
 
-def _stands(before: Row | None) -> Condition:
+def _is_unchanged(before: Row | None) -> Condition:
     """Return the condition that the item equals *before*, or is missing if *before* is None."""
     if before is None:
         return Condition("attribute_not_exists(#key)")
@@ -262,7 +262,7 @@ class DynamoDBRemovedParents:
 
 REMEMBERED_FIELDS = ("life_ms", "least_ms", "since_ms")
 _SET_REMEMBERED = ", ".join(f"#{name} = :{name}" for name in REMEMBERED_FIELDS)
-_REMEMBERED_STANDS = " AND ".join(f"#{name} = :old_{name}" for name in REMEMBERED_FIELDS)
+_REMEMBERED_IS_UNCHANGED = " AND ".join(f"#{name} = :old_{name}" for name in REMEMBERED_FIELDS)
 _NOT_REMEMBERED = f"attribute_not_exists(#{REMEMBERED_FIELDS[0]})"
 
 
@@ -291,7 +291,7 @@ class DynamoDBTombstones(TableStore):
         if old is not None:
             given |= _fields(old, ":old_")
         try:
-            condition = _REMEMBERED_STANDS if old is not None else _NOT_REMEMBERED
+            condition = _REMEMBERED_IS_UNCHANGED if old is not None else _NOT_REMEMBERED
             self._table.update(remembered_key(feed), f"SET {_SET_REMEMBERED}", given, condition)
         except ConditionFailed:
             # True if our first attempt has written the item, but its answer was lost.
@@ -299,13 +299,13 @@ class DynamoDBTombstones(TableStore):
         return True
 
 
-_RING = 8  # one query reads all items, at most some 10 KB, for two read units
+_VERSIONS = 8  # one query reads all items, at most some 10 KB, for two read units
 _OLDER_SUMS = "attribute_not_exists(#version) OR #version < :version"
 _SET_SUMS = "SET #version = :version, #page = :page, #whole = :whole, #body = :body"
 
 
 def sums_key(feed: str, version: int) -> Item:
-    return {"kind": text(f"sums#{feed}"), "name": text(str(version % _RING))}
+    return {"kind": text(f"sums#{feed}"), "name": text(str(version % _VERSIONS))}
 
 
 class DynamoDBSums(TableStore):
@@ -316,12 +316,12 @@ class DynamoDBSums(TableStore):
 
     def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
         body = sums.encode()
-        whole = not note or sums.version % _RING == 0 or len(note) >= len(body)
+        complete = not note or sums.version % _VERSIONS == 0 or len(note) >= len(body)
         values: Item = {
             ":version": number(sums.version),
             ":page": number(sums.page),
-            ":whole": {"BOOL": whole},
-            ":body": {"B": body if whole else note},
+            ":whole": {"BOOL": complete},
+            ":body": {"B": body if complete else note},
         }
         try:
             self._table.update(sums_key(feed, sums.version), _SET_SUMS, values, _OLDER_SUMS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.archive.segments import are_whole, decode
+from tidings.core.archive.segments import are_complete, decode
 from tidings.core.errors import BrokenPart, TooLarge
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ArchiveReader:
             pages = decode(body)
         except (BrokenPart, TooLarge):
             pages = []
-        if not are_whole(pages, span):
+        if not are_complete(pages, span):
             self.count("PartsBroken", 1)
             return ()
         return pages

@@ -72,11 +72,11 @@ def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
     The same pages always give the same bytes.
     """
     span = Span(last=pages[-1].number, first=pages[0].first)
-    assert are_whole(pages, span)
+    assert are_complete(pages, span)
     return span, gzip.compress(text_of(pages).encode(), _LEVEL, mtime=0)
 
 
-def are_whole(pages: Sequence[Page], span: Span) -> bool:
+def are_complete(pages: Sequence[Page], span: Span) -> bool:
     """Return True if *pages* are all pages of *span*, in order."""
     ends = [span.first - 1, *(page.number for page in pages)]
     firsts = [*(page.first for page in pages), span.last + 1]
@@ -112,20 +112,20 @@ def pages_of(text: str) -> Iterator[Page]:
     at = 0
     while at < len(lines) - 1:
         head = _head(lines[at])
-        behind = at + 1 + head["lines"]
-        if behind >= len(lines):
+        next_at = at + 1 + head["lines"]
+        if next_at >= len(lines):
             break
         slots = head.get("slots")
         yield Page(
             head["page"],
-            "\n".join(lines[at + 1 : behind]),
+            "\n".join(lines[at + 1 : next_at]),
             "",
             head["at"],
             slots=None if slots is None else tuple(slots),
             compacted=slots is not None and not head.get("selected"),
             skipped=head["page"] - head.get("first", head["page"]),
         )
-        at = behind
+        at = next_at
     if at < len(lines) - 1 or lines[at]:
         raise BrokenPart("a part of the archive ends within a page")
 

@@ -80,10 +80,10 @@ class Archiver:
         self.count("PartsArchived", 1)
         return len(part)
 
-    def moved(self, feed: str) -> None:
+    def on_checkpoint(self, feed: str) -> None:
         """Do nothing, because no process waits for the archive."""
 
-    def lost(self, feed: str) -> bool:
+    def on_pages_lost(self, feed: str) -> bool:
         """Return True, so that the archive skips missing pages, and has a gap."""
         return True
 

@@ -56,7 +56,9 @@ class Role(Enum):
     ADMIN = "admin"
 
 
-WHOLE = frozenset({Role.CONSUME, Role.ADMIN})  # roles that a restricted key cannot have
+UNRESTRICTED_ROLES = frozenset(
+    {Role.CONSUME, Role.ADMIN}
+)  # roles that a restricted key cannot have
 PASSWORD_ROLES = (Role.READ, Role.INGEST)  # the password of one role does not open the other role
 
 
@@ -98,7 +100,7 @@ class Allowed:
     def is_bounded(self) -> bool:
         return not self.bound.is_everything
 
-    def narrowed(self, wanted: Filter, *, leave: bool = False) -> Filter:
+    def narrow(self, wanted: Filter, *, leave: bool = False) -> Filter:
         """
         Return the requested filter, restricted to the bound.
 
@@ -140,9 +142,9 @@ class Bearers(Protocol):
         """
 
     def may_block(self, feed: str, given: Credential) -> bool:
-        """Return True if `allowed` may wait for a lock, a store or another host."""
+        """Return True if `authorize` may wait for a lock, a store or another host."""
 
-    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
+    def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
         Return the rights of *given*, a credential of this kind.
 
@@ -209,7 +211,7 @@ class Guard:
     target: str = "--stage STAGE"
 
     def check(
-        self, feed: str, role: Role, given: Credential | None, *, whole: bool = False
+        self, feed: str, role: Role, given: Credential | None, *, unrestricted: bool = False
     ) -> Allowed:
         """
         Return the rights of a caller that needs *role* on *feed*, with the credential *given*.
@@ -217,15 +219,15 @@ class Guard:
         Raises:
             NoPasswordSet: the feed has no password for the role.
             WrongPassword, WrongKey: the credential is wrong.
-            OutsideKey: the key lacks the role, or is restricted and *whole* is True.
+            OutsideKey: the key lacks the role, or is restricted and *unrestricted* is True.
             TooManyRequests: the rate is used up, or there were too many failed attempts.
         """
         kind = self._kind(given)
         if kind is None or given is None:
             self._check_password(feed, role, given)
             return ALL
-        allowed = kind.allowed(feed, role, given)
-        if whole:
+        allowed = kind.authorize(feed, role, given)
+        if unrestricted:
             allowed.require_unrestricted()
         return allowed
 
@@ -318,7 +320,7 @@ class Need:
         """
         if self.role is None:
             return ALL
-        allowed = guard.check(feed, self.role, given, whole=self.bounded is Bounded.REFUSED)
+        allowed = guard.check(feed, self.role, given, unrestricted=self.bounded is Bounded.REFUSED)
         if self.bounded is Bounded.BY_TYPE and allowed.bound.parents is not None:
             raise OutsideKey("is bounded by parents; this request can be narrowed only by types")
         return allowed

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.auth.guard import KEY_PREFIX as PREFIX
-from tidings.core.auth.guard import WHOLE, Allowed, Role, opens
+from tidings.core.auth.guard import UNRESTRICTED_ROLES, Allowed, Role, opens
 from tidings.core.errors import (
     InvalidFilter,
     InvalidSetting,
@@ -54,7 +54,7 @@ class PresentedKey:
     id: str
     secret: str = field(repr=False)
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         return f"{PREFIX}{self.id}_{self.secret}"
 
 
@@ -162,9 +162,11 @@ def validate_key(key: Key) -> Key:
     """
     if not key.roles:
         raise InvalidSetting("must have at least one role", field="roles")
-    whole = sorted(role.value for role in key.roles & WHOLE)
-    if whole and not key.bound.is_everything:
-        rule = f"{' and '.join(whole)} needs the whole feed and cannot be combined with a bound"
+    unrestricted = sorted(role.value for role in key.roles & UNRESTRICTED_ROLES)
+    if unrestricted and not key.bound.is_everything:
+        rule = (
+            f"{' and '.join(unrestricted)} needs the whole feed and cannot be combined with a bound"
+        )
         raise InvalidSetting(rule, field="roles")
     if key.rate < 0 or key.rate > limits.KEY_RATE_MAX:
         rule = f"must be 1 to {limits.KEY_RATE_MAX} requests a second, or 0 for no limit"
@@ -210,10 +212,10 @@ class KeyRing:
     def may_block(self, feed: str, given: Credential) -> bool:
         """Return True if the key is not cached, or has a rate, which is counted under a lock."""
         shown = parse(given.secret)
-        known = self._cached((feed, shown.id)) if shown else None
+        known = self._from_cache((feed, shown.id)) if shown else None
         return known is None or bool(known.rate)
 
-    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
+    def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
         Return the rights of the key *given*.
 
@@ -243,7 +245,7 @@ class KeyRing:
         """Remove the key with the id *name* from the cache, because the key was changed."""
         self._known.pop((feed, name), None)
 
-    def _cached(self, place: tuple[str, str]) -> Key | None:
+    def _from_cache(self, place: tuple[str, str]) -> Key | None:
         read_at, known = self._known.get(place, (0, None))
         return known if 0 <= self._aging() - read_at < limits.KEY_AGE_MS else None
 
@@ -256,7 +258,7 @@ class KeyRing:
         cannot block it.
         """
         now, place = self._aging(), (feed, shown.id)
-        cached = self._cached(place)
+        cached = self._from_cache(place)
         if cached is not None:
             return cached
         known = self._known.get(place, (0, None))[1]

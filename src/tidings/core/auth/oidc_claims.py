@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tidings.core import limits
-from tidings.core.auth.guard import WHOLE, Allowed, Role, opens
+from tidings.core.auth.guard import UNRESTRICTED_ROLES, Allowed, Role, opens
 from tidings.core.errors import InvalidFilter, InvalidSetting, OutsideKey
 from tidings.core.model.filters import EVERYTHING, Filter, validate_values
 from tidings.core.model.json_body import unique
@@ -91,8 +91,8 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
     until_ms = (int(claims["exp"]) + limits.TOKEN_LEEWAY_S) * 1000
     for grant in grants:
         if _gives(grant, feed, role):
-            bound = _bound(grant)
-            if role in WHOLE and not bound.is_everything:
+            bound = _parse_bound(grant)
+            if role in UNRESTRICTED_ROLES and not bound.is_everything:
                 continue  # these roles need the whole feed
             admission = Admission(until_ms=until_ms)
             return Allowed(bound, admission, _who(claims), limits.KEY_STREAMS)
@@ -130,7 +130,7 @@ def _gives(grant: Mapping[str, Any], feed: str, role: Role) -> bool:
     return opens([each for each in Role if each.value in roles], role)
 
 
-def _bound(grant: Mapping[str, Any]) -> Filter:
+def _parse_bound(grant: Mapping[str, Any]) -> Filter:
     """
     Return the bound of *grant*.
 

@@ -69,19 +69,19 @@ def from_line(text: str) -> str:
 
 def hash_password(password: str, *, salt: bytes, now_ms: int) -> str:
     """Return the text to store for *password*; *salt* must be fresh and random."""
-    key = _derived(_bytes(password), salt, _LOG_N, _R, _P)
+    key = _derive(_bytes(password), salt, _LOG_N, _R, _P)
     return "$".join((_NAME, f"{_LOG_N}", f"{_R}", f"{_P}", f"{now_ms}", _text(salt), _text(key)))
 
 
 def set_at_ms(stored: str) -> int:
     """Return the time in ms at which the password with the hash *stored* was set."""
-    return _parsed(stored).set_ms
+    return _parse(stored).set_ms
 
 
-def is_behind(password: bytes, stored: str) -> bool:
+def is_password_of(password: bytes, stored: str) -> bool:
     """Return True if *password* has the hash *stored*."""
-    parts = _parsed(stored)
-    key = _derived(password, parts.salt, parts.log_n, parts.r, parts.p)
+    parts = _parse(stored)
+    key = _derive(password, parts.salt, parts.log_n, parts.r, parts.p)
     return hmac.compare_digest(key, parts.key)
 
 
@@ -93,7 +93,7 @@ class Verifier:
     password with one hash.
     """
 
-    def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_behind) -> None:
+    def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_password_of) -> None:
         self._key, self._check = key, check
         # A server verifies passwords in its event loop, which must not wait for a lock. None is
         # needed, because each call on this dictionary is atomic.
@@ -104,7 +104,7 @@ class Verifier:
         Return True if *password* was verified against one of *stored* before; takes microseconds.
         """
         given = _bytes(password)
-        return any([self._remembered(self._digest(given, each)) for each in stored])
+        return any([self._is_cached(self._digest(given, each)) for each in stored])
 
     def matches(self, password: str, stored: Sequence[str]) -> bool:
         """Return True if *password* matches one of the *stored* hashes."""
@@ -112,11 +112,11 @@ class Verifier:
         if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
             return False  # scrypt pads with NULs, so NULs at the end of *password* would not count
         digests = [self._digest(given, each) for each in stored]
-        return any(map(self._remembered, digests)) or any(
-            [self._verified(given, *pair) for pair in zip(stored, digests, strict=True)]
+        return any(map(self._is_cached, digests)) or any(
+            [self._verify(given, *pair) for pair in zip(stored, digests, strict=True)]
         )
 
-    def _verified(self, given: bytes, stored: str, digest: bytes) -> bool:
+    def _verify(self, given: bytes, stored: str, digest: bytes) -> bool:
         if not self._check(given, stored):
             return False
         self._known[digest] = None
@@ -125,7 +125,7 @@ class Verifier:
                 self._known.popitem(last=False)
         return True
 
-    def _remembered(self, digest: bytes) -> bool:
+    def _is_cached(self, digest: bytes) -> bool:
         try:
             self._known.move_to_end(digest)
         except KeyError:
@@ -137,11 +137,11 @@ class Verifier:
         return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
 
 
-def _derived(password: bytes, salt: bytes, log_n: int, r: int, p: int) -> bytes:
+def _derive(password: bytes, salt: bytes, log_n: int, r: int, p: int) -> bytes:
     return hashlib.scrypt(password, salt=salt, n=1 << log_n, r=r, p=p, dklen=_KEY_BYTES)
 
 
-def _parsed(stored: str) -> _Hash:
+def _parse(stored: str) -> _Hash:
     _, log_n, r, p, set_ms, salt, key = stored.split("$")
     return _Hash(int(log_n), int(r), int(p), int(set_ms), _raw(salt), _raw(key))
 

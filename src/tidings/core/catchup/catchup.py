@@ -152,7 +152,7 @@ def in_parts(progress: Progress, living: Sequence[str]) -> Iterator[tuple[str, S
         at += room
 
 
-def behind(progress: Progress, after: str | None, living: int) -> Progress:
+def progress_after(progress: Progress, after: str | None, living: int) -> Progress:
     """
     Return the progress after a read of *living* objects that ended at the key *after*.
 
@@ -172,7 +172,7 @@ def margin(seconds: int) -> int:
     return max(0, seconds - limits.STAMP_DISORDER_MS // 1000)
 
 
-def _asked_from(progress: Progress) -> int:
+def _requested_from(progress: Progress) -> int:
     """Return the second from which a copy by time was requested; 0 for any other copy."""
     if not progress.tombstones:
         return 0
@@ -264,7 +264,7 @@ class CatchUp:
 
     def _end(self, feed: str) -> Place:
         """Return the end of the log, even if its last page was trimmed."""
-        end = self.reader.frontier(feed, self._projected(feed))
+        end = self.reader.frontier(feed, self._state_checkpoint(feed))
         return end if end.seconds or not end.page else self._last(feed, end.page)
 
     def _last(self, feed: str, page: int) -> Place:
@@ -283,7 +283,7 @@ class CatchUp:
         page = self.reader.at(feed, place.page)
         if page is not None and page.seconds == place.seconds:
             return in_log(place)
-        if self._forgotten(feed, margin(place.seconds)) and self._archived(feed, place):
+        if self._forgotten(feed, margin(place.seconds)) and self._is_archived(feed, place):
             return replace(in_log(place), archived=True)
         if page is None and self._is_beyond(feed, place.page, place.seconds):
             return self._everything(feed)
@@ -303,7 +303,7 @@ class CatchUp:
         elapsed_ms = seconds * 1000 - (last.at_ms if last else 0)
         return number - head <= possible(head, elapsed_ms)
 
-    def _archived(self, feed: str, place: Place) -> bool:
+    def _is_archived(self, feed: str, place: Place) -> bool:
         """
         Return True if the archive has the page of *place*, and all later pages that the log lacks.
         """
@@ -342,7 +342,7 @@ class CatchUp:
 
     def _copy(self, feed: str, *, since_ms: int, tombstones: bool) -> Progress:
         return Progress(
-            self._projected(feed),
+            self._state_checkpoint(feed),
             copying=True,
             since_ms=since_ms,
             tombstones=tombstones,
@@ -356,20 +356,20 @@ class CatchUp:
         Otherwise start another copy. If tombstones that the copy needs are missing, send `reset`
         and everything.
         """
-        ours = cursor.page <= self._projected(feed)
+        ours = cursor.page <= self._state_checkpoint(feed)
         if cursor.tombstones and self._forgotten(feed, cursor.since_s):
             return self._everything(feed)
         if ours and self._has_all_after(feed, cursor.page):
             since_ms = cursor.since_s * 1000
             started = self._copy(feed, since_ms=since_ms, tombstones=cursor.tombstones)
-            passed = self._passed(feed, cursor)
+            passed = self._count_sent(feed, cursor)
             at = replace(started, page=cursor.page, bucket=cursor.bucket)
             return replace(at, passed=passed, skips=passed)
         if not ours and self._is_beyond(feed, cursor.page, self.reader.clock() // 1000):
             return self._everything(feed)
         return self._by_time(feed, cursor.since_s)
 
-    def _passed(self, feed: str, cursor: Replication) -> int:
+    def _count_sent(self, feed: str, cursor: Replication) -> int:
         """
         Return how many objects of the bucket need not be sent again.
 
@@ -383,7 +383,7 @@ class CatchUp:
             return 0
         return cursor.part * limits.COPY_PART_ROWS
 
-    def _projected(self, feed: str) -> int:
+    def _state_checkpoint(self, feed: str) -> int:
         """Return the checkpoint of the state. The state has at least all pages up to this page."""
         return self.reader.checkpoints.checkpoints(feed).get(STATE, 0)
 
@@ -393,8 +393,8 @@ class CatchUp:
             return self._skip(feed, progress)
         parts: list[Part] = []
         seen = size = 0
-        whole = progress.since_ms == 0 and not progress.tombstones
-        read = self._read_lines if whole else self._read_rows
+        complete = progress.since_ms == 0 and not progress.tombstones
+        read = self._read_lines if complete else self._read_rows
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
             if size >= limits.KEY_READ_SIZE:  # large rows fill messages sooner
                 break
@@ -402,7 +402,7 @@ class CatchUp:
             parts += more
             seen, size = seen + len(texts), size + sum(map(len, texts))
         if progress.bucket == limits.BUCKETS:
-            progress = self._copied(feed, progress)
+            progress = self._after_copy(feed, progress)
         return Step(parts, progress, size=size)
 
     def _skip(self, feed: str, progress: Progress) -> Step:
@@ -442,7 +442,7 @@ class CatchUp:
                     if wanted.may_match(line) and wanted.matches(parse_line(line))
                 ]
             parts.append(Rows(cursor, lines))
-        return parts, rows.lines, behind(progress, rows.after, len(living))
+        return parts, rows.lines, progress_after(progress, rows.after, len(living))
 
     def _read_rows(
         self, feed: str, progress: Progress, wanted: Filter
@@ -454,18 +454,18 @@ class CatchUp:
         events = list(self._row_events(rows, progress, wanted))
         living = sum(not row.deleted for row in rows)
         after = rows[-1].key if rows else None
-        return [Chosen(events)], [row.line for row in rows], behind(progress, after, living)
+        return [Chosen(events)], [row.line for row in rows], progress_after(progress, after, living)
 
-    def _copied(self, feed: str, progress: Progress) -> Progress:
+    def _after_copy(self, feed: str, progress: Progress) -> Progress:
         """Return the progress after a complete copy; the log follows after its page."""
         number = progress.page
         page = self.reader.at(feed, number)
         if page is None and self.archive:
             page = self.archive.at(feed, number)
-        seconds = page.seconds if page else self._seconds_behind(feed, progress)
+        seconds = page.seconds if page else self._lag_s(feed, progress)
         return replace(in_log(Place(number, PAGE_END, seconds)), announces=True)
 
-    def _seconds_behind(self, feed: str, progress: Progress) -> int:
+    def _lag_s(self, feed: str, progress: Progress) -> int:
         """
         Return the second since which the pages after the page of *progress* were written.
 
@@ -479,7 +479,7 @@ class CatchUp:
         if number == 0:
             return 0
         if run.trimmed:
-            return _asked_from(progress)
+            return _requested_from(progress)
         beyond = self.reader.next(feed, number + 1) if run.waiting else None
         if beyond:
             return max(0, beyond.seconds - limits.WRITE_MS_MAX // 1000)
@@ -501,13 +501,13 @@ class CatchUp:
                 yield Event(cursor, name, data_of(row.line))
 
     def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
-        whole = progress.slot >= PAGE_END
-        after = progress.page if whole else progress.page - 1
+        complete = progress.slot >= PAGE_END
+        after = progress.page if complete else progress.page - 1
         floor = self.reader.log.floor(feed) if progress.archived else 0
         if after + 1 < floor:
             return self._archive_step(feed, progress, wanted, after, floor)
         try:
-            run = self.read(feed, after, leave=wanted.leave, begun=0 if whole else progress.page)
+            run = self.read(feed, after, leave=wanted.leave, begun=0 if complete else progress.page)
         except PagesLost as lost:
             return self._lost_step(feed, progress, wanted, after, lost)
         if run.trimmed:
@@ -558,7 +558,7 @@ class CatchUp:
 
         After the copy, the pages between state and floor would be missing again.
         """
-        return step.progress.copying and self._projected(feed) < floor - 1
+        return step.progress.copying and self._state_checkpoint(feed) < floor - 1
 
     def _archive_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int

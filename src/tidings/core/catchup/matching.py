@@ -61,7 +61,7 @@ class PageSlice:
         return "".join(
             [
                 f"id: {prefix}{slot:06x}\nevent: {event_of(line)}\ndata: {data_of(line)}\n\n"
-                for slot, line in self.page.numbered(lines, self.first)
+                for slot, line in self.page.number_lines(lines, self.first)
             ]
         )
 
@@ -142,7 +142,7 @@ def page_events(
     if not wanted.may_match(text):
         return
     prefix = page.id_prefix
-    for slot, line in page.numbered(lines_of(text), first):
+    for slot, line in page.number_lines(lines_of(text), first):
         if wanted.may_match(line) and wanted.matches(parse_line(line)):
             yield of_line(prefix, slot, line, page.trace)
 

@@ -82,7 +82,7 @@ class Tail:
         """Return True if all pages after *page* up to `last` are cached."""
         return page >= self._before
 
-    def behind(self, page: int) -> list[Held]:
+    def after(self, page: int) -> list[Held]:
         """
         Return the cached pages after *page*, in order; [] if *page* is `last` or after it.
 
@@ -240,13 +240,13 @@ class Stream:
         if not (ends and without_cursor):
             return ""
         live = Chosen([Event(self.progress.cursor, LIVE, "")])
-        return RESUME + "".join(part.sse() for part in self._told([live]))
+        return RESUME + "".join(part.sse() for part in self._linked_parts([live]))
 
     def take(self, tail: Tail) -> Chunk | None:
         """Return the next events from memory only, or None if the stores must be read."""
         if self.filter.leave or not self.progress.in_step or not tail.reaches(self.progress.page):
             return None
-        held = tail.behind(self.progress.page)
+        held = tail.after(self.progress.page)
         if held:
             last = held[-1].page
             self.progress = Progress(last.number, seconds=last.seconds)
@@ -254,7 +254,7 @@ class Stream:
             parts: Sequence[Part] = [each.part for each in held]
         else:
             parts = [page_part(each.page, self.filter) for each in held]
-        return Chunk(self._told(parts), at_frontier=True, progress=self.progress)
+        return Chunk(self._linked_parts(parts), at_frontier=True, progress=self.progress)
 
     def next(self) -> Chunk:
         """Return the next events from the stores; no events while the key exceeds its rate."""
@@ -264,9 +264,9 @@ class Stream:
         step = self.catch_up.step(self.feed, self.progress, self.filter)
         self.progress = step.progress
         self.charge.add(step.size)
-        return Chunk(self._told(step.parts), step.at_frontier, step.progress)
+        return Chunk(self._linked_parts(step.parts), step.at_frontier, step.progress)
 
-    def silence(self, told: Progress, now: Progress) -> str:
+    def silence(self, last_sent: Progress, now: Progress) -> str:
         """
         Return the text for a consumer that got no event since its last text.
 
@@ -275,10 +275,10 @@ class Stream:
         """
         if self.lines:
             return EMPTY_LINE
-        moved = self.cursors and _is_cursor(now) and now.cursor != told.cursor
+        moved = self.cursors and _is_cursor(now) and now.cursor != last_sent.cursor
         return f"id: {now.cursor}\n\n" if moved else HEARTBEAT
 
-    def _told(self, parts: Sequence[Part]) -> Sequence[Part]:
+    def _linked_parts(self, parts: Sequence[Part]) -> Sequence[Part]:
         linked = matching.with_refs(parts, self.template)
         write = self.write
         return linked if write is None else [Written(part, write) for part in linked]
@@ -348,7 +348,7 @@ class Streamer:
         cursors_wanted = filters.switch(query.get("cursors"), "cursors")
         form, clock = envelopes.check_format(query.get("format")), self.catch_up.reader.clock
         write = envelopes.writer(form, name, clock, lines=lines, traced=traced)
-        wanted = allowed.narrowed(requested, leave=query.get("leave") == "true")
+        wanted = allowed.narrow(requested, leave=query.get("leave") == "true")
         guard.check_leave(name, wanted)
         progress = self.catch_up.start(name, at)
         catch_up = self.catch_up

@@ -134,7 +134,7 @@ def entry_of(line: str, *, number: int, at_ms: int) -> str:
     """
     tags = tags_of(line)
     shown = f'"tags":{to_canonical_json(tags)},' if tags else ""
-    return f'{{"_id":{number},"_ts":{at_ms * _NS_PER_MS},{shown}"data":{_shown(line)}}}'
+    return f'{{"_id":{number},"_ts":{at_ms * _NS_PER_MS},{shown}"data":{_format(line)}}}'
 
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
@@ -144,7 +144,7 @@ def may_hold(text: str, tags: Iterable[str]) -> bool:
     return any(to_canonical_json(tag) in text for tag in tags)
 
 
-def _shown(line: str) -> str:
+def _format(line: str) -> str:
     if not is_change(line):
         return line
     return line[line.index(_DATA) + len(_DATA) : -len(MARKED)]

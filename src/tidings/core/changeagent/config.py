@@ -46,7 +46,7 @@ _UNITS = {
 }
 _CHARS_MAX = 64  # far longer than any duration in use
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
-_WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
+_DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
 _NS_MAX = 2**63 - 1
 
 
@@ -59,12 +59,12 @@ def parse_duration(text: str) -> int:
     """
     if text in ("0", "+0", "-0"):
         return 0
-    if len(text) > _CHARS_MAX or not _WHOLE.fullmatch(text):
-        raise ValueError(f"time: invalid duration {_quoted(text)}")
+    if len(text) > _CHARS_MAX or not _DURATION.fullmatch(text):
+        raise ValueError(f"time: invalid duration {_quote(text)}")
     parts = _PART.findall(text)
     total = sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts)
     if total > _NS_MAX:
-        raise ValueError(f"time: invalid duration {_quoted(text)}")
+        raise ValueError(f"time: invalid duration {_quote(text)}")
     return -total if text.startswith("-") else total
 
 
@@ -89,7 +89,7 @@ def _plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{text[:_CHARS_MAX]}"'
 
 
@@ -128,7 +128,7 @@ class Configuration:
             "webHooks": as_document(self.hooks),
         }
 
-    def shown(self) -> dict[str, object]:
+    def redacted_json(self) -> dict[str, object]:
         """Return the document, with the credentials in headers of webhooks redacted."""
         return replace(self, hooks=redact_headers(self.hooks)).document()
 

@@ -21,7 +21,7 @@ from tidings.core.changeagent.changes import (
     place_of,
     tags_of,
 )
-from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange, whole
+from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange, parse_integer
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import EVERYTHING, Filter
@@ -112,18 +112,18 @@ def parse(query: Mapping[str, Sequence[str]]) -> Query:
         InvalidChange: a value breaks its rule.
     """
     return Query(
-        since=_whole(query, "since", 0, ID_MAX),
-        limit=_whole(query, "limit", limits.CHANGES_LIMIT, limits.CHANGES_LIMIT_MAX),
-        block_s=_whole(query, "block", 0, limits.CHANGES_LIMIT_MAX),
+        since=_integer(query, "since", 0, ID_MAX),
+        limit=_integer(query, "limit", limits.CHANGES_LIMIT, limits.CHANGES_LIMIT_MAX),
+        block_s=_integer(query, "block", 0, limits.CHANGES_LIMIT_MAX),
         tags=_tags(query.get("tag", ())),
         strict=_switch(query, "strict"),
     )
 
 
-def _whole(query: Mapping[str, Sequence[str]], name: str, default: int, most: int) -> int:
+def _integer(query: Mapping[str, Sequence[str]], name: str, default: int, most: int) -> int:
     text = (query.get(name) or [""])[0]
     try:
-        return whole(text, 0, most) if text else default
+        return parse_integer(text, 0, most) if text else default
     except ValueError:
         raise InvalidChange(f"Invalid {name}", value=text) from None
 
@@ -357,8 +357,8 @@ class Lister:
         return max(gone, self._heads[feed][1])
 
     def _look(self, feed: str, page: int) -> int:
-        stand = max([page, *self.reader.checkpoints.checkpoints(feed).values()])
-        run = self.reader.read(feed, max(0, stand - 1), limits.HEAD_PAGES_MAX)
+        newest = max([page, *self.reader.checkpoints.checkpoints(feed).values()])
+        run = self.reader.read(feed, max(0, newest - 1), limits.HEAD_PAGES_MAX)
         if not run.pages:
             return 0
         last = run.pages[-1]

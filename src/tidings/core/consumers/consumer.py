@@ -64,7 +64,7 @@ class Consumer:
     until_ms: int = 0
     version: int = 0
 
-    def held(self, now_ms: int) -> bool:
+    def is_held(self, now_ms: int) -> bool:
         return self.owner != "" and is_ahead(self.until_ms, now_ms, limits.CONSUMER_LEASE_MS)
 
     @property
@@ -76,7 +76,7 @@ class Consumer:
         """Return the state in one word."""
         if self.paused:
             return "paused"
-        if self.held(now_ms):
+        if self.is_held(now_ms):
             return "working"
         return "failed" if self.failure else "idle"
 
@@ -149,12 +149,12 @@ def acquire(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
     Raises:
         ConsumerHeld: another worker holds the lease.
     """
-    if consumer.held(now_ms) and consumer.owner != worker:
+    if consumer.is_held(now_ms) and consumer.owner != worker:
         rule = f"is held by {consumer.owner} for {consumer.until_ms - now_ms} ms more"
         raise ConsumerHeld(rule, field="consumer", value=consumer.name)
     until_ms = now_ms + limits.CONSUMER_LEASE_MS
     held = replace(consumer, owner=worker, fence=consumer.fence + 1, until_ms=until_ms)
-    return _doubted(held)
+    return _mark_doubtful(held)
 
 
 def check_fence(consumer: Consumer, fence: int) -> None:
@@ -182,7 +182,7 @@ def ack_through(consumer: Consumer, through: Position) -> Consumer:
     if isinstance(through, Place):
         acked = spans_after(acked, through)
     failure = consumer.failure if consumer.failure and consumer.failure.id else None
-    return _settled(replace(consumer, position=through, acked=acked, failure=failure))
+    return _drop_passed(replace(consumer, position=through, acked=acked, failure=failure))
 
 
 def ack_entries(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
@@ -214,12 +214,12 @@ def fail(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
     again = before is not None and before.id == entry and entry != ""
     times = before.times + 1 if before and again else 1
     failure = Failure(entry, error[: limits.ERROR_CHARS_MAX], now_ms, times)
-    return _doubted(replace(consumer, failure=failure, owner="", until_ms=0))
+    return _mark_doubtful(replace(consumer, failure=failure, owner="", until_ms=0))
 
 
 def release(consumer: Consumer) -> Consumer:
     """Release the lease after a worker has finished, so that no entry is sent again."""
-    return _settled(replace(consumer, sent=None, owner="", until_ms=0))
+    return _drop_passed(replace(consumer, sent=None, owner="", until_ms=0))
 
 
 def move(consumer: Consumer, position: Position | None) -> Consumer:
@@ -256,12 +256,12 @@ def revoke_lease(consumer: Consumer) -> Consumer:
     return replace(consumer, owner="", until_ms=0, fence=consumer.fence + 1)
 
 
-def _doubted(consumer: Consumer) -> Consumer:
+def _mark_doubtful(consumer: Consumer) -> Consumer:
     """Mark the entries up to *sent*, so that those not acknowledged are sent one at a time."""
-    return _settled(replace(consumer, single=later(consumer.single, consumer.sent)))
+    return _drop_passed(replace(consumer, single=later(consumer.single, consumer.sent)))
 
 
-def _settled(consumer: Consumer) -> Consumer:
+def _drop_passed(consumer: Consumer) -> Consumer:
     """Drop *failure*, *sent* and *single* if the position has passed them."""
     position = consumer.position
     failure = consumer.failure

@@ -103,7 +103,7 @@ class LogView:
             if line_at(pages[entry.page], entry) is None:
                 raise InvalidConsumer("is not in the log", field="ids", value=entry.encode())
 
-    def advanced(self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX) -> Consumer:
+    def advance(self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX) -> Consumer:
         """Move *consumer* past entries that are acknowledged or filtered out."""
         for page in self._pages(consumer, reads_max):
             entry = _first_open(consumer, page)
@@ -119,7 +119,7 @@ class LogView:
         """
         Return the next entries to send to *consumer*, in order, *count* at most.
 
-        The list is empty if these entries are after the pages that one request reads. `advanced`
+        The list is empty if these entries are after the pages that one request reads. `advance`
         then moves the position closer to them.
         """
         pages = self._pages(consumer, limits.ADVANCE_READS_MAX)
@@ -129,9 +129,9 @@ class LogView:
         """Return the next entry to send; if it is too far away, return the entry that failed."""
         pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
         entries = (_first_open(consumer, page) for page in pages)
-        return next((entry for entry in entries if entry), None) or self._failed(consumer)
+        return next((entry for entry in entries if entry), None) or self._failed_entry(consumer)
 
-    def _failed(self, consumer: Consumer) -> Entry | None:
+    def _failed_entry(self, consumer: Consumer) -> Entry | None:
         """
         Return the entry that the worker could not write, or None.
 

@@ -245,7 +245,7 @@ class Consumers:
         done = consumers.ack_entries(done, ack.ids)
         idle = ack.through or not done.sent  # the worker is not writing any entry now
         if ack.ids or done.acked or (idle and not ack.sending):
-            done = self.view.advanced(done)  # the filter may exclude the following entries
+            done = self.view.advance(done)  # the filter may exclude the following entries
         return done if ack.sending is None else consumers.sending(done, ack.sending)
 
     def _session(self, consumer: Consumer, floor: int = 0) -> Session:
@@ -408,7 +408,7 @@ class Consumers:
         """
 
         def change(consumer: Consumer) -> Change:
-            chosen = _chosen(self._parked_ids(consumer), which)
+            chosen = _select(self._parked_ids(consumer), which)
             fresh = tuple(each for each in chosen if each not in consumer.retries)
             if not fresh:
                 raise NothingDone("will already be sent again", field="id", value=which)
@@ -427,7 +427,7 @@ class Consumers:
         """
 
         def change(consumer: Consumer) -> Change:
-            chosen = _chosen(self._parked_ids(consumer), which)
+            chosen = _select(self._parked_ids(consumer), which)
             left = consumers.remove_parked(consumer, chosen)
             return Change(left, self._note("drop", why, which), drop=tuple(chosen))
 
@@ -487,7 +487,7 @@ class Consumers:
                 raise NothingDone(rule, field="consumer", value=name)
             met[:] = [entry]
             confirmed = consumers.ack_entries(consumer, [entry.place])
-            passed = self.view.advanced(confirmed, limits.UPCOMING_READS_MAX)
+            passed = self.view.advance(confirmed, limits.UPCOMING_READS_MAX)
             kept = parked(entry)
             new = kept is not None and kept.id not in self._parked_ids(consumer)
             left = replace(consumers.revoke_lease(passed), parked=passed.parked + new)
@@ -550,7 +550,7 @@ class ConsumerMonitor:
             self.count("ConsumersFellOff", sum(lag.fell_off for lag in lags))
 
 
-def _chosen(parked: list[str], which: str) -> list[str]:
+def _select(parked: list[str], which: str) -> list[str]:
     """
     Return the ids among *parked* that *which* selects: one id, or all of them.
 

@@ -126,7 +126,7 @@ def is_text(media_type: str) -> bool:
     return media_type.startswith("text/")
 
 
-def is_told_as_text(media_type: str) -> bool:
+def is_textual(media_type: str) -> bool:
     """Return True if event streams send content of *media_type* as text, not as base64."""
     return is_text(media_type) or media_type == JSON_TYPE
 
@@ -160,6 +160,6 @@ def event(name: str, text: str) -> str:
 def data_event(media_type: str, data: Sequence[Any]) -> str:
     """Return the event for messages with these *data*; there must be at least one message."""
     body = body_of(media_type, data)
-    if is_told_as_text(media_type):
+    if is_textual(media_type):
         return event("data", body.decode(errors="replace"))
     return event("data", base64.b64encode(body).decode())

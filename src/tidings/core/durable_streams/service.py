@@ -181,10 +181,10 @@ class StreamWriter:
     tracer: Tracer
 
     def create(
-        self, feed: str, name: str, asked: Appending, trace: str | None = None
+        self, feed: str, name: str, appending: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
         """
-        Create the stream *name* with *asked* as its first messages.
+        Create the stream *name* with *appending* as its first messages.
 
         Return the stream, and True if it is new. An existing stream is left unchanged.
 
@@ -196,18 +196,18 @@ class StreamWriter:
         with self.together():
             stream = self.store.stream(feed, name)
             if stream is not None:
-                check_same(stream, asked.content_type, closed=asked.closes)
+                check_same(stream, appending.content_type, closed=appending.closes)
                 return stream, False
             self.appender.check_writable(feed)
             begins = Place(self.appender.log.head(feed), PAGE_END, self.runtime.clock() // 1000)
-            stream = Stream(name, asked.content_type, begins, begins)
-            return self._written(feed, stream, asked, self._lines(stream, asked), trace), True
+            stream = Stream(name, appending.content_type, begins, begins)
+            return self._write(feed, stream, appending, self._lines(stream, appending), trace), True
 
     def append(
-        self, feed: str, name: str, asked: Appending, trace: str | None = None
+        self, feed: str, name: str, appending: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
         """
-        Append *asked* to the stream *name*; return the stream, and True if *asked* was new.
+        Append *appending* to the stream *name*; return the stream, and True if *appending* was new.
 
         Raises:
             UnknownStream: the stream does not exist.
@@ -216,13 +216,13 @@ class StreamWriter:
         with self.together():
             stream = require_stream(self.store.stream(feed, name), name)
             self.appender.check_writable(feed)
-            check_complete(asked)
-            if is_repeated(stream, asked):
+            check_complete(appending)
+            if is_repeated(stream, appending):
                 return stream, False
-            lines = self._lines(stream, asked)
-            if asked.body and not lines:
+            lines = self._lines(stream, appending)
+            if appending.body and not lines:
                 raise InvalidStream("must contain a message", field="body")
-            return self._written(feed, stream, asked, lines, trace), True
+            return self._write(feed, stream, appending, lines, trace), True
 
     def remove(self, feed: str, name: str, trace: str | None = None) -> None:
         """
@@ -237,20 +237,27 @@ class StreamWriter:
             self._append(feed, [messages.deletion(name, self.runtime.clock())], trace)
             self.store.remove(feed, name)
 
-    def _lines(self, stream: Stream, asked: Appending) -> list[str]:
-        if not asked.body:
+    def _lines(self, stream: Stream, appending: Appending) -> list[str]:
+        if not appending.body:
             return []
-        return messages.lines_from(stream.name, stream.media_type, asked.body, self.runtime.clock())
+        return messages.lines_from(
+            stream.name, stream.media_type, appending.body, self.runtime.clock()
+        )
 
-    def _written(
-        self, feed: str, stream: Stream, asked: Appending, lines: Sequence[str], trace: str | None
+    def _write(
+        self,
+        feed: str,
+        stream: Stream,
+        appending: Appending,
+        lines: Sequence[str],
+        trace: str | None,
     ) -> Stream:
         if not lines:
-            changed = after(stream, asked, stream.tail)
+            changed = after(stream, appending, stream.tail)
             self.store.write(feed, changed)
             return changed
         last = self._append(feed, lines, trace)
-        changed = after(stream, asked, last)
+        changed = after(stream, appending, last)
         self.store.write(feed, changed, Extent(stream.tail, last))
         return changed
 
@@ -262,15 +269,15 @@ class StreamWriter:
         return Place(page.number, len(lines) - 1, page.seconds)
 
 
-def check_complete(asked: Appending) -> None:
+def check_complete(appending: Appending) -> None:
     """
-    Check that *asked* has content and its type, or closes the stream.
+    Check that *appending* has content and its type, or closes the stream.
 
     Raises:
-        InvalidStream: *asked* has no content and does not close the stream, or its content has no
-            type.
+        InvalidStream: *appending* has no content and does not close the stream, or its content
+            has no type.
     """
-    if not asked.body and not asked.closes:
+    if not appending.body and not appending.closes:
         raise InvalidStream("must not be empty, unless Stream-Closed is true", field="body")
-    if asked.body and not asked.content_type:
+    if appending.body and not appending.content_type:
         raise InvalidStream("is required", field="Content-Type")

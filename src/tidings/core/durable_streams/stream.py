@@ -190,9 +190,9 @@ def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
         raise StreamConflict(rule, field="Stream-Closed", value=closed)
 
 
-def is_repeated(stream: Stream, asked: Appending) -> bool:
+def is_repeated(stream: Stream, appending: Appending) -> bool:
     """
-    Return True if *stream* already has the request *asked*, so that nothing is left to do.
+    Return True if *stream* already has the request *appending*, so that nothing is left to do.
 
     The fields of the producer are checked first. Even if the stream was closed in the meantime, a
     producer with an old epoch gets `StaleEpoch`, and one that repeats an accepted request gets a
@@ -202,35 +202,35 @@ def is_repeated(stream: Stream, asked: Appending) -> bool:
         InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: the request is neither
             repeated nor valid.
     """
-    if asked.producer is not None and _is_taken(stream, asked.producer):
+    if appending.producer is not None and _is_repeated_number(stream, appending.producer):
         return True
     if stream.closed:
-        if asked.only_closes and asked.producer is None:
+        if appending.only_closes and appending.producer is None:
             return True
         raise StreamClosed(stream)
-    if asked.body:
-        check_same(stream, asked.content_type, closed=False)
-    if asked.seq and asked.seq <= stream.seq:
+    if appending.body:
+        check_same(stream, appending.content_type, closed=False)
+    if appending.seq and appending.seq <= stream.seq:
         rule = f"must be above {stream.seq}"
-        raise StreamConflict(rule, field="Stream-Seq", value=asked.seq)
+        raise StreamConflict(rule, field="Stream-Seq", value=appending.seq)
     return False
 
 
-def _is_taken(stream: Stream, given: Producer) -> bool:
+def _is_repeated_number(stream: Stream, given: Producer) -> bool:
     known = stream.producer(given.id)
     if known is not None and given.epoch < known.epoch:
         raise StaleEpoch(given.epoch, known.epoch)
     if known is not None and given.epoch > known.epoch and given.seq:
         rule = "must be 0, the first number of a new epoch"
         raise InvalidStream(rule, field="Producer-Seq", value=given.seq)
-    begins_anew = known is None or given.epoch > known.epoch
-    last = -1 if known is None or begins_anew else known.seq
+    is_new_epoch = known is None or given.epoch > known.epoch
+    last = -1 if known is None or is_new_epoch else known.seq
     if given.seq > last + 1:
         raise SequenceGap(given.seq, last + 1)
     return given.seq <= last
 
 
-def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
+def _keep_newest(producers: Sequence[Producer]) -> Sequence[Producer]:
     """
     Return *producers*, without one of them if there are too many.
 
@@ -246,16 +246,16 @@ def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
     return [each for each in producers if each is not oldest]
 
 
-def after(stream: Stream, asked: Appending, tail: Place) -> Stream:
-    """Return *stream* after *asked*, with its last message at *tail*."""
+def after(stream: Stream, appending: Appending, tail: Place) -> Stream:
+    """Return *stream* after *appending*, with its last message at *tail*."""
     producers: Sequence[Producer] = stream.producers
-    if asked.producer is not None:
-        others = [each for each in producers if each.id != asked.producer.id]
-        producers = _kept([*others, asked.producer])
+    if appending.producer is not None:
+        others = [each for each in producers if each.id != appending.producer.id]
+        producers = _keep_newest([*others, appending.producer])
     return replace(
         stream,
         tail=tail,
-        closed=stream.closed or asked.closes,
-        seq=asked.seq or stream.seq,
+        closed=stream.closed or appending.closes,
+        seq=appending.seq or stream.seq,
         producers=tuple(producers),
     )

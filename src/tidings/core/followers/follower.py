@@ -71,10 +71,10 @@ class Handler(Protocol):
         returned False, the run ends, and the run of the next wake-up delivers the pages.
         """
 
-    def moved(self, feed: str) -> None:
+    def on_checkpoint(self, feed: str) -> None:
         """React to a higher checkpoint; called each time that the checkpoint was moved."""
 
-    def lost(self, feed: str) -> bool:
+    def on_pages_lost(self, feed: str) -> bool:
         """
         Return True to resume after pages that are missing in the log, False to stop before them.
 
@@ -131,11 +131,11 @@ class TracingHandler:
                 TraceRecord(self.name, feed, oldest.number, late_ms, pages=len(handled))
             )
 
-    def moved(self, feed: str) -> None:
-        self.handler.moved(feed)
+    def on_checkpoint(self, feed: str) -> None:
+        self.handler.on_checkpoint(feed)
 
-    def lost(self, feed: str) -> bool:
-        return self.handler.lost(feed)
+    def on_pages_lost(self, feed: str) -> bool:
+        return self.handler.on_pages_lost(feed)
 
 
 def take_batch(
@@ -288,11 +288,11 @@ class Follower:
         steady = self.runtime.steady
         until = until_ms or steady() + limits.FOLLOW_RUN_MS
         while True:
-            behind, began_ms = lease.checkpoint, steady()
+            previous, began_ms = lease.checkpoint, steady()
             lease, done = self._turn(lease, handler, work)
             work.took(steady() - began_ms)
-            if lease.checkpoint > behind:
-                handler.moved(feed)
+            if lease.checkpoint > previous:
+                handler.on_checkpoint(feed)
             if done:
                 break
             if steady() >= until:
@@ -329,11 +329,11 @@ class Follower:
             if seen is not None and seen.is_of(lease):
                 self._look_on(lease, seen)
                 return None
-            if self._marked(lease):
+            if self._mark(lease):
                 return None
         return None
 
-    def _marked(self, lease: Lease) -> bool:
+    def _mark(self, lease: Lease) -> bool:
         """
         Leave a mark and return True; return False if the lease has been released.
 
@@ -361,7 +361,7 @@ class Follower:
 
         Read no pages if the previous turn has kept some, see `_Work.keep`.
         """
-        lease, more = self._prepared(lease, handler)
+        lease, more = self._prepare(lease, handler)
         run = work.ahead or self.reader.read_or_trimmed(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler, work), False
@@ -379,7 +379,7 @@ class Follower:
             return self._wait(lease, work), False
         return (self._save(lease, work), False) if more else self._release(lease, work)
 
-    def _prepared(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
+    def _prepare(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
         """Call `prepare`; return the lease with the handler's note, and the result of the call."""
         more = handler.prepare(lease.feed, lease.checkpoint)
         return replace(lease, note=handler.note(lease.feed)), more
@@ -408,7 +408,7 @@ class Follower:
 
         Count the loss, unless the follower is new and skips the missing pages.
         """
-        goes_on = handler.lost(lease.feed)
+        goes_on = handler.on_pages_lost(lease.feed)
         if lease.checkpoint or not goes_on:
             self.reader.count("FollowerFellOff", 1)
         if goes_on:

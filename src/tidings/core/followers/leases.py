@@ -46,7 +46,7 @@ class Lease:
     look: str = field(default="", compare=False)
     note: bytes = b""
 
-    def held(self, now_ms: int) -> bool:
+    def is_held(self, now_ms: int) -> bool:
         """Return True if a process seems to hold the lease and to be alive."""
         return self.owner != "" and self.expires_ms > now_ms
 

@@ -40,7 +40,7 @@ class Registry:
 
     def all(self, feed: str) -> Named:
         """Return the webhooks of *feed* by name."""
-        return _parsed(self.documents.operator_document(feed, _DOCUMENT).text)
+        return _parse(self.documents.operator_document(feed, _DOCUMENT).text)
 
     def webhook(self, feed: str, name: str) -> Webhook:
         """
@@ -60,8 +60,8 @@ class Registry:
         """
         for _ in range(_ATTEMPTS):
             current = self.documents.operator_document(feed, _DOCUMENT)
-            made = change(_parsed(current.text))
-            if self.documents.write(feed, _DOCUMENT, replace(current, text=_encoded(made))):
+            made = change(_parse(current.text))
+            if self.documents.write(feed, _DOCUMENT, replace(current, text=_encode(made))):
                 return made
         raise Unavailable(f"the webhooks of {feed} kept changing; try again")
 
@@ -140,7 +140,7 @@ class WebhookAdmin:
         fresh, now_ms = self._secret(given), self.clock()
 
         def change(named: Named) -> Named:
-            return {**named, name: _one_of(named, name).rotated(fresh, now_ms)}
+            return {**named, name: _one_of(named, name).rotate(fresh, now_ms)}
 
         self.registry.change(feed, change)
         return fresh
@@ -169,7 +169,7 @@ def _one_of(named: Named, name: str) -> Webhook:
     return named[name]
 
 
-def _parsed(text: str) -> Named:
+def _parse(text: str) -> Named:
     stored = json.loads(text or "[]")
     return {
         each["name"]: Webhook(**{**each, "secrets": tuple(Secret(**s) for s in each["secrets"])})
@@ -177,5 +177,5 @@ def _parsed(text: str) -> Named:
     }
 
 
-def _encoded(named: Named) -> str:
+def _encode(named: Named) -> str:
     return json.dumps([asdict(each) for each in named.values()], separators=(",", ":"))

@@ -104,7 +104,7 @@ class Webhook:
             "webhook-signature": " ".join(_signature(s, signed) for s in self.signing(now_ms)),
         }
 
-    def rotated(self, secret: str, now_ms: int) -> Webhook:
+    def rotate(self, secret: str, now_ms: int) -> Webhook:
         """
         Return the webhook with the new *secret*.
 
@@ -133,8 +133,8 @@ def checked_secret(given: object) -> str:
         InvalidWebhook: *given* is not a secret. The error does not contain it.
     """
     with suppress(ValueError):  # not base64
-        whole = isinstance(given, str) and given.startswith(SECRET_PREFIX)
-        if isinstance(given, str) and whole and len(_key(given)) in _SECRET_BYTES:
+        has_prefix = isinstance(given, str) and given.startswith(SECRET_PREFIX)
+        if isinstance(given, str) and has_prefix and len(_key(given)) in _SECRET_BYTES:
             return given
     rule = f"must be {SECRET_PREFIX}, followed by 24 to 64 bytes in base64"
     raise InvalidWebhook(rule, field="secret")
@@ -213,7 +213,7 @@ class WebhookDelivery:
             held = self.consumers.lease(feed, hook.name, self.worker).consumer
             held = self._retry(hook, held)
             if not waits:
-                return self._tell(hook, held)
+                return self._send(hook, held)
             self.consumers.release(feed, hook.name, held.fence)
             return later_ms
         except ConsumerHeld:
@@ -234,7 +234,7 @@ class WebhookDelivery:
         """Return True if *consumer* has a due message or, with *look*, its position can move."""
         if self.consumers.view.due(consumer, 1):
             return True
-        ahead = self.consumers.view.advanced(consumer) if look else consumer
+        ahead = self.consumers.view.advance(consumer) if look else consumer
         return rank(ahead.position) > rank(consumer.position)
 
     def _retry(self, hook: Webhook, held: Consumer) -> Consumer:
@@ -252,7 +252,7 @@ class WebhookDelivery:
                 held = failed.consumer
         return held
 
-    def _tell(self, hook: Webhook, held: Consumer) -> int | None:
+    def _send(self, hook: Webhook, held: Consumer) -> int | None:
         until_ms = self.steady() + limits.WEBHOOK_TURN_MS
         while self.steady() < until_ms:
             batch = self._batch(held)
@@ -261,9 +261,9 @@ class WebhookDelivery:
                 verdicts = self.post(
                     [self._request(hook, held.feed, e.place.encode(), e.line) for e in batch]
                 )
-                held, refused = self._taken(held, batch, verdicts)
+                held, refused = self._acknowledge_accepted(held, batch, verdicts)
                 if refused is not None:
-                    return self._failed(hook, held, *refused)
+                    return self._release_failed(hook, held, *refused)
                 continue
             ahead = self._acknowledge(held, Acknowledgement())
             if rank(ahead.position) == rank(held.position):
@@ -298,34 +298,37 @@ class WebhookDelivery:
         body = encoder(hook.format, feed, self.clock)(linked)
         return Outgoing(hook.url, hook.headers(name, body, self.clock()), body)
 
-    def _taken(
+    def _acknowledge_accepted(
         self, held: Consumer, batch: Sequence[Entry], verdicts: Sequence[Verdict]
     ) -> tuple[Consumer, tuple[Entry, Verdict] | None]:
         """Acknowledge the accepted messages; return the first refused message and its verdict."""
-        told = list(zip(batch, verdicts, strict=True))
-        first = next((at for at, (_, said) in enumerate(told) if not said.accepts), len(told))
-        through = told[first - 1][0].place if first else None
-        ids = tuple(entry.place for entry, said in told[first:] if said.accepts)
+        results = list(zip(batch, verdicts, strict=True))
+        first = next((at for at, (_, said) in enumerate(results) if not said.accepts), len(results))
+        through = results[first - 1][0].place if first else None
+        ids = tuple(entry.place for entry, said in results[first:] if said.accepts)
         held = self._acknowledge(held, Acknowledgement(through=through, ids=ids))
-        return held, told[first] if first < len(told) else None
+        return held, results[first] if first < len(results) else None
 
-    def _failed(self, hook: Webhook, held: Consumer, entry: Entry, said: Verdict) -> int | None:
+    def _release_failed(
+        self, hook: Webhook, held: Consumer, entry: Entry, said: Verdict
+    ) -> int | None:
         """Release *held* after a failure; return the time of the next run, or None if paused."""
         feed, name = held.feed, held.name
-        told = self.consumers.fail(feed, name, held.fence, entry.place.encode(), str(said)).consumer
+        failure = self.consumers.fail(feed, name, held.fence, entry.place.encode(), str(said))
+        failed = failure.consumer
         if said.status == _GONE:
             why = Reason(self.worker, "the endpoint answered 410, gone")
             self.consumers.pause(feed, name, why, paused=True)
             return None
-        times = told.failure.times if told.failure else 1
-        if times >= hook.attempts and told.parked < limits.PARKED_MAX:
+        times = failed.failure.times if failed.failure else 1
+        if times >= hook.attempts and failed.parked < limits.PARKED_MAX:
             try:
                 why = Reason(self.worker, f"not accepted in {times} attempts")
                 self.consumers.park(feed, name, why)
             except (InvalidConsumer, NothingDone):
-                return again_ms(told)  # an operator changed the consumer in the meantime
+                return again_ms(failed)  # an operator changed the consumer in the meantime
             return self.clock()
-        return again_ms(told)
+        return again_ms(failed)
 
     def _acknowledge(self, held: Consumer, done: Acknowledgement) -> Consumer:
         return self.consumers.acknowledge(held.feed, held.name, held.fence, done).consumer

@@ -158,7 +158,7 @@ def append_lines(
     else:
         fingerprint = hashlib.sha256(body).hexdigest()
         page = appender.append_once(feed, lines, own, fingerprint, required, trace)
-    tracer.ingested(feed, page.number, page.at_ms, page.trace)
+    tracer.report_ingested(feed, page.number, page.at_ms, page.trace)
     return page
 
 

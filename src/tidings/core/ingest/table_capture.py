@@ -158,10 +158,10 @@ def _texts(template: str, attributes: Attributes) -> list[str]:
     names = _PLACEHOLDER.findall(template)
     values = [attributes.get(name, ()) for name in names]
     each = [(value,) if isinstance(value, str) else value for value in values]
-    return [_filled(template, combination) for combination in product(*each)]
+    return [_fill(template, combination) for combination in product(*each)]
 
 
-def _filled(template: str, values: tuple[str, ...]) -> str:
+def _fill(template: str, values: tuple[str, ...]) -> str:
     """Replace all placeholders in one pass, so that a placeholder in a value is not replaced."""
     left = iter(values)
     return _PLACEHOLDER.sub(lambda _: next(left), template)

@@ -165,7 +165,7 @@ class Appender:
             if claim is None:
                 claim = self._claim(feed, key, fingerprint, len(lines))
             elif self._is_skipped(feed, claim.page):
-                claim = self._moved(feed, claim)
+                claim = self._move(feed, claim)
             if claim.fingerprint != fingerprint:
                 shown = key.rpartition("\t")[2]  # without the owner, see `Allowed.namespaced_key`
                 raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
@@ -196,10 +196,10 @@ class Appender:
             if self.log.put(feed, page) == claim.append_id:
                 # An earlier request may have written the page, with another time than *page* has.
                 return self.log.read(feed, claim.page - 1, 1)[0]
-            claim = self._moved(feed, claim)
+            claim = self._move(feed, claim)
         raise Unavailable(f"{feed}: found a filler {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
-    def _moved(self, feed: str, claim: Claim) -> Claim:
+    def _move(self, feed: str, claim: Claim) -> Claim:
         """Point *claim* to a new page; return the claim that is stored afterwards."""
         number = self.log.take(feed)
         claim = self.claims.move(feed, claim, number)

@@ -128,10 +128,10 @@ class Restorer:
         *copied_ms*. *hint* is a page at or below the frontier, or 0.
         """
         frontier = self.reader.frontier(feed, hint)
-        begun = self._begun(feed, frontier.page)
-        kept = self._behind_which(feed, begun) if begun else frontier
-        strays = frozenset(self._behind(feed, kept.page))
-        known = max([kept.page, *strays, *self._known(feed)])
+        begun = self._unfinished(feed, frontier.page)
+        kept = self._end_before(feed, begun) if begun else frontier
+        strays = frozenset(self._pages_after(feed, kept.page))
+        known = max([kept.page, *strays, *self._assigned_pages(feed)])
         if begun and known <= begun[1] + 1:
             return Plan(kept, max(begun[1], last_sent or 0), strays)
         if last_sent is None:
@@ -148,33 +148,33 @@ class Restorer:
         """
         remember_lost(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
-        taken = tuple(self._take_back(feed, plan.kept.page))
+        rewound = tuple(self._take_back(feed, plan.kept.page))
         moved = tuple(self._move_consumers(feed, plan.kept))
         parts = cut(self.archive, feed, plan.kept.page) if self.archive else 0
         now = self.reader.clock()
         ends = {"at_ms": now, "expires_ms": now + self.page_ms}
         self.numbers.fill(feed, [jump(first, last, **ends) for first, last in plan.jumps])
-        return Restored(taken, moved, parts)
+        return Restored(rewound, moved, parts)
 
-    def _begun(self, feed: str, frontier: int) -> Lost | None:
+    def _unfinished(self, feed: str, frontier: int) -> Lost | None:
         """Return the lost pages of an unfinished restore, or None if all were completed."""
         unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
         return unfinished[-1] if unfinished else None
 
-    def _behind_which(self, feed: str, lost: Lost) -> Place:
+    def _end_before(self, feed: str, lost: Lost) -> Place:
         page = self.reader.at(feed, lost[0] - 1)
         return page.end if page else Place(lost[0] - 1, PAGE_END, 0)
 
     def _lost(self, feed: str) -> tuple[Lost, ...]:
         return self.profiles.profile(feed).lost
 
-    def _behind(self, feed: str, after: int) -> Iterator[int]:
+    def _pages_after(self, feed: str, after: int) -> Iterator[int]:
         """Yield the numbers of the pages above *after* that are not empty."""
         while pages := self.reader.log.read(feed, after):
             yield from (page.number for page in pages if page.body)
             after = pages[-1].number
 
-    def _known(self, feed: str) -> Iterator[int]:
+    def _assigned_pages(self, feed: str) -> Iterator[int]:
         """Yield page numbers that were certainly assigned before the restore."""
         yield self.reader.log.head(feed)
         yield from self.reader.checkpoints.checkpoints(feed).values()
@@ -223,7 +223,7 @@ class Restorer:
         """
         note = Note(self.reader.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
         for consumer in self.consumers.consumers(feed):
-            left = taken_back(consumer, kept)
+            left = rewind(consumer, kept)
             change = consumers.Change(
                 consumers.revoke_lease(left) if left == consumer else left, note
             )
@@ -233,24 +233,24 @@ class Restorer:
                 yield consumer.name
 
 
-def taken_back(consumer: Consumer, kept: Place) -> Consumer:
+def rewind(consumer: Consumer, kept: Place) -> Consumer:
     """
     Return *consumer* as if it had received nothing after *kept*.
 
     If the consumer is receiving a copy of the state, the copy starts again.
     """
     if consumer.copying and consumer.position != positions.COPY:
-        return _placed(consumer, positions.COPY)
+        return _place_at(consumer, positions.COPY)
     beyond = [span for span in consumer.acked if span.page > kept.page]
     if positions.rank(consumer.position)[0] > kept.page:
-        return _placed(consumer, kept if kept.page else None)
+        return _place_at(consumer, kept if kept.page else None)
     marks = (consumer.sent, consumer.single)
     if not beyond and all(positions.rank(mark)[0] <= kept.page for mark in marks):
         return consumer
-    return _placed(consumer, consumer.position)
+    return _place_at(consumer, consumer.position)
 
 
-def _placed(consumer: Consumer, position: Position | None) -> Consumer:
+def _place_at(consumer: Consumer, position: Position | None) -> Consumer:
     """
     Return *consumer* at *position*, without a lease.
 

@@ -153,7 +153,7 @@ class RetentionService:
         )
         now, floor = self.clock(), self.reader.log.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
-        start = self._behind_what_is_lost(feed, floor, handled)
+        start = self._after_lost_pages(feed, floor, handled)
 
         def young(rule: Retention, *held: int) -> int:
             bound = min(self._before_newest(feed, look.head, rule.records_min), handled, *held) + 1
@@ -177,7 +177,7 @@ class RetentionService:
     def _look(self, feed: str) -> Look:
         return Look(self.reader.log.head(feed), self.reader.checkpoints.checkpoints(feed))
 
-    def _behind_what_is_lost(self, feed: str, floor: int, handled: int) -> int:
+    def _after_lost_pages(self, feed: str, floor: int, handled: int) -> int:
         """
         Return *floor*, or the page after all handled pages if the log has no page from *floor* on.
 

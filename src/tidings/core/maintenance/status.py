@@ -170,9 +170,12 @@ class Reporter:
         known = {lease.name: lease for lease in leases}
         handled = {lease.name: lease.checkpoint for lease in leases}
         names = effective_checkpoints(handled, archives=self.archives, lanes=self.lanes(feed))
-        return [self._standing(feed, name, known.get(name), head, now_ms) for name in sorted(names)]
+        return [
+            self._follower_status(feed, name, known.get(name), head, now_ms)
+            for name in sorted(names)
+        ]
 
-    def _standing(
+    def _follower_status(
         self, feed: str, name: str, lease: Lease | None, head: int, now_ms: int
     ) -> FollowerStatus:
         checkpoint = lease.checkpoint if lease else 0
@@ -182,7 +185,7 @@ class Reporter:
             checkpoint,
             lag_pages=head - checkpoint,
             lag_ms=max(0, now_ms - waiting[0].at_ms) if waiting else 0,
-            leased=lease is not None and lease.held(now_ms),
+            leased=lease is not None and lease.is_held(now_ms),
             operations=lease.operations if lease else 0,
             missing=self._missing(feed, name, checkpoint + 1, waiting),
         )

@@ -60,7 +60,7 @@ class Failures:
     _lock: Lock = field(default_factory=Lock)  # connections are handled concurrently
 
     @contextmanager
-    def kept(self, what: str) -> Iterator[None]:
+    def record(self, what: str) -> Iterator[None]:
         """Collect an error that is raised in this context, with *what* as its note; continue."""
         try:
             yield
@@ -72,7 +72,7 @@ class Failures:
                     self.errors.append(error)
 
 
-def _unnamed(feed: str) -> None:
+def _ignore(feed: str) -> None:
     """Ignore the feed, for a host that does not count the findings by feed."""
 
 
@@ -98,14 +98,14 @@ class Sweeper:
     waker: Waker
     counters: Counters
     spread: Spread
-    watch: ConsumerMonitor | None = None
+    consumer_monitor: ConsumerMonitor | None = None
     archives: bool = False
     relays: ReplicaMonitor | None = None
     profiles: ProfileStore | None = None
     archive_wait_ms: int = 0
     index: IndexMonitor | None = None
     outbox: OutboxMonitor | None = None
-    about: Callable[[str], None] = _unnamed
+    about: Callable[[str], None] = _ignore
 
     def run(self, feeds: frozenset[str]) -> None:
         """
@@ -119,7 +119,7 @@ class Sweeper:
             self.about(feed)
             self._feed(feed, failures)
         self.about("")
-        with failures.kept("connections"):
+        with failures.record("connections"):
             self._connections(failures, until_ms)
         if failures.count:
             self.reader.count("SweepStepsFailed", failures.count)
@@ -129,19 +129,19 @@ class Sweeper:
         """Run each step independently. Retention reuses the `Look` of the step `_wake_late`."""
         look = None
         if self.relays:
-            with failures.kept(f"the relay of the feed {feed}"):
+            with failures.record(f"the relay of the feed {feed}"):
                 self.relays.run(feed)
-        with failures.kept(f"the followers of the feed {feed}"):
+        with failures.record(f"the followers of the feed {feed}"):
             look = self._wake_late(feed)
-        with failures.kept(f"the retention of the feed {feed}"):
+        with failures.record(f"the retention of the feed {feed}"):
             self.retention_service.run(feed, look)
         for name, step in self._others(look):
-            with failures.kept(f"{name} of the feed {feed}"):
+            with failures.record(f"{name} of the feed {feed}"):
                 step(feed)
 
     def _others(self, look: Look | None) -> Iterator[tuple[str, Callable[[str], object]]]:
-        if self.watch:
-            yield "the consumers", self.watch.run
+        if self.consumer_monitor:
+            yield "the consumers", self.consumer_monitor.run
         if self.index and look:
             yield "the index", partial(self.index.run, head=look.head)
         if self.outbox:
@@ -158,23 +158,23 @@ class Sweeper:
         for _ in range(limits.SWEEP_PAGES_MAX):
             page = self.connections.page(round_.place, limits.SWEEP_PAGE)
             self._look_after(page.connections, failures)
-            round_ = round_.behind(page)
+            round_ = round_.after(page)
             if not round_.place or self.steady() >= until_ms:
                 break
         if (kept := round_.next(stored)) != stored:
             self.connections.keep(kept)
-        self._tell(round_.clients())
+        self._store_client_counts(round_.clients())
 
     def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:
         """Run the due actions of *connections* concurrently, because there may be many of them."""
         due: dict[str, Callable[[], None]] = {}
         for connection in connections:
-            with failures.kept(f"the connection {connection.id}"):
+            with failures.record(f"the connection {connection.id}"):
                 if act := self._due(connection):
                     due[connection.id] = act
 
         def do(connection_id: str) -> None:
-            with failures.kept(f"the connection {connection_id}"):
+            with failures.record(f"the connection {connection_id}"):
                 due[connection_id]()
 
         if due:
@@ -224,7 +224,7 @@ class Sweeper:
         if lag > 0:
             waited_ms = self._waited_ms(feed, checkpoint)
             self.reader.count("FollowerAge", waited_ms // 1000)
-            held = lease is not None and lease.held(now_ms)
+            held = lease is not None and lease.is_held(now_ms)
             self.reader.count("WakeupsMissed", int(waited_ms >= limits.WAKE_LATE_MS and not held))
         if lag > 0 or (lease is not None and lease.is_late(now_ms)):
             self.waker.wake(feed, follower)
@@ -250,7 +250,7 @@ class Sweeper:
         if lag > 0 and (waited_ms >= self.archive_wait_ms or lag >= limits.ARCHIVE_PAGES):
             self.waker.wake(feed, ARCHIVE)
 
-    def _tell(self, clients: Mapping[str, int]) -> None:
+    def _store_client_counts(self, clients: Mapping[str, int]) -> None:
         """Store the number of WebSocket clients of each feed, which `/status` reports."""
         until_ms = self.reader.clock() + limits.SWEPT_PRESENCE_MS
         for feed, count in sorted(clients.items()):

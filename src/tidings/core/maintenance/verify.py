@@ -105,7 +105,7 @@ class Verifier:
     floor: int = 1
     page: int = 0
     _checkpoint: int = 0
-    _looked_ms: int = -limits.VERIFY_LOOK_MS
+    _checked_ms: int = -limits.VERIFY_LOOK_MS
     _lost: bool = False
 
     def read(self) -> Iterator[int]:
@@ -113,7 +113,7 @@ class Verifier:
         self.floor = self.reader.log.floor(self.feed)
         self.page = self.floor - 1
         if self.archive:
-            yield from self._archived(self.archive)
+            yield from self._read_archive(self.archive)
         yield from self._pages()
 
     def compare(self, bucket: int) -> Compared:
@@ -124,7 +124,7 @@ class Verifier:
             LogIncomplete: a page that a follower has handled is lost.
             Unavailable: a store does not answer.
         """
-        if has_passed(self._looked_ms, self.clock(), limits.VERIFY_LOOK_MS):
+        if has_passed(self._checked_ms, self.clock(), limits.VERIFY_LOOK_MS):
             self._look()
         fold = self._fold(bucket)
         wanted = self._remembered(fold.latest.values())
@@ -150,7 +150,7 @@ class Verifier:
                 older += 1
             else:
                 doubtful[row.key] = row
-        differences = self._judged(bucket, fold, doubtful)
+        differences = self._find_differences(bucket, fold, doubtful)
         missing = [
             Difference(Kind.MISSING, bucket, row.key, None, row)
             for row in self._remembered(fold.latest.values())
@@ -159,7 +159,7 @@ class Verifier:
         count = len(agreeing) + len(doubtful) - len(differences)
         return Compared(bucket, fold.checkpoint, count, older, [*missing, *differences])
 
-    def _judged(
+    def _find_differences(
         self, bucket: int, fold: _Fold, doubtful: Mapping[str, Row]
     ) -> Sequence[Difference]:
         """
@@ -187,7 +187,7 @@ class Verifier:
         if self._lost or self.page < checkpoint:
             head = self.reader.log.head(self.feed)
             raise LogIncomplete(feed=self.feed, page=self.page, checkpoint=checkpoint, head=head)
-        self._checkpoint, self._looked_ms = checkpoint, self.clock()
+        self._checkpoint, self._checked_ms = checkpoint, self.clock()
 
     def _fold(self, bucket: int) -> _Fold:
         """Return the fold up to the checkpoint that was read last."""
@@ -216,7 +216,7 @@ class Verifier:
             more = run.more
             yield self.page
 
-    def _archived(self, archive: ArchiveReader) -> Iterator[int]:
+    def _read_archive(self, archive: ArchiveReader) -> Iterator[int]:
         """
         Read the archive from its last hole up to the floor; yield the last page of each read.
         """
@@ -237,7 +237,7 @@ class Verifier:
 
     def _is_older(self, row: Row) -> bool:
         """Return True if *row* is older than the log, so that the log cannot verify the row."""
-        return row.whole and row.page < self.floor
+        return row.is_complete and row.page < self.floor
 
     def _remembered(self, rows: Iterable[Row]) -> list[Row]:
         return [row for row in rows if not self._forgotten(row)]
@@ -279,7 +279,7 @@ def _digest(row: Row) -> int:
 
 
 def _kind(stored: Row, wanted: Row | None) -> Kind:
-    if not stored.whole:
+    if not stored.is_complete:
         return Kind.BROKEN
     if wanted is None:
         return Kind.ALIEN

@@ -78,7 +78,7 @@ def may_call(address: str, *, private: bool) -> bool:
     *private* allows loopback and private networks. If *address* contains an IPv4 address, that
     address is checked as well.
     """
-    return all(_may_reach(each, private=private) for each in _reached(ip_address(address)))
+    return all(_may_reach(each, private=private) for each in _reachable(ip_address(address)))
 
 
 def _may_reach(ip: IPv4Address | IPv6Address, *, private: bool) -> bool:
@@ -89,7 +89,7 @@ def _may_reach(ip: IPv4Address | IPv6Address, *, private: bool) -> bool:
     return (ip.version == 4 or ip in _UNICAST) and not any(ip in each for each in _SPECIAL)
 
 
-def _reached(ip: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
+def _reachable(ip: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
     """Return the addresses that a connection to *ip* may reach."""
     if isinstance(ip, IPv4Address):
         return [ip]

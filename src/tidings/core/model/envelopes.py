@@ -72,12 +72,12 @@ def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> 
     encode = encoder(name, feed, clock)
 
     def write(event: Event) -> str:
-        told = event if traced else event._replace(trace="")
-        line = encode(told)
+        sent = event if traced else event._replace(trace="")
+        line = encode(sent)
         if lines:
             return f"{line}\n"
-        block = to_sse(told._replace(data=line))
-        return f"traceparent: {told.trace}\n{block}" if told.trace else block
+        block = to_sse(sent._replace(data=line))
+        return f"traceparent: {sent.trace}\n{block}" if sent.trace else block
 
     return write
 
@@ -98,8 +98,8 @@ def unique_id(event: Event, clock: Clock) -> str:
         return f"{event.name}-{clock()}"
     if not is_row(event):
         return event.id
-    told = f"{event.name} {event.data}".encode()
-    return f"{event.id}-{sha256(told).hexdigest()[:_DIGEST_CHARS]}"
+    sent = f"{event.name} {event.data}".encode()
+    return f"{event.id}-{sha256(sent).hexdigest()[:_DIGEST_CHARS]}"
 
 
 def _cloudevent(event: Event, feed: str, clock: Clock) -> str:

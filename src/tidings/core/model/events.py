@@ -94,10 +94,10 @@ def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str
     base64-encoded if that makes the message shorter.
     """
     packed = _pack(events, cursor)
-    return map(_gzipped, packed) if encoding == GZIP else packed
+    return map(_gzip, packed) if encoding == GZIP else packed
 
 
-def _gzipped(message: str) -> str:
+def _gzip(message: str) -> str:
     """
     Return *message* compressed and in base64 if that is shorter, otherwise *message*.
 

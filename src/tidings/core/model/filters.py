@@ -163,12 +163,12 @@ def _common(wanted: frozenset[str] | None, bound: frozenset[str] | None) -> froz
 def _occurs(values: frozenset[str] | None, text: str) -> bool:
     if values is None:
         return True
-    encoded = _encoded(values)
+    encoded = _encode_values(values)
     return encoded is None or any(each in text for each in encoded)
 
 
 @lru_cache(maxsize=_SIEVES_MAX)
-def _encoded(values: frozenset[str]) -> tuple[str, ...] | None:
+def _encode_values(values: frozenset[str]) -> tuple[str, ...] | None:
     """
     Return *values* as they occur in JSON.
 

@@ -85,7 +85,7 @@ def spell_numbers(data: object, encoder: json.JSONEncoder) -> str:
     if not LongNumber.seen:
         return text
     mark = _MARK * (1 + max(map(len, re.findall(f"{_MARK}+", text)), default=0))
-    marked = _marked(data, mark)
+    marked = _mark(data, mark)
     return re.sub(rf'"{mark}([^"]*)"', r"\1", encoder.encode(marked)) if marked != data else text
 
 
@@ -94,12 +94,12 @@ def to_ascii_json(value: object) -> str:
     return spell_numbers(value, _ASCII_ENCODER)
 
 
-def _marked(data: object, mark: str) -> object:
+def _mark(data: object, mark: str) -> object:
     if isinstance(data, LongNumber):
         return f"{mark}{data.text}"
     if isinstance(data, dict):
-        return {key: _marked(value, mark) for key, value in data.items()}
-    return [_marked(each, mark) for each in data] if isinstance(data, list) else data
+        return {key: _mark(value, mark) for key, value in data.items()}
+    return [_mark(each, mark) for each in data] if isinstance(data, list) else data
 
 
 class Canonical(str):
@@ -156,7 +156,7 @@ def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
     """
     if not isinstance(raw, dict):
         raise InvalidOperation("must be a JSON object", field=where.rstrip(".: "), value=raw)
-    get = _known(raw).get
+    get = _known_fields(raw).get
     return build_line(
         get("event"),
         get("type", MISSING),
@@ -195,7 +195,7 @@ def build_line(
         f'"id":{_quoted(_name(id_, "id", limits.ID_BYTES_MAX, where))}{_extras(extras, where)}}}'
     )
     if not line.isascii():
-        line = _checked(without_breaks(line), where)
+        line = _check_line(without_breaks(line), where)
     size = len(line) if line.isascii() else len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
         rule = f"one operation holds at most {limits.OPERATION_BYTES_MAX} bytes, this one {size}"
@@ -208,7 +208,7 @@ MISSING = object()  # the value of a required field that was not sent
 _NO_EXTRAS = (None, None, None)
 
 
-def _known(raw: dict[str, Any]) -> dict[str, Any]:
+def _known_fields(raw: dict[str, Any]) -> dict[str, Any]:
     """
     Return the known fields of *raw*.
 
@@ -381,7 +381,7 @@ def _encode(data: object, where: str) -> str:
         raise InvalidOperation(rule, field=f"{where}data") from None
 
 
-def _checked(line: str, where: str) -> str:
+def _check_line(line: str, where: str) -> str:
     if _SURROGATE.search(line):  # the names were checked, so the surrogate is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
     return line

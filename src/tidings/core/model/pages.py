@@ -99,9 +99,9 @@ class Page:
 
     def entries(self, first: int = 0) -> Iterator[tuple[int, str]]:
         """Yield the slot and the text of each entry from slot *first* on."""
-        return self.numbered(self.lines, first)
+        return self.number_lines(self.lines, first)
 
-    def numbered(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:
+    def number_lines(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:
         """Yield the same as `entries`, from *lines* that the caller split from `text`."""
         if self.slots is None:
             return enumerate(lines[first:] if first else lines, first)

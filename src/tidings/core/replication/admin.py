@@ -19,10 +19,10 @@ from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.errors import (
     BrokenRelay,
+    IncompleteCopy,
     InvalidRelay,
     NotChained,
     NothingDone,
-    NotWhole,
     Unavailable,
 )
 from tidings.core.model.cursors import Place, parse_cursor
@@ -133,7 +133,7 @@ class RelayControl:
             NotChained: the feed is local.
             InvalidRelay: the action is unknown, or a field breaks its rule.
             NothingDone: the action would change nothing.
-            NotWhole: see `promote_relay`.
+            IncompleteCopy: see `promote_relay`.
         """
         check_known(feed, self.feeds)
         source, wanted = self.sources.get(feed), _parse_action(action, fields)
@@ -160,7 +160,7 @@ class RelayControl:
         self.log.yield_to(feed, "")  # the feed may have yielded when it was a master before
         for lost in before.lost:
             remember_lost(self.profiles, feed, lost)
-        if before.is_whole:
+        if before.is_complete:
             return self.store.write(before, after)
         here = max(before.checkpoint, self.reader.log.head(feed))
         known = max(here, before.upstream_head)
@@ -262,7 +262,7 @@ def apply_action(relay: Relay, action: Action) -> Relay:
             return restart(replace(relay, wanted=Wanted.RUN))
         case Action.SHUTDOWN if wanted is not Wanted.SHUTDOWN:
             return replace(relay, wanted=Wanted.SHUTDOWN)
-        case Action.START if wanted is Wanted.SHUTDOWN or relay.stands or relay.failures:
+        case Action.START if wanted is Wanted.SHUTDOWN or relay.is_blocked or relay.failures:
             return restart(replace(relay, wanted=Wanted.RUN))
     rule = f"is {relay.status}: there is nothing to {action.value}"
     raise NothingDone(rule, field="feed", value=relay.feed)
@@ -273,7 +273,7 @@ def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) ->
     Return *relay* of a feed that becomes a master.
 
     Raises:
-        NotWhole: the upstream may have more pages, and no reason was given for losing them.
+        IncompleteCopy: the upstream may have more pages, and no reason was given for losing them.
         InvalidRelay: a field breaks its rule.
     """
     lacks = ""
@@ -281,10 +281,10 @@ def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) ->
         lacks = "copies a part of its upstream"
     elif relay.copy is not None:
         lacks = "is still copying the state of its upstream"
-    elif not relay.is_whole:
+    elif not relay.is_complete:
         lacks = f"may lack pages: {relay.upstream or source.url} has not yielded, or has more pages"
     if relay.copy is not None or (lacks and "why" not in fields):
-        raise NotWhole(lacks, field="feed", value=relay.feed)
+        raise IncompleteCopy(lacks, field="feed", value=relay.feed)
     why = _parse_why(fields) if "why" in fields else relay.why
     free = replace(relay, owner="", lease_until_ms=0, why=why)
     return replace(clear_failure(free), wanted=Wanted.PROMOTED)
@@ -456,7 +456,7 @@ class ReplicaMonitor:
         if relay.version == 0 or relay.wanted is not Wanted.RUN:
             return
         self.runtime.count("RelayLag", max(0, relay.upstream_head - relay.checkpoint))
-        self.runtime.count("RelaysStanding", int(relay.stands))
+        self.runtime.count("RelaysStanding", int(relay.is_blocked))
         self.runtime.count("RelayUpstreamAge", self._age_s(relay.upstream_read_ms))
         self.runtime.count("RelayMasterAge", self._age_s(relay.master_read_ms))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.effects import is_ahead
-from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
+from tidings.core.errors import BrokenBatch, Unavailable, UpstreamRefused
 from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import as_event
 from tidings.core.replication.relay import Condition, Copy
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Selection
     from tidings.core.replication.wire import Upstream, UpstreamStatus
     from tidings.core.state.rows import Row, StateStore
-    from tidings.core.state.sums import SumReader, ToldSums
+    from tidings.core.state.sums import PageSums, SumReader
     from tidings.core.state.tombstones import TombstoneStore
 
 
@@ -107,7 +107,7 @@ class Bootstrapper:
         """
         rows = self._rows(copy, url, selection)
         status = rows.status if rows else None
-        after = _behind(relay, copy, status)
+        after = _at_end_of(relay, copy, status)
         copied = rows.rows if rows and not copy.empty else ()
         end = rows.after if rows and not copy.empty else None
         note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.runtime.clock())
@@ -213,7 +213,7 @@ def _change(status: Row | None, wanted: Row) -> Difference:
     )
 
 
-def _behind(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
+def _at_end_of(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
     """
     Return *copy* with the page after which the log continues.
 
@@ -251,7 +251,7 @@ class Comparison:
     sums: SumReader
     count: Count
     waits: int = 0
-    _theirs: ToldSums | None = None
+    _theirs: PageSums | None = None
     _next_ms: int = 0
 
     def begin(self, relay: Relay) -> None:
@@ -282,7 +282,7 @@ class Comparison:
         self.waits -= 1
         try:
             found = self._compare(relay, url)
-        except (Unavailable, BrokenPortion, UpstreamRefused):  # older releases refuse to send sums
+        except (Unavailable, BrokenBatch, UpstreamRefused):  # older releases refuse to send sums
             self.waits = 0
             found = None
         if not self.waits:
@@ -299,7 +299,7 @@ class Comparison:
         ours = self.sums.read(relay.feed)
         if ours.page != self._theirs.page:
             return None
-        sums = ours.whole
+        sums = ours.totals
         sums[relay.counted] = self._sum_rows(relay.feed, relay.counted, ours.page)
         differing = self._theirs.differing(sums)
         if differing:

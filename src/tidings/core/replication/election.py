@@ -43,7 +43,7 @@ class LeaderLease:
     term: int = 0
     until_ms: int = 0
 
-    def held(self, now_ms: int) -> bool:
+    def is_held(self, now_ms: int) -> bool:
         return self.address != "" and is_ahead(self.until_ms, now_ms, limits.LEADER_LEASE_MS)
 
 
@@ -140,7 +140,7 @@ class Elector:
         try:
             for lease in self._leases(self.coordinator):
                 if lease.address == self.source.address:
-                    self.coordinator.take(lease, _released(lease))
+                    self.coordinator.take(lease, _release(lease))
         except Unavailable:
             self.count("CoordinatorLost", 1)
 
@@ -170,17 +170,19 @@ class Elector:
     def _elect(self, coordinator: Coordinator, relay: Relay, now: int) -> Assignment:
         leases, address = self._leases(coordinator), self.source.address
         until_ms = now + limits.LEADER_LEASE_MS
-        mine = next((each for each in leases if each.held(now) and each.address == address), None)
+        mine = next(
+            (each for each in leases if each.is_held(now) and each.address == address), None
+        )
         if mine is not None and self._must_yield(coordinator, relay, leases, now):
-            coordinator.take(mine, _released(mine))
+            coordinator.take(mine, _release(mine))
             self._pause_until_ms = self.steady() + limits.LEADER_LEASE_REST_MS
         elif mine is not None:
             if coordinator.take(mine, replace(mine, until_ms=until_ms)):
                 return Assignment(Role.LEADER, self.source.url, mine.term)
         elif self.steady() >= self._pause_until_ms and (free := free_lease(leases, now)):
-            taken = replace(free, address=address, term=free.term + 1, until_ms=until_ms)
-            if coordinator.take(free, taken):
-                return Assignment(Role.LEADER, self.source.url, taken.term)
+            acquired = replace(free, address=address, term=free.term + 1, until_ms=until_ms)
+            if coordinator.take(free, acquired):
+                return Assignment(Role.LEADER, self.source.url, acquired.term)
         return Assignment(Role.FOLLOWER, leader_of(leases, address, now))
 
     def _must_yield(
@@ -189,7 +191,7 @@ class Elector:
         """Return True if this leader cannot read the master, and another member could take over."""
         if relay.role is not Role.LEADER or relay.failures < limits.LEADER_LEASE_FAILURES:
             return False
-        leaders = {lease.address for lease in leases if lease.held(now)}
+        leaders = {lease.address for lease in leases if lease.is_held(now)}
         return any(
             member.is_alive(now) and member.address not in leaders
             for member in coordinator.members(self.source.cluster)
@@ -218,7 +220,7 @@ def previous_assignment(source: Source, relay: Relay) -> Assignment:
 
 
 def free_lease(leases: Iterable[LeaderLease], now_ms: int) -> LeaderLease | None:
-    return next((lease for lease in leases if not lease.held(now_ms)), None)
+    return next((lease for lease in leases if not lease.is_held(now_ms)), None)
 
 
 def leader_of(leases: Iterable[LeaderLease], address: str, now_ms: int) -> str:
@@ -227,9 +229,9 @@ def leader_of(leases: Iterable[LeaderLease], address: str, now_ms: int) -> str:
 
     The hash of *address* selects the leader, so that the followers are spread over the leaders.
     """
-    leaders = [each.address for each in leases if each.held(now_ms) and each.address != address]
+    leaders = [each.address for each in leases if each.is_held(now_ms) and each.address != address]
     return leaders[hash_of(address) % len(leaders)] if leaders else ""
 
 
-def _released(lease: LeaderLease) -> LeaderLease:
+def _release(lease: LeaderLease) -> LeaderLease:
     return replace(lease, address="", until_ms=0)

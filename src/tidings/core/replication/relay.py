@@ -174,12 +174,12 @@ class Relay:
         return Place(self.checkpoint, PAGE_END, self.seconds)
 
     @property
-    def stands(self) -> bool:
+    def is_blocked(self) -> bool:
         """Return True if the relay stays stopped until an operator acts."""
         return self.condition in (Condition.FELL_OFF, Condition.OTHER_LOG, Condition.CYCLE)
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return True if the upstream has ended and all its pages are here."""
         return self.upstream_ended and self.copy is None and self.checkpoint >= self.upstream_head
 
@@ -188,7 +188,7 @@ class Relay:
         """Return the state that the operator requests, or the condition if it is `Wanted.RUN`."""
         return self.condition.value if self.wanted is Wanted.RUN else self.wanted.value
 
-    def held(self, now_ms: int) -> bool:
+    def is_held(self, now_ms: int) -> bool:
         return self.owner != "" and is_ahead(self.lease_until_ms, now_ms, limits.RELAY_LEASE_MS)
 
 
@@ -269,17 +269,17 @@ class RelayLock:
 
         If another process has changed the document, write nothing and return False.
         """
-        held, self._stale = self._held(after), True  # `_stale` stays True if the write fails
-        return self._known(held) if self.store.write(self.relay, held) else False
+        held, self._stale = self._renew_lease(after), True  # `_stale` stays True if the write fails
+        return self._remember(held) if self.store.write(self.relay, held) else False
 
     def append(self, after: Relay, pages: Sequence[Page]) -> bool:
         """Do as `save`, append *pages* to the log and set its head to the checkpoint."""
-        held, self._stale = self._held(after), True
-        return self._known(held) if self.store.append(self.relay, held, pages) else False
+        held, self._stale = self._renew_lease(after), True
+        return self._remember(held) if self.store.append(self.relay, held, pages) else False
 
     def renew(self) -> None:
-        """Renew the lease and store the upstream's status, at most every `limits.RELAY_TELL_MS`."""
-        if has_passed(self._saved_ms, self.clock(), limits.RELAY_TELL_MS):
+        """Renew the lease and store the upstream's status, at most every `limits.RELAY_SAVE_MS`."""
+        if has_passed(self._saved_ms, self.clock(), limits.RELAY_SAVE_MS):
             self.save(self.relay)
 
     def release(self) -> None:
@@ -301,7 +301,7 @@ class RelayLock:
         )
 
     @property
-    def has_unsaved_news(self) -> bool:
+    def has_unsaved_changes(self) -> bool:
         """Return True if the upstream's status has changes that must be stored at once."""
         seen, known = self._seen, self.relay
         return seen is not None and (seen.via, seen.upstream_ended, seen.lost) != (
@@ -310,7 +310,7 @@ class RelayLock:
             known.lost,
         )
 
-    def _held(self, relay: Relay) -> Relay:
+    def _renew_lease(self, relay: Relay) -> Relay:
         until_ms = self.clock() + limits.RELAY_LEASE_MS
         return replace(self._with_progress(relay), owner=self.owner, lease_until_ms=until_ms)
 
@@ -319,7 +319,7 @@ class RelayLock:
         seen = asdict(self._seen) if self._seen else {}
         return replace(relay, counts=counts, **seen)
 
-    def _known(self, held: Relay) -> bool:
+    def _remember(self, held: Relay) -> bool:
         self.relay = replace(held, version=self.relay.version + 1)
         self._stale, self._saved_ms = False, self.clock()
         self.repeated, self._seen = 0, None

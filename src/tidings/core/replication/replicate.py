@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.effects import is_ahead
 from tidings.core.errors import (
-    BrokenPortion,
+    BrokenBatch,
     LeaseLost,
     LogFellOff,
     OtherLog,
@@ -62,12 +62,12 @@ def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
     Return the pages after *checkpoint*. The other pages are already in the log.
 
     Raises:
-        BrokenPortion: a page is missing after the checkpoint or between two pages.
+        BrokenBatch: a page is missing after the checkpoint or between two pages.
     """
     new_pages = [page for page in pages if page.number > checkpoint]
     for page in new_pages:
         if not page.first <= checkpoint + 1 <= page.number:
-            raise BrokenPortion(f"received page {page.first} instead of page {checkpoint + 1}")
+            raise BrokenBatch(f"received page {page.first} instead of page {checkpoint + 1}")
         checkpoint = page.number
     return new_pages
 
@@ -80,11 +80,11 @@ def pack_page(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
     was copied, so that it is trimmed before it expires.
 
     Raises:
-        TooLarge, BrokenPortion: the page is too large.
+        TooLarge, BrokenBatch: the page is too large.
     """
     lines = page.lines
     if len(lines) > limits.REQUEST_OPERATIONS_MAX:
-        raise BrokenPortion(f"page {page.number} holds {len(lines)} entries, which are too many")
+        raise BrokenBatch(f"page {page.number} holds {len(lines)} entries, which are too many")
     return replace(
         page,
         body=encode(lines) if lines else "",
@@ -99,7 +99,7 @@ def group_pages(pages: Iterable[Page]) -> Iterator[list[Page]]:
     size = 0
     for page in pages:
         weight = _weight(page)
-        full = len(group) == limits.PORTION_PAGES_MAX or size + weight > limits.RELAY_WRITE_BYTES
+        full = len(group) == limits.BATCH_PAGES_MAX or size + weight > limits.RELAY_WRITE_BYTES
         if group and full:
             yield group
             group, size = [], 0
@@ -210,7 +210,7 @@ class _Run:
 
     def _acquire(self) -> bool:
         relay = self.relay
-        if relay.held(self.parts.runtime.clock()):
+        if relay.is_held(self.parts.runtime.clock()):
             return False
         if not self._is_wanted():
             self.elector.leave()
@@ -220,7 +220,7 @@ class _Run:
     def _is_wanted(self) -> bool:
         """Return True if the relay should run. A paused leader runs, to keep its leader lease."""
         relay = self.relay
-        if relay.stands or relay.wanted in (Wanted.SHUTDOWN, Wanted.PROMOTED):
+        if relay.is_blocked or relay.wanted in (Wanted.SHUTDOWN, Wanted.PROMOTED):
             return False
         return relay.wanted is Wanted.RUN or self.source.role is Role.ELECTED
 
@@ -311,7 +311,7 @@ class _Run:
     def _read(self, url: str) -> None:
         """Copy the pages after the checkpoint. The upstream answers when it has such a page."""
         relay, selection = self.relay, self.source.selection
-        size = max(self.size, limits.PORTION_BYTES_MIN)
+        size = max(self.size, limits.BATCH_BYTES_MIN)
         try:
             batch = self.parts.upstream.pages(
                 url, relay.place, selection, size=size, block_s=self._block_s()
@@ -320,18 +320,18 @@ class _Run:
         except LogFellOff as error:
             self._fell_off(str(error))
         except OtherLog as error:
-            self._stand(Condition.OTHER_LOG, f"{url} has another log: {error}")
+            self._stop(Condition.OTHER_LOG, f"{url} has another log: {error}")
         except UpstreamRefused as error:
-            self._failed(Condition.REFUSED, str(error))
-        except (Unavailable, BrokenPortion, TooLarge) as error:
-            self._failed(Condition.RETRYING, str(error))
+            self._record_failure(Condition.REFUSED, str(error))
+        except (Unavailable, BrokenBatch, TooLarge) as error:
+            self._record_failure(Condition.RETRYING, str(error))
         else:
-            self._received(batch, groups, url)
+            self._store(batch, groups, url)
 
     def _block_s(self) -> int:
         """Return for how many seconds the upstream may wait for a page before it answers."""
         elected = self.source.role is Role.ELECTED
-        longest = limits.RELAY_POLL_S if elected else limits.PORTION_BLOCK_S_MAX
+        longest = limits.RELAY_POLL_S if elected else limits.BATCH_BLOCK_S_MAX
         return max(1, min(longest, (self.until_ms - self.parts.runtime.steady()) // 1000))
 
     def _groups(self, batch: ReplicationBatch) -> list[list[Page]]:
@@ -339,12 +339,12 @@ class _Run:
         Return the new pages in groups that fit one write.
 
         Raises:
-            BrokenPortion: a page is missing, see `fresh`, or the next page is too large.
+            BrokenBatch: a page is missing, see `fresh`, or the next page is too large.
         """
         relay = self.relay
-        if batch.pending > limits.PORTION_BYTES_MAX:
-            rule = f"at most {limits.PORTION_BYTES_MAX} bytes"
-            raise BrokenPortion(f"the next page has {batch.pending} bytes; a reply has {rule}")
+        if batch.pending > limits.BATCH_BYTES_MAX:
+            rule = f"at most {limits.BATCH_BYTES_MAX} bytes"
+            raise BrokenBatch(f"the next page has {batch.pending} bytes; a reply has {rule}")
         self.size = batch.pending
         pages = fresh(batch.pages, relay.checkpoint)
         self.lock.repeated += len(batch.pages) - len(pages)
@@ -354,9 +354,7 @@ class _Run:
             group_pages(pack_page(page, relay.id, now_ms=now, page_ms=page_ms) for page in pages)
         )
 
-    def _received(
-        self, batch: ReplicationBatch, groups: Sequence[Sequence[Page]], url: str
-    ) -> None:
+    def _store(self, batch: ReplicationBatch, groups: Sequence[Sequence[Page]], url: str) -> None:
         status = batch.status
         if self._is_cycle(status, url):
             return
@@ -391,7 +389,7 @@ class _Run:
         if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
             return True
         error = "local pages exist but their upstream is unknown; run `tidings relays reset`"
-        self._stand(Condition.OTHER_LOG, error)
+        self._stop(Condition.OTHER_LOG, error)
         return False
 
     def _append_all(self, groups: Sequence[Sequence[Page]], filtered: int) -> None:
@@ -408,7 +406,7 @@ class _Run:
             seconds=last.seconds,
             page_at_ms=last.at_ms,
             low_watermark=relay.low_watermark or pages[0].number,
-            counts=_counted(relay.counts, pages, filtered),
+            counts=_add_counts(relay.counts, pages, filtered),
         )
         if self.lock.append(after, pages):
             self.copied += len(pages)
@@ -417,12 +415,12 @@ class _Run:
             # The document is unchanged, so the log has a page with one of these numbers.
             first = pages[0].number
             error = f"page {first} or a later one exists already, but was not copied"
-            self._stand(Condition.OTHER_LOG, error)
+            self._stop(Condition.OTHER_LOG, error)
         return False
 
     def _idle(self) -> None:
         """Record that the upstream has no page after the checkpoint; it may have even fewer."""
-        if self.relay != _well(self.relay) or self.lock.has_unsaved_news:
+        if self.relay != _well(self.relay) or self.lock.has_unsaved_changes:
             self.lock.save(_well(self.relay))
         else:
             self.lock.renew()
@@ -443,18 +441,18 @@ class _Run:
         else:
             return False
         if self.source.role is Role.ELECTED and url != self.source.url:
-            self._failed(Condition.RETRYING, error)
+            self._record_failure(Condition.RETRYING, error)
         else:
-            self._stand(Condition.CYCLE, error)
+            self._stop(Condition.CYCLE, error)
         return True
 
-    def _failed(self, condition: Condition, error: str) -> None:
+    def _record_failure(self, condition: Condition, error: str) -> None:
         self.parts.runtime.count("RelayRetries", 1)
         self.lock.save(
             record_failure(self.relay, condition, error, now_ms=self.parts.runtime.clock())
         )
 
-    def _stand(self, condition: Condition, error: str) -> None:
+    def _stop(self, condition: Condition, error: str) -> None:
         """Store *condition* and *error*. The relay then stops until an operator acts."""
         self.lock.save(replace(self.relay, condition=condition, error=_cut(error)))
 
@@ -467,7 +465,7 @@ class _Run:
         self.parts.runtime.count("RelayFellOff", 1)
         copy = _COPIES.get(self.source.fall_off)
         if copy is None:
-            self._stand(Condition.FELL_OFF, error)
+            self._stop(Condition.FELL_OFF, error)
         else:
             self._begin_copy(copy, error)
 
@@ -491,9 +489,9 @@ class _Run:
             selection = self.source.selection
             after, status = self.parts.bootstrapper.step(relay, copy, url, selection)
         except UpstreamRefused as error:
-            self._failed(Condition.REFUSED, str(error))
-        except (Unavailable, BrokenPortion) as error:
-            self._failed(Condition.RETRYING, str(error))
+            self._record_failure(Condition.REFUSED, str(error))
+        except (Unavailable, BrokenBatch) as error:
+            self._record_failure(Condition.RETRYING, str(error))
         else:
             if status is not None:
                 if self._is_cycle(status, url):
@@ -511,7 +509,7 @@ def _cut(error: str) -> str:
     return error[: limits.ERROR_CHARS_MAX]
 
 
-def _counted(counts: Counts, pages: Sequence[Page], filtered: int) -> Counts:
+def _add_counts(counts: Counts, pages: Sequence[Page], filtered: int) -> Counts:
     return replace(
         counts,
         pages=counts.pages + len(pages),

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.archive import segments
-from tidings.core.errors import InvalidCursor, InvalidPortion, LogFellOff, OtherLog, whole_in
+from tidings.core.errors import (
+    InvalidCursor,
+    InvalidPagesRequest,
+    LogFellOff,
+    OtherLog,
+    parse_field,
+)
 from tidings.core.log.reader import PagesLost
 from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place
@@ -50,7 +56,7 @@ class PagesRequest:
 
     after: Place = START
     selection: Selection = ALL
-    size: int = limits.PORTION_BYTES
+    size: int = limits.BATCH_BYTES
     block_s: int = 0
 
 
@@ -68,13 +74,13 @@ def parse_pages_request(query: Query) -> PagesRequest:
     Parse the query string of a request for pages; the first value of each name counts.
 
     Raises:
-        InvalidPortion, InvalidCursor, InvalidFilter: a value breaks its rule.
+        InvalidPagesRequest, InvalidCursor, InvalidFilter: a value breaks its rule.
     """
     return PagesRequest(
         _place(_text(query, "after")),
         _selection(query),
-        _number(query, "size", limits.PORTION_BYTES, 1, limits.PORTION_BYTES_MAX),
-        min(_number(query, "block", 0, 0, _BLOCK_MAX), limits.PORTION_BLOCK_S_MAX),
+        _number(query, "size", limits.BATCH_BYTES, 1, limits.BATCH_BYTES_MAX),
+        min(_number(query, "block", 0, 0, _BLOCK_MAX), limits.BATCH_BLOCK_S_MAX),
     )
 
 
@@ -83,7 +89,7 @@ def parse_rows_request(query: Query) -> RowsRequest:
     after = _text(query, "after")
     if len(after.encode(errors="replace")) > limits.STATE_KEY_BYTES_MAX:
         rule = f"must be a key of at most {limits.STATE_KEY_BYTES_MAX} bytes"
-        raise InvalidPortion(rule, field="after", value=after)
+        raise InvalidPagesRequest(rule, field="after", value=after)
     bucket = _number(query, "bucket", -1, 0, limits.BUCKETS - 1)
     return RowsRequest(bucket, after or None, _selection(query))
 
@@ -113,7 +119,7 @@ def _number(query: Query, name: str, default: int, least: int, most: int) -> int
     text = _text(query, name)
     if not text and default >= least:
         return default
-    return whole_in(text, name, least, most, InvalidPortion)
+    return parse_field(text, name, least, most, InvalidPagesRequest)
 
 
 def _text(query: Query, name: str) -> str:
@@ -156,28 +162,28 @@ class ReplicationReader:
             raise LogFellOff(after.page, status.floor)
         valid = after.page < status.floor or after.seconds == 0 or self._valid.get(feed) == after
         first = after.page if valid else after.page - 1
-        count = _count(status, selection, first, limits.PORTION_PAGES_MAX + after.page - first)
+        count = _count(status, selection, first, limits.BATCH_PAGES_MAX + after.page - first)
         try:
             run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
         except PagesLost as lost:
             raise LogFellOff(after.page, lost.beyond) from lost
         if run is not None and run.trimmed:  # the pages were trimmed after the status was read
             return self.pages(feed, after, selection, size)
-        pages = _settled(status, selection, run.pages) if run is not None else []
+        pages = _with_known_parents(status, selection, run.pages) if run is not None else []
         if pages and not valid:
             self._check(feed, after, pages.pop(0))
             if run is not None and run.more and not pages:  # only the checked page was read
                 return self.pages(feed, after, selection, size)
         if not pages:
             status = replace(status, ended=self._has_ended(feed, status, after))
-        return self._fill(feed, _reached(status, pages), pages, selection, size)
+        return self._fill(feed, _status_after(status, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Return the rows of *bucket* after the key *after*, as many as a reply holds."""
         status = self.status(feed)  # read first, so that the rows include all pages up to `state`
         wanted: list[Row] = []
         size = 0
-        while size < limits.PORTION_BYTES:
+        while size < limits.BATCH_BYTES:
             rows = self.catch_up.states.read(feed, bucket, after)
             if not rows:
                 return Rows(status, tuple(wanted), None)
@@ -250,7 +256,7 @@ class ReplicationReader:
         fitting: list[Page] = []
         room, filtered = size - _head_bytes(status), 0
         for page in pages:
-            chosen, out = _chosen(page, selection, removed.get(page.number))
+            chosen, out = _select(page, selection, removed.get(page.number))
             weight = len(segments.text_of([chosen]).encode())
             if weight > room:
                 pending = 0 if fitting else weight + _head_bytes(status)
@@ -273,7 +279,9 @@ def wants(selection: Selection, row: Row) -> bool:
     return wanted.is_everything or wanted.matches(parse_line(row.line))
 
 
-def _settled(status: UpstreamStatus, selection: Selection, pages: list[Page]) -> list[Page]:
+def _with_known_parents(
+    status: UpstreamStatus, selection: Selection, pages: list[Page]
+) -> list[Page]:
     """Return *pages*, or only those with known removed parents if *selection* includes leaves."""
     if not selection.filter.leave:
         return pages
@@ -285,12 +293,12 @@ def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) 
     return min(most, status.state - first) if selection.filter.leave else most
 
 
-def _reached(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStatus:
+def _status_after(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStatus:
     last = pages[-1].number if pages else 0
     return replace(status, head=last) if last > status.head else status
 
 
-def _chosen(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
+def _select(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
     """Return the selected part of *page*, unpacked, and the number of entries left out."""
     if selection.is_everything:
         return replace(page, body=page.text), 0
@@ -300,8 +308,8 @@ def _chosen(page: Page, selection: Selection, left: Left | None) -> tuple[Page, 
 
 def _head_bytes(status: UpstreamStatus) -> int:
     """Return the maximum size of the first line of a reply."""
-    largest = limits.PORTION_PAGES_MAX * limits.REQUEST_OPERATIONS_MAX
+    largest = limits.BATCH_PAGES_MAX * limits.REQUEST_OPERATIONS_MAX
     line = encode_batch(
-        ReplicationBatch(status, pending=2 * limits.PORTION_BYTES_MAX, filtered=largest)
+        ReplicationBatch(status, pending=2 * limits.BATCH_BYTES_MAX, filtered=largest)
     )
-    return len(line.encode()) + len(str(limits.PORTION_PAGES_MAX))
+    return len(line.encode()) + len(str(limits.BATCH_PAGES_MAX))

@@ -61,7 +61,7 @@ class Mod:
     def holds(self, key: str) -> bool:
         return hash_of(key) % self.parts in self.chosen
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         return f"mod:{self.parts}:{'+'.join(map(str, sorted(self.chosen)))}"
 
 
@@ -75,7 +75,7 @@ class Range:
     def holds(self, key: str) -> bool:
         return self.first <= hash_of(key) <= self.last
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         return f"range:{self.first:08x}-{self.last:08x}"
 
 
@@ -137,7 +137,7 @@ def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
 
 def parse_share(text: str) -> Share | None:
     """
-    Parse the output of `Mod.encoded` or `Range.encoded`. Return None for an empty text.
+    Parse the output of `Mod.encode` or `Range.encode`. Return None for an empty text.
 
     Raises:
         InvalidFilter: *text* is not a share.
@@ -332,14 +332,14 @@ def _one_of(known: type[Enum], value: object, field: str) -> object:
 
 
 def _offset(value: object, field: str) -> int:
-    return _whole(value, field, 0, RESTART_OFFSET_MAX)
+    return _integer(value, field, 0, RESTART_OFFSET_MAX)
 
 
 def _leaders(value: object, field: str) -> int:
-    return _whole(value, field, 1, limits.LEADERS_MAX)
+    return _integer(value, field, 1, limits.LEADERS_MAX)
 
 
-def _whole(value: object, field: str, least: int, most: int) -> int:
+def _integer(value: object, field: str, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise WrongSource(f"{field}: must be a whole number from {least} to {most}")
     return value

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core.archive import segments
-from tidings.core.errors import BrokenPart, BrokenPortion
+from tidings.core.errors import BrokenBatch, BrokenPart
 from tidings.core.state.rows import Row
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Selection
     from tidings.core.settings.profiles import Lost
-    from tidings.core.state.sums import ToldSums
+    from tidings.core.state.sums import PageSums
 
 
 class Upstream(Protocol):
@@ -31,7 +31,7 @@ class Upstream(Protocol):
     A client for another feed at its address.
 
     Each method raises:
-        BrokenPortion: the answer cannot be read.
+        BrokenBatch: the answer cannot be read.
         Unavailable: the upstream did not answer, or sent a temporary error (408, 425, 429, 5xx).
         UpstreamRefused: the upstream does not allow this feed to read, or has no such feed.
     """
@@ -50,7 +50,7 @@ class Upstream(Protocol):
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Return rows of a bucket after the key *after*, including tombstones."""
 
-    def sums(self, url: str) -> ToldSums:
+    def sums(self, url: str) -> PageSums:
         """Return the sums of the upstream's state. An upstream without sums refuses the request."""
 
 
@@ -123,20 +123,22 @@ def decode_batch(text: str) -> ReplicationBatch:
     Parse the output of `encode_batch`.
 
     Raises:
-        BrokenPortion: *text* is not a batch, or is truncated.
+        BrokenBatch: *text* is not a batch, or is truncated.
     """
-    head, rest = _parted(text)
+    head, rest = _split_line(text)
     try:
         pages = tuple(segments.pages_of(rest))
-        _check_whole(head["pages"], pages)
-        return ReplicationBatch(_standing(head), pages, int(head["pending"]), int(head["filtered"]))
+        _check_complete(head["pages"], pages)
+        return ReplicationBatch(
+            _parse_status(head), pages, int(head["pending"]), int(head["filtered"])
+        )
     except (KeyError, TypeError, ValueError, BrokenPart) as error:
-        raise BrokenPortion(f"the answer is not a batch of pages: {error}") from None
+        raise BrokenBatch(f"the answer is not a batch of pages: {error}") from None
 
 
 def encode_rows(rows: Rows) -> str:
     head = {**asdict(rows.status), "after": rows.after, "rows": len(rows.rows)}
-    return _line(head) + "".join(map(_row_told, rows.rows))
+    return _line(head) + "".join(map(_row_json, rows.rows))
 
 
 def decode_rows(text: str) -> Rows:
@@ -144,18 +146,18 @@ def decode_rows(text: str) -> Rows:
     Parse the output of `encode_rows`.
 
     Raises:
-        BrokenPortion: *text* does not contain rows, or is truncated.
+        BrokenBatch: *text* does not contain rows, or is truncated.
     """
-    head, rest = _parted(text)
+    head, rest = _split_line(text)
     try:
         rows = tuple(_rows(rest.split("\n")))
-        _check_whole(head["rows"], rows)
-        return Rows(_standing(head), rows, head["after"])
+        _check_complete(head["rows"], rows)
+        return Rows(_parse_status(head), rows, head["after"])
     except (KeyError, TypeError, ValueError) as error:
-        raise BrokenPortion(f"the answer is not a batch of rows: {error}") from None
+        raise BrokenBatch(f"the answer is not a batch of rows: {error}") from None
 
 
-def _row_told(row: Row) -> str:
+def _row_json(row: Row) -> str:
     head = [row.key, row.page, row.slot, row.at_ms, row.expires_ms]
     return f"{_line(head)}{row.line}\n"
 
@@ -169,7 +171,7 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
         yield Row(key=key, page=page, slot=slot, at_ms=at_ms, line=line, expires_ms=expires_ms)
 
 
-def _check_whole(announced: int, items: Sequence[object]) -> None:
+def _check_complete(announced: int, items: Sequence[object]) -> None:
     """Refuse a reply that was truncated between two lines."""
     if announced != len(items):
         raise ValueError(f"{announced} items were announced, but {len(items)} received")
@@ -179,18 +181,18 @@ def _line(head: object) -> str:
     return f"{json.dumps(head, ensure_ascii=False, separators=(',', ':'))}\n"
 
 
-def _parted(text: str) -> tuple[dict[str, Any], str]:
+def _split_line(text: str) -> tuple[dict[str, Any], str]:
     first, end, rest = text.partition("\n")
     try:
         head = json.loads(first)
     except ValueError:
         head = None
     if not end or not isinstance(head, dict):
-        raise BrokenPortion("the answer does not begin with the status of the feed")
+        raise BrokenBatch("the answer does not begin with the status of the feed")
     return head, rest
 
 
-def _standing(head: dict[str, Any]) -> UpstreamStatus:
+def _parse_status(head: dict[str, Any]) -> UpstreamStatus:
     return UpstreamStatus(
         floor=int(head["floor"]),
         head=int(head["head"]),

@@ -206,7 +206,7 @@ class SumKeeper:
             rows = self.states.read(feed, sums.at, sums.after)
             # A row after the checkpoint is from a run that crashed; the next batch counts it.
             known = list(takewhile(lambda row: row.page <= checkpoint, rows))
-            sums = _counted(sums, known)
+            sums = _add_rows(sums, known)
             if len(known) < len(rows):
                 break
             if not rows:
@@ -219,10 +219,10 @@ class SumKeeper:
     def _running_sums(self, feed: str) -> _RunningSums:
         if feed not in self._running:
             lease = self._leases[feed]
-            self._running[feed] = self._recalled(lease)
+            self._running[feed] = self._recall(lease)
         return self._running[feed]
 
-    def _recalled(self, lease: Lease) -> _RunningSums:
+    def _recall(self, lease: Lease) -> _RunningSums:
         stored = self.store.read(lease.feed)
         sums = recall_sums(stored, lease.note, lease.checkpoint)
         if stored is None and not lease.checkpoint:
@@ -242,7 +242,7 @@ class SumKeeper:
         self._running[feed] = _RunningSums(stored)
 
 
-def _counted(sums: Sums, rows: Sequence[Row]) -> Sums:
+def _add_rows(sums: Sums, rows: Sequence[Row]) -> Sums:
     """Return *sums* with *rows* added, which are the next rows in the bucket being counted."""
     changes: dict[tuple[str, int], int] = {}
     for row in rows:
@@ -313,12 +313,12 @@ class Projector:
             self.sums.recount(feed, pages[-1].number)
         return len(pages)
 
-    def moved(self, feed: str) -> None:
+    def on_checkpoint(self, feed: str) -> None:
         profile = self.profiles.profile(feed)
         for pusher in pushers(profile.push_lanes) if profile.leave else ():
             self.waker.wake(feed, pusher)
 
-    def lost(self, feed: str) -> bool:
+    def on_pages_lost(self, feed: str) -> bool:
         """Return False, because without the lost pages the state would be wrong."""
         return False
 

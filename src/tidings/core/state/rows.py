@@ -39,14 +39,14 @@ class Row:
     expires_ms: int = 0
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return True if no number is absent and the line is not empty."""
         return self.line != "" and ABSENT not in (self.page, self.slot, self.at_ms)
 
     @property
     def lives(self) -> bool:
         """Return True if the row is whole and not a tombstone, so that it counts in the sums."""
-        return not self.expires_ms and self.whole
+        return not self.expires_ms and self.is_complete
 
     @property
     def deleted(self) -> bool:

@@ -74,10 +74,10 @@ class Sums:
     version: int = 0
 
     @property
-    def whole(self) -> list[int | None]:
+    def totals(self) -> list[int | None]:
         """Return the sums of all types by bucket, which are None for unknown buckets."""
         totals = [sum(each) % MODULO for each in zip(_ZERO, *self.types.values(), strict=True)]
-        return self._known(totals)
+        return self._mask_unknown(totals)
 
     def of(self, name: str) -> list[int | None]:
         """
@@ -86,7 +86,7 @@ class Sums:
         spelled = type_prefix(name)[:-1]
         if spelled not in self.types and OTHERS in self.types:
             return [None] * limits.BUCKETS
-        return self._known(self.types.get(spelled, _ZERO))
+        return self._mask_unknown(self.types.get(spelled, _ZERO))
 
     def entry(self, key: str) -> str:
         """
@@ -159,7 +159,7 @@ class Sums:
             version=version,
         )
 
-    def _known(self, sums: Sequence[int]) -> list[int | None]:
+    def _mask_unknown(self, sums: Sequence[int]) -> list[int | None]:
         return [None if bucket in self.unknown else each for bucket, each in enumerate(sums)]
 
 
@@ -211,7 +211,7 @@ def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | Non
 
 
 @dataclass(frozen=True, slots=True)
-class ToldSums:
+class PageSums:
     """The sums of the state as of page *page* by bucket, which are None for unknown buckets."""
 
     page: int
@@ -223,7 +223,7 @@ class ToldSums:
         return {"page": self.page, "sums": sums}
 
     @staticmethod
-    def from_json(document: Any) -> ToldSums:
+    def from_json(document: Any) -> PageSums:
         """
         Parse a response.
 
@@ -233,7 +233,7 @@ class ToldSums:
         sums = [None if each is None else int(each, 16) for each in document["sums"]]
         if len(sums) != limits.BUCKETS:
             raise ValueError(f"there are {len(sums)} sums instead of {limits.BUCKETS}")
-        return ToldSums(int(document["page"]), sums)
+        return PageSums(int(document["page"]), sums)
 
     def differing(self, sums: Sequence[int | None]) -> list[int]:
         """Return the buckets for which both sums are known and differ."""
@@ -247,11 +247,11 @@ def _ignore(feed: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SumReader:
-    """A reader of the sums of feeds; *asked* is called with each feed that is read."""
+    """A reader of the sums of feeds; *on_read* is called with each feed that is read."""
 
     store: SumStore
     followers: FollowerStore
-    asked: Callable[[str], None] = _ignore
+    on_read: Callable[[str], None] = _ignore
 
     def read(self, feed: str) -> Sums:
         """
@@ -260,7 +260,7 @@ class SumReader:
         Read the checkpoint first: sums that are stored between the two reads are then of a later
         page.
         """
-        self.asked(feed)
+        self.on_read(feed)
         for lease in self.followers.leases(feed):
             if lease.name == STATE:
                 sums = recall_sums(self.store.read(feed), lease.note, lease.checkpoint)
@@ -271,7 +271,7 @@ class SumReader:
 def of_types(sums: Sums, types: Iterable[str] | None) -> list[int | None]:
     """Return the total of *types*, or of all types if None, by bucket; None if it is unknown."""
     if types is None:
-        return sums.whole
+        return sums.totals
     each = [sums.of(name) for name in types]
     return [_together([of[bucket] for of in each]) for bucket in range(limits.BUCKETS)]
 

@@ -85,7 +85,7 @@ class Corrector:
 
     def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
         """
-        Return the rows of the objects *keys*, as many as fit in a reply of `limits.PORTION_BYTES`.
+        Return the rows of the objects *keys*, as many as fit in a reply of `limits.BATCH_BYTES`.
 
         Raises:
             UnknownFeed, InvalidFeed: see `check_known`.
@@ -94,7 +94,7 @@ class Corrector:
         state = self.reader.checkpoints.checkpoints(feed).get(STATE, 0)  # read before the rows
         rows: list[Row] = []
         count = size = 0
-        while count < len(keys) and size < limits.PORTION_BYTES:
+        while count < len(keys) and size < limits.BATCH_BYTES:
             some = self.states.find(feed, keys[count : count + limits.LOOKUP_KEYS])
             rows += some
             size += sum(len(row.key) + len(row.line) for row in some)
@@ -128,13 +128,13 @@ class Corrector:
         self.writable.check(feed)
         self._check_age(feed, through)
         until, counts = self.steady() + run_ms, Counter[Verdict]()
-        read = corrections.read(part, behind=behind)
+        read = corrections.read(part, handled=behind)
         for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)
             for batch in _batches(section):
                 if self.steady() >= until:
                     return _outcome(counts, behind, complete=False)
-                counts += self._counted(self._apply(feed, batch, where))
+                counts += self._count_applied(self._apply(feed, batch, where))
                 behind += len(batch)
         return _outcome(counts, behind, complete=True)
 
@@ -177,11 +177,11 @@ class Corrector:
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)
-            if not verdicts[Verdict.STANDS]:  # all objects moved, so no page number is needed
+            if not verdicts[Verdict.UNCHANGED]:  # all objects moved, so no page number is needed
                 return verdicts
             with self.reader.log.together():
                 # Count the corrections only at the first attempt.
-                number = self.reader.log.take(feed, 0 if attempt else verdicts[Verdict.STANDS])
+                number = self.reader.log.take(feed, 0 if attempt else verdicts[Verdict.UNCHANGED])
                 if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
                     self._yield(feed, number, where)
                     continue
@@ -200,7 +200,7 @@ class Corrector:
         All pages below *number* must have been read.
         """
         now = self.reader.clock()
-        lines = [each.line for each in batch if where.verdict(each) is Verdict.STANDS]
+        lines = [each.line for each in batch if where.verdict(each) is Verdict.UNCHANGED]
         if not lines:
             return filler(number, at_ms=now, expires_ms=now + self.filler.page_ms)
         return Page(number, encode(lines), append_id, now, now + self.filler.page_ms)
@@ -231,15 +231,15 @@ class Corrector:
         self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.filler.page_ms))
         self._read_to(feed, number, where, limits.CORRECT_YIELD_POLLS_MAX)
 
-    def _counted(self, verdicts: Counter[Verdict]) -> Counter[Verdict]:
-        self.reader.count("CorrectionsApplied", verdicts[Verdict.STANDS])
+    def _count_applied(self, verdicts: Counter[Verdict]) -> Counter[Verdict]:
+        self.reader.count("CorrectionsApplied", verdicts[Verdict.UNCHANGED])
         self.reader.count("CorrectionsMoved", verdicts[Verdict.MOVED])
         return verdicts
 
 
 def _outcome(counts: Counter[Verdict], behind: int, *, complete: bool) -> Outcome:
     return Outcome(
-        applied=counts[Verdict.STANDS],
+        applied=counts[Verdict.UNCHANGED],
         moved=counts[Verdict.MOVED],
         done=counts[Verdict.DONE],
         behind=behind,

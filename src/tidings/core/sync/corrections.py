@@ -82,15 +82,15 @@ def decode(text: bytes, *, where: str = "") -> Correction:
     return correction(line, _position(raw, where))
 
 
-def read(part: Iterable[bytes], *, behind: int = 0) -> Iterator[Correction]:
+def read(part: Iterable[bytes], *, handled: int = 0) -> Iterator[Correction]:
     """
-    Yield the corrections of *part*, an iterable of lines, except the first *behind* lines.
+    Yield the corrections of *part*, an iterable of lines, except the first *handled* lines.
 
     Raises:
         InvalidOperation, TooLarge: see `decode`; the error names the line number, from 1.
     """
     for number, text in enumerate(part, 1):
-        if number > behind:
+        if number > handled:
             yield decode(text, where=f"line {number}: ")
 
 
@@ -107,7 +107,7 @@ def _position(raw: dict[str, Any], where: str) -> Position:
 class Verdict(Enum):
     """The state of a correction's object, compared with the plan."""
 
-    STANDS = "stands"  # the object is still at its position in the plan
+    UNCHANGED = "stands"  # the object is still at its position in the plan
     MOVED = "moved"  # the object has changed since the plan was made
     DONE = "done"  # the latest operation of the object is equal to the correction
 
@@ -128,7 +128,7 @@ class Conflicts:
     def verdict(self, correction: Correction) -> Verdict:
         key = correction.key
         if self._at.get(key, NOWHERE) == correction.at:
-            return Verdict.STANDS
+            return Verdict.UNCHANGED
         return Verdict.DONE if self._done.get(key) else Verdict.MOVED
 
     def verdicts(self, corrections: Iterable[Correction]) -> Counter[Verdict]:

@@ -61,7 +61,7 @@ def question(who: Who, sync: Mapping[str, Any], judged: Mapping[str, Any]) -> di
     lines = [
         f"The sync {who.id} of the feed {sync['feed']} with {sync['dump']} waits.",
         f"{_sentence(judged['stopped'])}",
-        _planned(judged),
+        _plan_text(judged),
         "",
         "The plan is made, and no part of it is applied. Within "
         f"{days} days, approve or reject the plan:",
@@ -146,7 +146,7 @@ def _counts(state: Mapping[str, Any]) -> dict[str, int]:
 
 def _details(state: Mapping[str, Any], cause: str) -> list[str]:
     judged = state.get("judged") or {}
-    lines = [_planned(judged)] if judged else []
+    lines = [_plan_text(judged)] if judged else []
     if judged.get("next") != END and judged and not _answered_no(state):
         applied = judged["applied"]
         lines.append(
@@ -158,7 +158,7 @@ def _details(state: Mapping[str, Any], cause: str) -> list[str]:
     return [*lines, _sentence(cause)] if cause else lines
 
 
-def _planned(judged: Mapping[str, Any]) -> str:
+def _plan_text(judged: Mapping[str, Any]) -> str:
     counts = judged["counts"]
     return (
         f"{counts['creates']:,} creates, {counts['updates']:,} updates, "
@@ -413,7 +413,7 @@ def _options(raw: Mapping[str, Any]) -> tuple[str, ...]:
         words += ["--no-deletes"]
     for name in ("expect", "skip_bad"):
         if raw.get(name) is not None:
-            words += [f"--{name.replace('_', '-')}", str(_whole(raw, name))]
+            words += [f"--{name.replace('_', '-')}", str(_integer(raw, name))]
     if raw.get("max_delete_share") is not None:
         words += ["--max-delete-share", str(_share(raw))]
     return tuple(words)
@@ -435,7 +435,7 @@ def _flag(raw: Mapping[str, Any], name: str, default: bool) -> bool:
     return value
 
 
-def _whole(raw: Mapping[str, Any], name: str) -> int:
+def _integer(raw: Mapping[str, Any], name: str) -> int:
     value = raw[name]
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidSync("must be a whole number of at least 0", field=name, value=value)

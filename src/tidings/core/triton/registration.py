@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tidings.core import limits
-from tidings.core.errors import InvalidOperation, InvalidRegistration, TooLarge, whole_in
+from tidings.core.errors import InvalidOperation, InvalidRegistration, TooLarge, parse_field
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import decode_json
@@ -96,7 +96,7 @@ def version_of(header: str | None) -> int:
     """
     match = _NUMBER.search(header or "")
     most = limits.VERSION_MAX
-    number = whole_in(match[0], "version", 0, most, InvalidRegistration) if match else V1
+    number = parse_field(match[0], "version", 0, most, InvalidRegistration) if match else V1
     return V2 if number >= V2 else V1
 
 
@@ -174,7 +174,7 @@ def _one(raw: Mapping[str, Any], resources: Mapping[str, Resource]) -> tuple[Kin
         _refuse('v1 registration should contain a valid "resource"')
     if not _are_subs(kind.get("subResources")):
         _refuse('v1 registration should contain a valid "subResources" array')
-    return (_known(kind, resources),)
+    return (_find_kind(kind, resources),)
 
 
 def _several(raw: Mapping[str, Any], resources: Mapping[str, Resource]) -> tuple[Kind, ...]:
@@ -193,10 +193,10 @@ def _entry(entry: object, resources: Mapping[str, Resource]) -> Kind:
         _refuse('v2 registration resources should contain a "resource"')
     if not _are_subs(entry.get("subResources")):
         _refuse('v2 registration resources should contain "subResources"')
-    return _known(entry, resources)
+    return _find_kind(entry, resources)
 
 
-def _known(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> Kind:
+def _find_kind(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> Kind:
     """
     Return the kind of *entry*.
 

@@ -113,7 +113,7 @@ class Connection:
     lane: int = 0
     traced: bool = False
 
-    def changed(self, **fields: object) -> Connection:
+    def with_fields(self, **fields: object) -> Connection:
         """Return this connection with other *fields*, as the next version."""
         return replace(self, version=self.version + 1, **fields)  # type: ignore[arg-type]
 
@@ -172,7 +172,7 @@ class Round:
     counted: Mapping[str, int] = field(default_factory=dict)
     previous: Mapping[str, int] = field(default_factory=dict)
 
-    def behind(self, page: ConnectionPage) -> Round:
+    def after(self, page: ConnectionPage) -> Round:
         """Return this round with *page* added; its place is empty after the last page."""
         subscribed = Counter(each.feed for each in page.connections if each.feed)
         return replace(self, place=page.place, counted=Counter(self.counted) + subscribed)

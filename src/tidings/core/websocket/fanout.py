@@ -109,7 +109,7 @@ class Index:
     @staticmethod
     def of_few(subscriptions: Sequence[Subscription]) -> Index:
         """Return an index of a feed that has only these subscriptions."""
-        filed = _filed(subscriptions)
+        filed = _group_by_key(subscriptions)
         return Index(lambda key: filed.get(key, ()), lambda: subscriptions, empty=not subscriptions)
 
     def matching(self, operation: Operation) -> list[Subscription]:
@@ -152,11 +152,11 @@ class _Finding:
         if len(self.known) < limits.LOOK_UPS_MAX:
             return self.ask(key)
         if self.filed is None:
-            self.filed = _filed(self.everybody())
+            self.filed = _group_by_key(self.everybody())
         return self.filed.get(key, ())
 
 
-def _filed(subscriptions: Iterable[Subscription]) -> dict[str, list[Subscription]]:
+def _group_by_key(subscriptions: Iterable[Subscription]) -> dict[str, list[Subscription]]:
     """Return the subscriptions by key, under the keys that the store uses."""
     filed: dict[str, list[Subscription]] = {}
     for subscription in subscriptions:
@@ -205,10 +205,10 @@ def _plan_page(
         leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
         if leaving:
             event = of_line(page.id_prefix, slot, line, page.trace)
-            _tell_leave(planned, page, event, leaving, template)
+            _send_leave(planned, page, event, leaving, template)
 
 
-def _tell_leave(
+def _send_leave(
     planned: Plan, page: Page, event: Event, leaving: Sequence[Subscription], template: str
 ) -> None:
     for subscriptions, leave in _by_redaction(leaving):

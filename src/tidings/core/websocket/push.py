@@ -75,7 +75,7 @@ class _Known:
     *woken* is the number of lanes that the first lane wakes. Removed lanes are woken until
     *until_ms*, which is compared with the times of pages. *idle* are the subscriptions that must
     still get *cursor*, the place after *page*. This page was committed in the period *period*, in
-    units of `TELL_EVERY_MS`. All subscriptions were checked for the revocations *ended*. Until
+    units of `IDLE_CURSOR_MS`. All subscriptions were checked for the revocations *ended*. Until
     *index_until_ms*, also a time of pages, subscriptions are looked up by key. *fence* is the fence
     of the last lease.
     """
@@ -157,7 +157,7 @@ class Pusher:
         moving = [each for each, changes in waiting.items() if _any_moves(changes)]
         others = [each for each, changes in waiting.items() if not _any_moves(changes)]
         self.spread(apply, [*moving, *others[: limits.CHANGES_MAX]])
-        idle = self._tell_idle(feed, checkpoint)
+        idle = self._send_idle_cursors(feed, checkpoint)
         return misplaced or idle or len(others) > limits.CHANGES_MAX
 
     def _apply(self, feed: str, change: Change, checkpoint: int) -> None:
@@ -239,15 +239,15 @@ class Pusher:
             self._wake_lanes(feed, pages[-1].at_ms)
         index = self._index(feed, pages[-1].at_ms)
         leave = any(subscription.filter.leave for subscription in index.find(ALL_KEY))
-        settled = self._settled(feed, pages) if leave else pages
-        if not settled:
+        ready = self._pages_in_state(feed, pages) if leave else pages
+        if not ready:
             return 0
-        lefts = self.removed_parents_reader.left(feed, settled) if leave else None
+        lefts = self.removed_parents_reader.left(feed, ready) if leave else None
         profile = self.profiles.profile(feed)
         resources = by_name(profile.resources)
-        plan = fanout.plan(settled, index, lefts, profile.object_url, resources)
+        plan = fanout.plan(ready, index, lefts, profile.object_url, resources)
         self._disconnect_ended(feed, index, plan, endings_of(profile), pages[-1].at_ms)
-        self._send(feed, settled[: plan.pages], index, plan)
+        self._send(feed, ready[: plan.pages], index, plan)
         return plan.pages
 
     def _index(self, feed: str, at_ms: int) -> fanout.Index:
@@ -278,9 +278,9 @@ class Pusher:
         After a new revocation, check all connections once.
         """
         known = self._of(feed)
-        news = endings.keys() - known.ended
+        new_endings = endings.keys() - known.ended
         known.ended = frozenset(endings)
-        subscriptions = index.everybody() if news else list(plan.subscriptions.values())
+        subscriptions = index.everybody() if new_endings else list(plan.subscriptions.values())
         ended = [each for each in subscriptions if each.admission.has_ended(endings, at_ms)]
         for subscription in ended:
             plan.wanted.pop(subscription.connection_id, None)
@@ -300,10 +300,10 @@ class Pusher:
     def _keeps(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
 
-    def moved(self, feed: str) -> None:
+    def on_checkpoint(self, feed: str) -> None:
         """Do nothing, because no other function depends on the checkpoint."""
 
-    def lost(self, feed: str) -> bool:
+    def on_pages_lost(self, feed: str) -> bool:
         """
         Cut all clients of a *chained* feed, and return True to skip the missing pages.
 
@@ -323,7 +323,7 @@ class Pusher:
         )
         return True
 
-    def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
+    def _pages_in_state(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
         """
         Return the pages that the follower `state` has handled; it wakes push for the others.
 
@@ -340,7 +340,7 @@ class Pusher:
     ) -> None:
         messages = {connection_id: batch for ids, batch in plan.messages() for connection_id in ids}
         known, last = self._of(feed), pages[-1].number
-        if self._time_to_tell(feed, pages):
+        if self._is_idle_cursor_due(feed, pages):
             self._forget_leavers(feed, index.everybody())
             known.idle = {
                 subscription.connection_id: subscription
@@ -352,7 +352,7 @@ class Pusher:
         known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
         self._deliver(feed, messages, plan.subscriptions)
 
-    def _tell_idle(self, feed: str, checkpoint: int) -> bool:
+    def _send_idle_cursors(self, feed: str, checkpoint: int) -> bool:
         """
         Send the cursor to some idle connections, between two pages; return True if some are left.
 
@@ -362,7 +362,7 @@ class Pusher:
         known = self._of(feed)
         if known.page != checkpoint:
             known.idle = {}
-        some = dict(islice(known.idle.items(), limits.IDLE_TOLD_MAX))
+        some = dict(islice(known.idle.items(), limits.IDLE_NOTIFIED_MAX))
         if some:
             moved = list(pack((), known.cursor))
             self._deliver(feed, {connection_id: moved for connection_id in some}, some)
@@ -388,7 +388,7 @@ class Pusher:
         ]:
             self.subscriptions.remove(self._place(feed), LEAVE_SENTINEL)
 
-    def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
+    def _is_idle_cursor_due(self, feed: str, pages: Sequence[Page]) -> bool:
         """
         Return True if it is time to send the cursor to idle connections.
 
@@ -433,7 +433,7 @@ class Pusher:
         if subscription.filter.leave:
             self.subscriptions.add(lane, LEAVE_SENTINEL)
         self.subscriptions.add(lane, subscription)
-        live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
+        live = connection.with_fields(state=after(connection.state, Event.JOINED))
         if not self.delivery.connections.update(connection, live):
             self.subscriptions.remove(lane, subscription)  # the client left in the meantime
         elif lane_for(connection.id, self._of(feed).count) != self.lane:
@@ -453,7 +453,7 @@ class Pusher:
         The release can be repeated after a crash: by then, the connection either belongs to another
         lane or has to join this lane again, so removing its subscription is right.
         """
-        connection = self._moved(feed, change, checkpoint)
+        connection = self._move_connection(feed, change, checkpoint)
         if connection is not None and self._owns(feed, connection):
             return  # the connection stays in this lane, or its change to leave releases it
         self._of(feed).idle.pop(change.connection_id, None)
@@ -463,7 +463,7 @@ class Pusher:
             self.lanes.hand_over(connection)
             self.lanes.wake(connection)
 
-    def _moved(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
+    def _move_connection(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
         """
         Make the connection join another lane if it must move; return the stored connection.
         """
@@ -476,7 +476,7 @@ class Pusher:
             if lane == self.lane:
                 return connection
             since = max(connection.since, checkpoint)
-            joining = connection.changed(
+            joining = connection.with_fields(
                 state=after(connection.state, Event.MOVED), since=since, lane=lane
             )
             if self.delivery.connections.update(connection, joining):
@@ -491,15 +491,13 @@ class Pusher:
         Cut the connection if these pages were trimmed, or if they are more than a turn has time
         for. The client then reconnects and resumes from its cursor.
         """
-        behind = connection.since
+        sent = connection.since
         profile = self.profiles.profile(connection.feed)
         reads = 0
-        while behind < checkpoint:
+        while sent < checkpoint:
             pages: Sequence[Page] = ()
             if reads < limits.JOIN_READS_MAX:
-                pages = self.reader.read_or_trimmed(
-                    connection.feed, behind, checkpoint - behind
-                ).pages
+                pages = self.reader.read_or_trimmed(connection.feed, sent, checkpoint - sent).pages
                 reads += 1
             if not pages:
                 self.delivery.cut(connection.id)
@@ -512,7 +510,7 @@ class Pusher:
             messages = _messages(pages, connection, lefts, profile)
             if not self.delivery.send(connection.id, messages):
                 return False
-            behind = pages[-1].number
+            sent = pages[-1].number
         return True
 
     def _leave(self, feed: str, change: Change) -> None:
@@ -542,10 +540,10 @@ class Pusher:
         Continue with the kinds in *listener*, which later registrations have left to it, if any.
         """
         state = after(connection.state, Event.RELEASED)
-        narrowed = connection.changed(state=state)
+        narrowed = connection.with_fields(state=state)
         if listener.kinds:
             state = after(after(state, Act.SUBSCRIBE), Event.REACHED_FRONTIER)
-            narrowed = connection.changed(state=state, filter=listener.filter)
+            narrowed = connection.with_fields(state=state, filter=listener.filter)
         if self.delivery.connections.update(connection, narrowed) and listener.kinds:
             self.lanes.hand_over(narrowed)
             self.lanes.wake(narrowed)
@@ -556,7 +554,7 @@ def _any_moves(changes: Sequence[Change]) -> bool:
 
 
 def _period(page: Page) -> int:
-    return page.at_ms // limits.TELL_EVERY_MS
+    return page.at_ms // limits.IDLE_CURSOR_MS
 
 
 def _minds_cursors(subscription: Subscription) -> bool:

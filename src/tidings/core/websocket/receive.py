@@ -187,7 +187,7 @@ class Registrar:
     feeds: frozenset[str]
     runtime: Runtime
 
-    def hear(self, connection: Connection, text: str) -> None:
+    def receive(self, connection: Connection, text: str) -> None:
         """Register the listener when its first text arrives. After that, answer only pings."""
         listener = connection.listener or Listener(V1, DEFAULT_FEED)
         if connection.feed:  # the listener has registered
@@ -228,7 +228,7 @@ class Registrar:
     def _register(
         self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
     ) -> None:
-        joining = connection.changed(
+        joining = connection.with_fields(
             state=after(after(connection.state, Act.SUBSCRIBE), Event.REACHED_FRONTIER),
             feed=listener.feed,
             filter=listener.filter,
@@ -238,12 +238,12 @@ class Registrar:
             listener=listener,
         )
         replaced = self.registry.enter(listener.feed, connection.id, listener)
-        stands = self.connections.update(connection, joining)
-        if not stands:
+        is_updated = self.connections.update(connection, joining)
+        if not is_updated:
             self.registry.leave(listener.feed, connection.id, listener)
         for other in replaced:
             self._take_from(other, listener)
-        if stands:
+        if is_updated:
             self._confirm(joining, listener, resources)
 
     def _confirm(
@@ -262,19 +262,21 @@ class Registrar:
 
         If the connection were closed, its client would register again and take all kinds back.
         """
-        taken = {kind.resource for kind in listener.kinds}
+        resources_taken = {kind.resource for kind in listener.kinds}
         for _ in range(_ATTEMPTS):
             other = self.connections.get(connection_id)
             if other is None:
                 return
             if other.listener is None or not other.feed:
                 break  # the other connection is registering now
-            rest = tuple(kind for kind in other.listener.kinds if kind.resource not in taken)
-            if self._narrowed(other, replace(other.listener, kinds=rest)):
+            rest = tuple(
+                kind for kind in other.listener.kinds if kind.resource not in resources_taken
+            )
+            if self._remove_kinds(other, replace(other.listener, kinds=rest)):
                 return
         self._end(connection_id)
 
-    def _narrowed(self, other: Connection, listener: Listener) -> bool:
+    def _remove_kinds(self, other: Connection, listener: Listener) -> bool:
         """Store *listener* in *other*; return False if the connection changed in the meantime."""
         served = other.state in (State.JOINING, State.LIVE)
         since, state = other.since, other.state
@@ -283,7 +285,7 @@ class Registrar:
         if other.state is State.LIVE:
             pushed = self.checkpoints.checkpoints(other.feed)
             since = pushed.get(follower_of(other.lane), since)
-        narrowed = other.changed(state=state, since=since, listener=listener)
+        narrowed = other.with_fields(state=state, since=since, listener=listener)
         if not self.connections.update(other, narrowed):
             return False
         if served:
@@ -319,7 +321,7 @@ class Receiver:
         """
         connection = self.connections.get(connection_id)
         if connection is not None and listens(connection, text):
-            self.registrar.hear(connection, text)
+            self.registrar.receive(connection, text)
             return
         try:
             message = parse_message(text, self.feeds)
@@ -339,7 +341,7 @@ class Receiver:
             return ALL
         given = credential(message.password)
         allowed = READ.admit(self.guard, message.feed, given)
-        self.guard.check_leave(message.feed, _wanted(message, allowed))
+        self.guard.check_leave(message.feed, _parse_filter(message, allowed))
         return allowed
 
     def _act(
@@ -377,10 +379,10 @@ class Receiver:
         self, connection: Connection, message: Message, state: State, allowed: Allowed
     ) -> bool:
         progress = self.catch_up.start(message.feed, message.at)
-        subscribed = connection.changed(
+        subscribed = connection.with_fields(
             state=state,
             feed=message.feed,
-            filter=_wanted(message, allowed),
+            filter=_parse_filter(message, allowed),
             admission=allowed.admission,
             encoding=message.encoding,
             traced=message.traced,
@@ -413,7 +415,7 @@ class Receiver:
         self.sockets.send(connection.id, confirmed)
 
     def _unsubscribe(self, connection: Connection, state: State) -> bool:
-        if not self.connections.update(connection, connection.changed(state=state)):
+        if not self.connections.update(connection, connection.with_fields(state=state)):
             return False
         match connection.state:
             case State.OPEN:
@@ -426,5 +428,5 @@ class Receiver:
         return True
 
 
-def _wanted(message: Message, allowed: Allowed) -> Filter:
-    return allowed.narrowed(message.filter, leave=message.leave)
+def _parse_filter(message: Message, allowed: Allowed) -> Filter:
+    return allowed.narrow(message.filter, leave=message.leave)

@@ -81,7 +81,7 @@ class Replayer:
         with suppress(Exception):  # report the error that ended the replay, not this one
             current = self.delivery.connections.get(connection_id)
             if current is not None and current.runner == runner and serves(current):
-                self._save(current, current.changed(runner="", runner_expires_ms=0))
+                self._save(current, current.with_fields(runner="", runner_expires_ms=0))
 
     def _replay(self, connection: Connection) -> None:
         until = self.runtime.steady() + limits.REPLAY_RUN_MS
@@ -109,7 +109,7 @@ class Replayer:
             connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS
         ):
             return None
-        signed = connection.changed(
+        signed = connection.with_fields(
             runner=self.runtime.new_id(), runner_expires_ms=now + limits.REPLAY_LEASE_MS
         )
         return self._save(connection, signed)
@@ -118,7 +118,7 @@ class Replayer:
         """
         Release the connection and request the next run; if *rests*, the next sweep requests it.
         """
-        saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
+        saved = self._save(connection, connection.with_fields(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
             release_from_push(
                 self.delivery, saved
@@ -157,10 +157,10 @@ class Replayer:
                 return None
         if step.at_frontier:
             return self._hand_over(connection, step.progress)
-        return self._save(connection, connection.changed(progress=step.progress.encode()))
+        return self._save(connection, connection.with_fields(progress=step.progress.encode()))
 
     def _hand_over(self, connection: Connection, progress: Progress) -> Connection | None:
-        joining = connection.changed(
+        joining = connection.with_fields(
             state=after(connection.state, Event.REACHED_FRONTIER),
             progress="",
             since=progress.page,

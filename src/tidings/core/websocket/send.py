@@ -256,7 +256,7 @@ class Window:
     def has_room(self, under_way: int, now_ms: int) -> bool:
         return now_ms >= self.opens_ms and under_way < int(self._size)
 
-    def passed(self, sent_ms: int) -> None:
+    def record_success(self, sent_ms: int) -> None:
         """Record a success of a request that was sent at *sent_ms*."""
         if sent_ms >= self.opens_ms:
             self._pause_ms = 0
@@ -267,7 +267,7 @@ class Window:
             self._passed = 0
             self._refused.clear()
 
-    def refused(self, connection_id: str, sent_ms: int, now_ms: int) -> bool:
+    def record_refusal(self, connection_id: str, sent_ms: int, now_ms: int) -> bool:
         """
         Record a refusal; return True if all requests are throttled, False if its client is slow.
 
@@ -321,7 +321,7 @@ class Turn:
         self._under_way = 0
         self._ended = False  # if True, no more deliveries are started
         self._given_up = False
-        self._patient = True
+        self._may_wait = True
         self._closes = False  # True if the last close succeeded
         self._stalled_ms: int | None = None  # time of the first refusal since the last success
 
@@ -344,7 +344,7 @@ class Turn:
         self._under_way += 1
         return task
 
-    def answered(self, task: Task, outcome: Outcome, now_ms: int) -> None:
+    def record_outcome(self, task: Task, outcome: Outcome, now_ms: int) -> None:
         """
         Record *outcome* for the request of *task*. THROTTLED means any temporary refusal here.
         """
@@ -352,10 +352,10 @@ class Turn:
         if outcome in _GOT_THROUGH:
             self._stalled_ms = None
             self._closes = self._closes or isinstance(task.request, Close)
-            self._window.passed(task.sent_ms)
+            self._window.record_success(task.sent_ms)
         elif outcome is Outcome.THROTTLED:
             self._closes = self._closes and isinstance(task.request, Send)
-            verdict = self._judged(task, now_ms)
+            verdict = self._decide_refusal(task, now_ms)
             if verdict is None:
                 self._ready.append(task)
                 return
@@ -371,23 +371,23 @@ class Turn:
             times.append(self._window.opens_ms)
         return min(times, default=None)
 
-    def _judged(self, task: Task, now_ms: int) -> Outcome | None:
+    def _decide_refusal(self, task: Task, now_ms: int) -> Outcome | None:
         """
         Return the outcome that the delivery gets for a refusal, or None to repeat the request.
 
         A request that is repeated here does not count as an attempt.
         """
-        if self._closes and not self._patient:
+        if self._closes and not self._may_wait:
             return Outcome.THROTTLED  # closes succeed, so the refused clients do not read
-        if not self._window.refused(task.request.connection_id, task.sent_ms, now_ms):
+        if not self._window.record_refusal(task.request.connection_id, task.sent_ms, now_ms):
             return Outcome.BUSY
         if self._stalled_ms is None:
             self._stalled_ms = now_ms
         stalled_ms = now_ms - self._stalled_ms
-        self._patient = self._patient and stalled_ms < limits.SEND_PATIENCE_MS
+        self._may_wait = self._may_wait and stalled_ms < limits.SEND_PATIENCE_MS
         if stalled_ms >= 2 * limits.SEND_PATIENCE_MS and not self._given_up:
             self._give_up()
-        return None if self._patient else Outcome.THROTTLED
+        return None if self._may_wait else Outcome.THROTTLED
 
     def _give_up(self) -> None:
         """

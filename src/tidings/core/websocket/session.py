@@ -33,7 +33,7 @@ class Event(Enum):
     """A step of the server. Only the function that serves a connection may make such a step."""
 
     REACHED_FRONTIER = "reached-frontier"  # the replay has sent all events
-    TAKEN_UP = "taken-up"  # the push follower has made the connection live
+    JOINED = "taken-up"  # the push follower has made the connection live
     MOVED = "moved"  # a lane of push has released the connection, and another lane must accept it
     RELEASED = "released"  # the replay or the push follower has stopped sending
 
@@ -56,7 +56,7 @@ TRANSITIONS: dict[State, dict[Act | Event, State]] = {
         Act.UNSUBSCRIBE: State.LEAVING,
         Act.PING: State.JOINING,
         Act.KEEP_ALIVE: State.JOINING,
-        Event.TAKEN_UP: State.LIVE,
+        Event.JOINED: State.LIVE,
     },
     State.LIVE: {
         Act.UNSUBSCRIBE: State.LEAVING,

@@ -103,14 +103,14 @@ class Administration:
 
     def _config(self, request: Request) -> Answer:
         feed = self._check(request)
-        return _yaml(self._administrator.configuration(feed).shown())
+        return _yaml(self._administrator.configuration(feed).redacted_json())
 
     def _configure(self, request: Request) -> Answer:
         feed = self._check(request)
         if request.media_type not in YAML_TYPES:
             return Answer(415)
         document = read_yaml(request.content())
-        return _yaml(self._administrator.configure(feed, document).shown())
+        return _yaml(self._administrator.configure(feed, document).redacted_json())
 
     def _cluster(self, request: Request) -> Answer:
         self._check(request)

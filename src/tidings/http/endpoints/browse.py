@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
-from tidings.core.state.sums import ToldSums, of_types
+from tidings.core.state.sums import PageSums, of_types
 from tidings.http.answers import JSON, json_answer
 from tidings.http.request import Answer
 from tidings.http.routes import NEEDS
@@ -55,5 +55,5 @@ class FeedSums:
         allowed = NEEDS[request.route].admit(self.guard, feed, request.credential)
         requested = filters.from_query({"types": request.query.get("types")})
         sums = self.reader.read(feed)
-        buckets = of_types(sums, allowed.narrowed(requested).types)
-        return json_answer(200, ToldSums(sums.page, buckets).to_json())
+        buckets = of_types(sums, allowed.narrow(requested).types)
+        return json_answer(200, PageSums(sums.page, buckets).to_json())

@@ -10,7 +10,7 @@ from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.service import Acknowledgement, Lag, Reason, Session, reason_from
-from tidings.core.errors import InvalidConsumer, whole_in
+from tidings.core.errors import InvalidConsumer, parse_field
 from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import check_known
@@ -75,7 +75,7 @@ class ConsumerRequest:
 
     def limit(self) -> int:
         most = limits.LOG_ENTRIES_MAX
-        return whole_in(self.query.get("limit", str(most)), "limit", 1, most, InvalidConsumer)
+        return parse_field(self.query.get("limit", str(most)), "limit", 1, most, InvalidConsumer)
 
 
 def acknowledgement(body: Body) -> Acknowledgement:
@@ -166,7 +166,7 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
         "single_through": position.encode_position(consumer.single),
         "failure": failure and asdict(failure) | {"id": failure.id or None},
         "paused": consumer.paused,
-        "worker": consumer.owner if consumer.held(now_ms) else None,
+        "worker": consumer.owner if consumer.is_held(now_ms) else None,
         **consumer.filter.values(),
     }
 
@@ -188,7 +188,7 @@ class ConsumerRouter:
             "GET /feeds/{feed}/log": self._log,
             f"GET {_BELOW}": self._list,
             f"GET {_BELOW}/{{name}}": self._show,
-            f"GET {_BELOW}/{{name}}/parked": self._parked,
+            f"GET {_BELOW}/{{name}}/parked": self._list_parked,
             f"GET {_BELOW}/{{name}}/notes": self._notes,
             f"PUT {_BELOW}/{{name}}": self._register,
             f"DELETE {_BELOW}/{{name}}": self._delete,
@@ -210,11 +210,11 @@ class ConsumerRouter:
     def __call__(self, request: Request) -> Answer:
         consumer_request = ConsumerRequest(request)
         check_known(consumer_request.feed, self._feeds)
-        need, reply = self._chosen(request.route, consumer_request)
+        need, reply = self._select(request.route, consumer_request)
         need.admit(self._guard, consumer_request.feed, consumer_request.credential)
         return json_answer(*reply(consumer_request))
 
-    def _chosen(
+    def _select(
         self, route: str, request: ConsumerRequest
     ) -> tuple[Need, Callable[[ConsumerRequest], Reply]]:
         if route in self._routes:
@@ -244,13 +244,13 @@ class ConsumerRouter:
 
     def _list(self, request: ConsumerRequest) -> Reply:
         found = self._consumers.all(request.feed)
-        return 200, {"consumers": [self._described(each, lag) for each, lag in found]}
+        return 200, {"consumers": [self._describe(each, lag) for each, lag in found]}
 
     def _show(self, request: ConsumerRequest) -> Reply:
         consumer, lag = self._consumers.one(request.feed, request.name)
-        return 200, self._described(consumer, lag)
+        return 200, self._describe(consumer, lag)
 
-    def _parked(self, request: ConsumerRequest) -> Reply:
+    def _list_parked(self, request: ConsumerRequest) -> Reply:
         parked = self._consumers.parked(request.feed, request.name)
         return 200, {"parked": [parked_document(each) for each in parked]}
 
@@ -270,7 +270,7 @@ class ConsumerRouter:
         start = body.get("from", position.OLDEST)
         consumer, new = self._consumers.register(request.feed, request.name, wanted, start)
         lag = self._consumers.one(request.feed, request.name)[1]
-        return (201 if new else 200), self._described(consumer, lag)
+        return (201 if new else 200), self._describe(consumer, lag)
 
     def _delete(self, request: ConsumerRequest) -> Reply:
         request.check_query("why", "by")
@@ -335,5 +335,5 @@ class ConsumerRouter:
     def _session_reply(self, session: Session) -> Reply:
         return 200, session_document(session, self._consumers.clock())
 
-    def _described(self, consumer: Consumer, lag: Lag) -> Document:
+    def _describe(self, consumer: Consumer, lag: Lag) -> Document:
         return consumer_document(consumer, lag, self._consumers.clock())

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
-from tidings.core.errors import InvalidSync, TooLarge, WrongContentType, whole
+from tidings.core.errors import InvalidSync, TooLarge, WrongContentType, parse_integer
 from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import NDJSON_TYPE, object_from
 from tidings.core.model.operations import check_text
@@ -47,9 +47,9 @@ class Corrections:
         return answer(feed, request)
 
     def _look(self, feed: str, request: Request) -> Answer:
-        looked = self.corrector.look(feed, _keys(object_from(request.content(), InvalidSync)))
-        rows = [asdict(row) for row in looked.rows]
-        return json_answer(200, {"state": looked.state, "rows": rows, "count": looked.count})
+        lookup = self.corrector.look(feed, _keys(object_from(request.content(), InvalidSync)))
+        rows = [asdict(row) for row in lookup.rows]
+        return json_answer(200, {"state": lookup.state, "rows": rows, "count": lookup.count})
 
     def _apply(self, feed: str, request: Request) -> Answer:
         if request.media_type != NDJSON_TYPE:
@@ -81,7 +81,7 @@ def _keys(fields: Mapping[str, Any]) -> list[str]:
 def _through(query: Mapping[str, str]) -> int:
     text = query.get("through", "")
     try:
-        return whole(text, 0, _PAGE_MAX)
+        return parse_integer(text, 0, _PAGE_MAX)
     except ValueError:
         rule = "must be the page that the state had reached when the plan was made"
         raise InvalidSync(rule, field="through", value=text) from None

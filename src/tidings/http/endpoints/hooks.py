@@ -49,30 +49,41 @@ class WebhookRouter:
         return json_answer(*self._reply(self.admin, request.method, ConsumerRequest(request)))
 
     def _reply(
-        self, admin: WebhookAdmin, method: str, asked: ConsumerRequest
+        self, admin: WebhookAdmin, method: str, consumer_request: ConsumerRequest
     ) -> tuple[int, Document]:
         if method == "PUT":
-            return self._put(admin, asked)
+            return self._put(admin, consumer_request)
         if method == "POST":
-            return 200, {"secret": admin.rotate(asked.feed, asked.name, asked.fields("secret"))}
+            return 200, {
+                "secret": admin.rotate(
+                    consumer_request.feed, consumer_request.name, consumer_request.fields("secret")
+                )
+            }
         if method == "DELETE":
-            asked.check_query("why", "by")
-            why = reason_from(asked.who(asked.query), asked.query.get("why"))
-            admin.remove(asked.feed, asked.name, why)
-            return 200, {"deleted": asked.name}
-        if asked.name:
-            return 200, self._shown(admin.registry.webhook(asked.feed, asked.name), asked)
-        named = admin.registry.all(asked.feed)
-        return 200, {"hooks": [self._shown(each, asked) for _, each in sorted(named.items())]}
+            consumer_request.check_query("why", "by")
+            why = reason_from(
+                consumer_request.who(consumer_request.query), consumer_request.query.get("why")
+            )
+            admin.remove(consumer_request.feed, consumer_request.name, why)
+            return 200, {"deleted": consumer_request.name}
+        if consumer_request.name:
+            return 200, self._describe(
+                admin.registry.webhook(consumer_request.feed, consumer_request.name),
+                consumer_request,
+            )
+        named = admin.registry.all(consumer_request.feed)
+        return 200, {
+            "hooks": [self._describe(each, consumer_request) for _, each in sorted(named.items())]
+        }
 
-    def _put(self, admin: WebhookAdmin, asked: ConsumerRequest) -> tuple[int, Document]:
-        body = asked.fields(*_FIELDS, *filters.FIELDS)
+    def _put(self, admin: WebhookAdmin, consumer_request: ConsumerRequest) -> tuple[int, Document]:
+        body = consumer_request.fields(*_FIELDS, *filters.FIELDS)
         wanted = filters.from_lists(body, InvalidWebhook)
-        hook, secret = admin.put(asked.feed, asked.name, body, wanted)
-        shown = self._shown(hook, asked)
+        hook, secret = admin.put(consumer_request.feed, consumer_request.name, body, wanted)
+        shown = self._describe(hook, consumer_request)
         return (201, {**shown, "secret": secret}) if secret else (200, shown)
 
-    def _shown(self, hook: Webhook, asked: ConsumerRequest) -> Document:
+    def _describe(self, hook: Webhook, consumer_request: ConsumerRequest) -> Document:
         """Return the webhook with the data of its consumer, but without its secrets."""
         now_ms = self.consumers.clock()
         own: Document = {
@@ -83,7 +94,7 @@ class WebhookRouter:
             "secrets": len(hook.signing(now_ms)),
         }
         try:
-            consumer, lag = self.consumers.one(asked.feed, hook.name)
+            consumer, lag = self.consumers.one(consumer_request.feed, hook.name)
         except UnknownConsumer:
             return {**own, "state": "without a consumer"}  # the consumer was deleted separately
         own["again_ms"] = again_ms(consumer) or None

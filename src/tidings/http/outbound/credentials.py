@@ -62,7 +62,7 @@ class Tokens:
     ) -> None:
         self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
         self._keys: dict[str, PyJWK] = {}
-        self._asked_s: float | None = None
+        self._requested_s: float | None = None
         self._keys_at, self._failed = 0.0, True  # `_failed` is True unless the last fetch succeeded
         self._lock = Lock()
         self.fetches = True  # if True, the call that needs a key fetches the keys
@@ -77,7 +77,7 @@ class Tokens:
         """Return True, because checking a signature takes long, and may wait for a lock."""
         return True
 
-    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
+    def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
         Return the rights of the token *given*.
 
@@ -125,7 +125,7 @@ class Tokens:
         return name is not None and name not in self._keys
 
     def fetch(self) -> None:
-        """Fetch the keys of the issuer. After a failure, `allowed` rejects unknown keys."""
+        """Fetch the keys of the issuer. After a failure, `authorize` rejects unknown keys."""
         with self._lock:
             self._renew()
 
@@ -142,24 +142,24 @@ class Tokens:
         return key
 
     def _is_due(self, name: str) -> bool:
-        if self._asked_s is None:
+        if self._requested_s is None:
             return True
         unknown = self._failed or name not in self._keys
-        return self._elapsed() - self._asked_s >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
+        return self._elapsed() - self._requested_s >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
 
     def _renew(self) -> None:
         """
         Fetch the keys. If that fails, keep the old ones until they are older than `KEYS_KEPT_S`.
         """
-        self._asked_s = self._elapsed()
+        self._requested_s = self._elapsed()
         try:
-            self._keys, self._keys_at, self._failed = self._fetched(), self._asked_s, False
+            self._keys, self._keys_at, self._failed = self._fetch_keys(), self._requested_s, False
         except Unavailable:
             self._failed = True
-            if self._asked_s - self._keys_at >= KEYS_KEPT_S:
+            if self._requested_s - self._keys_at >= KEYS_KEPT_S:
                 self._keys = {}
 
-    def _fetched(self) -> dict[str, PyJWK]:
+    def _fetch_keys(self) -> dict[str, PyJWK]:
         """Return the issuer's keys by key id."""
         from jwt import PyJWKSet
         from jwt.exceptions import PyJWKSetError

@@ -18,11 +18,11 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 
 from tidings.core import limits
-from tidings.core.errors import BrokenPortion, LogFellOff, OtherLog, Unavailable, UpstreamRefused
+from tidings.core.errors import BrokenBatch, LogFellOff, OtherLog, Unavailable, UpstreamRefused
 from tidings.core.model import filters
 from tidings.core.model.pages import GZIP, inflate
 from tidings.core.replication import wire
-from tidings.core.state.sums import ToldSums
+from tidings.core.state.sums import PageSums
 from tidings.core.version import VERSION
 from tidings.http.outbound.final_response import await_final
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5  # a TLS connection across an ocean takes half a second
 SLACK_S = 10  # time for the transfer, in addition to the wait of the upstream for new pages
-BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # the size of the pages, and room for one line per page
+BYTES_MAX = 2 * limits.BATCH_BYTES_MAX  # the size of the pages, and room for one line per page
 PIECE_BYTES = 64 * 1024  # maximum size of a read between two checks of the deadline
 REASON_CHARS_MAX = 300  # maximum length of an upstream's reason in an error message
 _OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500
@@ -68,22 +68,22 @@ class HttpUpstream:
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
     ) -> ReplicationBatch:
-        parameters = {"size": str(size), "block": str(block_s), **_selected(selection)}
+        parameters = {"size": str(size), "block": str(block_s), **_selection_query(selection)}
         if after.page:
             parameters["after"] = after.encode()
         return wire.decode_batch(self._ask(f"{url}/pages", parameters, block_s, after.page))
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        parameters = {"bucket": str(bucket), **_selected(selection)}
+        parameters = {"bucket": str(bucket), **_selection_query(selection)}
         if after is not None:
             parameters["after"] = after
         return wire.decode_rows(self._ask(f"{url}/rows", parameters))
 
-    def sums(self, url: str) -> ToldSums:
+    def sums(self, url: str) -> PageSums:
         try:
-            return ToldSums.from_json(json.loads(self._ask(f"{url}/sums", {})))
+            return PageSums.from_json(json.loads(self._ask(f"{url}/sums", {})))
         except (KeyError, TypeError, ValueError) as error:
-            raise BrokenPortion(f"the sums cannot be read: {error}") from None
+            raise BrokenBatch(f"the sums cannot be read: {error}") from None
 
     def _ask(self, url: str, parameters: dict[str, str], block_s: int = 0, after: int = 0) -> str:
         target = f"{url}?{urlencode(parameters)}"
@@ -134,10 +134,10 @@ def _refusal(host: str, status: int, text: str, after: int) -> Exception:
     return UpstreamRefused(f"{host} refused with status {status}: {reason}")
 
 
-def _selected(selection: Selection) -> dict[str, str]:
+def _selection_query(selection: Selection) -> dict[str, str]:
     chosen, share = selection.filter, selection.share
     parameters = {name: filters.as_text(values) for name, values in chosen.values().items()}
-    return parameters | ({"share": share.encoded()} if share else {})
+    return parameters | ({"share": share.encode()} if share else {})
 
 
 def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
@@ -146,7 +146,7 @@ def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
 
     Raises:
         Unavailable: the body takes too long.
-        BrokenPortion: the body is too long, or not valid text.
+        BrokenBatch: the body is too long, or not valid text.
     """
     try:
         packed = _body(answer, deadline)
@@ -156,11 +156,9 @@ def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
     answer.release_conn()
     spelling = "strict" if answer.status == _OK else "replace"
     try:
-        return _unpacked(packed, answer.headers.get("content-encoding", "")).decode(
-            "utf-8", spelling
-        )
+        return _unpack(packed, answer.headers.get("content-encoding", "")).decode("utf-8", spelling)
     except (zlib.error, UnicodeDecodeError) as error:
-        raise BrokenPortion(f"a response with status {answer.status} is broken: {error}") from None
+        raise BrokenBatch(f"a response with status {answer.status} is broken: {error}") from None
 
 
 def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
@@ -170,13 +168,13 @@ def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > BYTES_MAX:
-            raise BrokenPortion(f"a response has more than {BYTES_MAX} bytes")
+            raise BrokenBatch(f"a response has more than {BYTES_MAX} bytes")
         if time.monotonic() > deadline:
             raise Unavailable("a response takes too long")
     return b"".join(pieces)
 
 
-def _unpacked(body: bytes, encoding: str) -> bytes:
+def _unpack(body: bytes, encoding: str) -> bytes:
     return inflate(body, BYTES_MAX, GZIP) if encoding == "gzip" else body
 
 

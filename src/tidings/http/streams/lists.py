@@ -22,7 +22,7 @@ from tidings.core.auth.guard import READ, REPLICATE, credential_from
 from tidings.core.auth.quotas import free
 from tidings.core.changeagent.changes import ID_MAX
 from tidings.core.changeagent.list import Listing, Query, extend_listing, parse
-from tidings.core.errors import InvalidChange, TidingsError, whole
+from tidings.core.errors import InvalidChange, TidingsError, parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.replication import serve
 from tidings.core.replication.wire import ReplicationBatch, encode_batch, encode_rows
@@ -100,7 +100,7 @@ class WaitingList(ABC):
         headers = headers_of(scope)
         gone = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            answer = await self._found(_Request(scope, headers, gone))
+            answer = await self._respond(_Request(scope, headers, gone))
         except TidingsError as error:
             answer = refusal(error, path=scope["path"])
         finally:
@@ -108,7 +108,7 @@ class WaitingList(ABC):
         await self._send(send, answer, headers)
 
     @abstractmethod
-    async def _found(self, request: _Request) -> Answer:
+    async def _respond(self, request: _Request) -> Answer:
         """
         Return the response to *request*.
 
@@ -146,7 +146,7 @@ class WaitingList(ABC):
 
         await in_thread(check)
 
-    async def _shared(
+    async def _cache_headers(
         self,
         request: _Request,
         feed: str,
@@ -174,7 +174,7 @@ class ChangeLists(WaitingList):
     prefix: str = ""
     charges: Charges = free
 
-    async def _found(self, request: _Request) -> Answer:
+    async def _respond(self, request: _Request) -> Answer:
         scope, headers = request.scope, request.headers
         match = CHANGES.fullmatch(scope["path"])
         if match is None:  # the path is `/`; no other path is routed here
@@ -189,8 +189,8 @@ class ChangeLists(WaitingList):
         query = replace(parse(query_of(scope)), bound=allowed.bound)
         listed = partial(in_thread, self._list, feed, self.charges(feed, allowed.admission))
         first: Listing = await listed(query)
-        listing = await self._awaited(request, feed, query, first, listed)
-        shared = await self._shared(
+        listing = await self._wait(request, feed, query, first, listed)
+        shared = await self._cache_headers(
             request,
             feed,
             allowed,
@@ -214,7 +214,7 @@ class ChangeLists(WaitingList):
         charge.add(listing.read)
         return listing
 
-    async def _awaited(
+    async def _wait(
         self,
         request: _Request,
         feed: str,
@@ -253,7 +253,7 @@ class ChangeLists(WaitingList):
         """
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
-            pages = [each.page for each in tail.behind(listing.page)]
+            pages = [each.page for each in tail.after(listing.page)]
             return extend_listing(listing, query, pages) if pages else listing
         following = await listed(replace(query, since=listing.next, strict=False))
         return replace(following, at_start=listing.at_start)
@@ -265,7 +265,7 @@ class ReplicationApp(WaitingList):
 
     replication_reader: Callable[[], ReplicationReader]
 
-    async def _found(self, request: _Request) -> Answer:
+    async def _respond(self, request: _Request) -> Answer:
         scope = request.scope
         if scope["method"] == "OPTIONS":
             return preflight(request.headers, self.origins, "GET")
@@ -281,8 +281,8 @@ class ReplicationApp(WaitingList):
         requested = restrict(serve.parse_pages_request(query), allowed)
         await in_thread(self.guard().check_leave, feed, requested.selection.filter)
         first = await in_thread(self._pages, feed, requested)
-        batch = await self._awaited(request, feed, requested, first)
-        shared = await self._shared(
+        batch = await self._wait(request, feed, requested, first)
+        shared = await self._cache_headers(
             request,
             feed,
             allowed,
@@ -319,7 +319,7 @@ class ReplicationApp(WaitingList):
         reader = self.replication_reader()
         return reader.pages(feed, requested.after, requested.selection, requested.size)
 
-    async def _awaited(
+    async def _wait(
         self, request: _Request, feed: str, requested: PagesRequest, batch: ReplicationBatch
     ) -> ReplicationBatch:
         """Return *batch*, or the next batch that arrives while the caller waits."""
@@ -340,9 +340,7 @@ class ReplicationApp(WaitingList):
 def restrict(requested: Requested, allowed: Allowed) -> Requested:
     """Return *requested*, restricted to the data in *allowed*."""
     selection = requested.selection
-    return replace(
-        requested, selection=replace(selection, filter=allowed.narrowed(selection.filter))
-    )
+    return replace(requested, selection=replace(selection, filter=allowed.narrow(selection.filter)))
 
 
 def _is_empty(batch: ReplicationBatch) -> bool:
@@ -351,6 +349,6 @@ def _is_empty(batch: ReplicationBatch) -> bool:
 
 def _number(text: str) -> int:
     try:
-        return whole(text, 0, ID_MAX)
+        return parse_integer(text, 0, ID_MAX)
     except ValueError:
         raise InvalidChange("Invalid ID", value=text) from None

@@ -139,14 +139,14 @@ class OpenStreams:
         while True:
             await asyncio.sleep(CHECK_S)
             try:
-                for each in await in_thread(self._ended, list(self._open)):
+                for each in await in_thread(self._find_ended, list(self._open)):
                     each.revoke()
             except TidingsError as error:
                 log.warning("credentials of event streams could not be checked: %s", error)
             except Exception:
                 log.exception("credentials of event streams could not be checked")
 
-    def _ended(self, streams: Sequence[OpenStream]) -> list[OpenStream]:
+    def _find_ended(self, streams: Sequence[OpenStream]) -> list[OpenStream]:
         if self._lasting:
             for each in streams:
                 each.stream.renew()
@@ -274,7 +274,7 @@ class EventStreams:
     ) -> None:
         """Serve the stream until its time limit; soon after that, disconnect a stalled client."""
         headers = headers_of(scope)
-        left = _left(headers, self._clock(), self._longest_ms)
+        left = _limits_of(headers, self._clock(), self._longest_ms)
         cut_s = None if self._longest_ms is None else (self._longest_ms + LAST_MS) / 1000
         cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
         with suppress(TimeoutError):
@@ -308,11 +308,11 @@ class EventStreams:
         """Send the events of the stream until the stream is over."""
         chunks = Chunks(live.stream, self._poller(live.stream))
         try:
-            await self._tell_until(one, live, chunks, send, left)
+            await self._send_until(one, live, chunks, send, left)
         finally:
             chunks.stop()
 
-    async def _tell_until(
+    async def _send_until(
         self, one: OpenStream, live: LiveStream, chunks: Chunks, send: Send, left: _Left
     ) -> None:
         stream, over = one.stream, one.over
@@ -324,7 +324,7 @@ class EventStreams:
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     one.revoke()
                     break
-                if await self._tell(send, live, chunk, over, left):
+                if await self._send_events(send, live, chunk, over, left):
                     live.mark_sent(chunk.progress)
                 elif over.done() or not left.any(_now_ms()):
                     break  # the stream may be over before the first piece of the chunk
@@ -363,7 +363,7 @@ class EventStreams:
         with suppress(TidingsError):  # if this fails, the slot expires
             await in_thread(stream.close)
 
-    async def _tell(
+    async def _send_events(
         self, send: Send, live: LiveStream, chunk: Chunk, over: Future[None], left: _Left
     ) -> bool:
         """
@@ -442,7 +442,7 @@ class _Left:
         return now_ms < self.end_ms and self.size > 0
 
 
-def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
+def _limits_of(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
     """
     Return the limits of a response. On Lambda, the deadline of the function is one of them.
     """

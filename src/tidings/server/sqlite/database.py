@@ -138,10 +138,10 @@ class Database:
         self._owner = 0  # the thread that holds the lock
         self._path, self._closed = path, False
         self._readers: deque[sqlite3.Connection] = deque()
-        self._lock = None if shared else _locked(path)
+        self._lock = None if shared else _lock_file(path)
         try:
             _make_private(path)
-            self._connection = _connected(path, shared=shared)
+            self._connection = _connect(path, shared=shared)
             self._inner = nullcontext(self._connection)  # for a transaction within a transaction
         except sqlite3.Error as error:
             self._unlock()
@@ -169,7 +169,7 @@ class Database:
     @contextmanager
     def _outer(self) -> Iterator[sqlite3.Connection]:
         self.acquire()
-        with _translated():
+        with _translate_errors():
             self.begin()
             try:
                 yield self._connection
@@ -201,7 +201,7 @@ class Database:
         """
         self._owner = get_ident()
         try:
-            with _translated():
+            with _translate_errors():
                 if self._connection.in_transaction:  # an earlier rollback has failed
                     self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -212,7 +212,7 @@ class Database:
     def begin_again(self) -> None:
         """Undo the writes of this transaction, and begin a new one without releasing the lock."""
         self._undo_after()
-        with _translated():
+        with _translate_errors():
             if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
                 self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -224,7 +224,7 @@ class Database:
         Raises:
             Unavailable: a write failed; the caller has to call `rollback`.
         """
-        with _translated():
+        with _translate_errors():
             self.before_commit(self._pages)
         self._is_prepared = True
 
@@ -243,7 +243,7 @@ class Database:
         """
         try:
             self._undo_after()
-            with _translated():
+            with _translate_errors():
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
         finally:
@@ -261,7 +261,7 @@ class Database:
         try:
             if not self._is_prepared:
                 self.prepare()
-            with _translated():
+            with _translate_errors():
                 self._connection.execute("COMMIT")
             self.record(self._pages)
             grown = {feed for feed, _ in self._pages}
@@ -308,7 +308,7 @@ class Database:
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
         before = len(self._pages), len(self._undo)
-        with _translated():
+        with _translate_errors():
             self._connection.execute("SAVEPOINT part")
             try:
                 yield
@@ -336,7 +336,7 @@ class Database:
 
     @contextmanager
     def _read_only(self) -> Iterator[sqlite3.Connection]:
-        with _translated():
+        with _translate_errors():
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
@@ -352,7 +352,7 @@ class Database:
             pass
         if self._closed:
             raise Unavailable("the database is closed")
-        connection = _opened(self._path, SHARED_WAIT_S)
+        connection = _open(self._path, SHARED_WAIT_S)
         connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -376,7 +376,7 @@ class Database:
         part.unlink(missing_ok=True)
         try:
             _make_private(part)  # VACUUM INTO accepts an existing file only if it is empty
-            with _translated(), closing(self._connected_for_backup()) as sql:
+            with _translate_errors(), closing(self._connected_for_backup()) as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
                 # Writes during the backup stayed in the write-ahead log. Copy them into the
                 # file here. Otherwise the next commit would do so, possibly in the event loop.
@@ -414,7 +414,7 @@ class Database:
             self._release()
 
     def _connected_for_backup(self) -> sqlite3.Connection:
-        connection = _opened(self._path, SHARED_WAIT_S)
+        connection = _open(self._path, SHARED_WAIT_S)
         connection.set_progress_handler(lambda: self._closed, BACKUP_STEPS)
         return connection
 
@@ -434,7 +434,7 @@ class Database:
             )
 
 
-def _locked(path: Path) -> int:
+def _lock_file(path: Path) -> int:
     """
     Lock a file next to *path* and return its descriptor; closing the descriptor releases the lock.
 
@@ -456,7 +456,7 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-def _opened(path: Path, wait_s: float) -> sqlite3.Connection:
+def _open(path: Path, wait_s: float) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
 
 
@@ -470,8 +470,8 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
-def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
-    connection = _opened(path, SHARED_WAIT_S if shared else 0)
+def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
+    connection = _open(path, SHARED_WAIT_S if shared else 0)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -500,7 +500,7 @@ def _nothing(_: object) -> None:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:

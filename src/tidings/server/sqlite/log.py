@@ -77,10 +77,10 @@ class SqliteLog:
 
     def take(self, feed: str, operations: int = 0) -> int:
         with self._database.transaction() as sql:
-            taken = sql.execute(_TAKE, (feed, operations)).fetchone()
-            if taken is None:
+            existing = sql.execute(_TAKE, (feed, operations)).fetchone()
+            if existing is None:
                 raise Yielded(feed, self.log_counter(feed).successor)
-            return int(taken[0])
+            return int(existing[0])
 
     def put(self, feed: str, page: Page) -> str:
         with self._database.transaction() as sql:
@@ -101,8 +101,8 @@ class SqliteLog:
         with self._database.transaction() as sql:
             numbers = [page.number for page in pages]
             marks = ", ".join("?" * len(numbers))
-            taken = f"SELECT count(*) FROM pages WHERE feed = ? AND page IN ({marks})"
-            if _number(sql, taken, feed, *numbers):
+            existing = f"SELECT count(*) FROM pages WHERE feed = ? AND page IN ({marks})"
+            if _number(sql, existing, feed, *numbers):
                 return False
             self._put_all(sql, feed, pages)
             sql.execute(
@@ -288,7 +288,7 @@ class SqliteFollowers(MemoryFollowers):
             for row in sql.execute(
                 "SELECT feed, name, checkpoint, operations, note FROM followers"
             ):
-                self.stand(*row)
+                self.set_checkpoint(*row)
         self._written = self.all_checkpoints()
 
     def write(self) -> None:
@@ -311,7 +311,7 @@ class SqliteFollowers(MemoryFollowers):
         self._database.on_rollback(partial(self._take_back, follower, self._moved.get(follower)))
         self._moved[follower] = saved
 
-    def _saved(self, follower: StoredFollower) -> Saved:
+    def _make_saved(self, follower: StoredFollower) -> Saved:
         if self._moved and self._database.is_writing:
             return self._moved.get(follower, follower.saved)
         return follower.saved

@@ -27,7 +27,7 @@ _WRITE = """
     expires_ms = excluded.expires_ms
 """
 _OVER_OLDER = f"WHERE page = {ABSENT} OR (page, slot) < (excluded.page, excluded.slot)"
-_OVER_OLDER_TOLD = """
+_OVER_OLDER_RETURNING = """
     WHERE {is_older}(excluded.key, page, slot, expires_ms, excluded.page, excluded.slot)
 """
 _VALUES = 6  # arguments of `is_older`
@@ -45,7 +45,7 @@ class _Overwriting:
     def __init__(self, database: Database) -> None:
         self._before: dict[str, Overwritten | None] = {}
         name = f"is_older_{id(self)}"  # unique, so that the function calls this object
-        self._statement = _WRITE + _OVER_OLDER_TOLD.format(is_older=name)
+        self._statement = _WRITE + _OVER_OLDER_RETURNING.format(is_older=name)
         with database.transaction() as sql:
             sql.create_function(name, _VALUES, self._is_older)
 
@@ -121,7 +121,7 @@ class SqliteState:
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         with self._database.transaction() as sql:
-            return [_repaired(sql, feed, each) for each in differences]
+            return [_repair(sql, feed, each) for each in differences]
 
 
 def _row(sql: sqlite3.Connection, feed: str, bucket: int, key: str) -> Row | None:
@@ -131,7 +131,7 @@ def _row(sql: sqlite3.Connection, feed: str, bucket: int, key: str) -> Row | Non
     return Row(*row) if row else None
 
 
-def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> bool:
+def _repair(sql: sqlite3.Connection, feed: str, difference: Difference) -> bool:
     at = feed, difference.bucket, difference.key
     there, wanted = _row(sql, *at), difference.wanted
     if there != difference.stored:

@@ -47,7 +47,7 @@ def test_skipped_numbers_belong_to_the_part() -> None:
         (4, 9),
         (10, 10),
     ]
-    assert segments.are_whole(pages, span) and not segments.are_whole(pages[:1], span)
+    assert segments.are_complete(pages, span) and not segments.are_complete(pages[:1], span)
     assert segments.encode(pages[1:])[0] == Span(last=10, first=4)
 
 

@@ -33,7 +33,7 @@ def two(scene: Scene) -> None:
 
 
 def subscribed(scene: Scene, given: PresentedKey, name: str = "c", **message: Any) -> str:
-    scene.subscribe(name, password=given.encoded(), **message)
+    scene.subscribe(name, password=given.encode(), **message)
     scene.push()
     return name
 
@@ -60,13 +60,13 @@ class TestNarrowing:
         self, wanted: Filter, types: set[str] | None, parents: set[str] | None
     ) -> None:
         """A filter and a bound with nothing in common leave nothing."""
-        narrowed = Allowed(ANNS).narrowed(wanted)
+        narrowed = Allowed(ANNS).narrow(wanted)
         assert (narrowed.types, narrowed.parents) == (types, parents)
 
     def test_a_password_narrows_nothing(self) -> None:
         """Leaves are not narrowed either."""
         wanted = parse(None, ANN, "true")
-        assert Allowed().narrowed(wanted, leave=True) is wanted
+        assert Allowed().narrow(wanted, leave=True) is wanted
 
     def test_leaves_of_the_bound_are_veiled(self) -> None:
         """
@@ -95,7 +95,7 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         live = subscribed(scene, given)
-        scene.resume(START.encode(), "r", password=given.encoded())
+        scene.resume(START.encode(), "r", password=given.encode())
         two(scene)
         scene.push()
         assert scene.events(live) == ["a"] and scene.events("r") == ["a", "a"]
@@ -137,7 +137,7 @@ class TestReading:
         assert scene.profiles.save(FEED, replace(standing, resources=declared, max_age_s=3600))
         scene.connect("c")
         kind = {"resource": "vm", "subResources": ["nic"]}
-        scene.say("c", instance="i", changeKind=kind, password=given.encoded())
+        scene.say("c", instance="i", changeKind=kind, password=given.encode())
         assert scene.sockets.sent["c"] == [
             "key: is bounded to a part of the feed, and this request needs all of it"
         ]
@@ -266,7 +266,7 @@ class TestEnding:
         two(scene)
         given = scene.key()
         scene.say(
-            scene.connect("r"), action="resume", cursor=START.encode(), password=given.encoded()
+            scene.connect("r"), action="resume", cursor=START.encode(), password=given.encode()
         )
         scene.issuer.revoke(FEED, given.id)
         scene.replayer.run("r")
@@ -277,7 +277,7 @@ class TestEnding:
         two(scene)
         given = scene.key()
         scene.say(
-            scene.connect("r"), action="resume", cursor=START.encode(), password=given.encoded()
+            scene.connect("r"), action="resume", cursor=START.encode(), password=given.encode()
         )
         read = scene.log.read
 
@@ -292,7 +292,7 @@ class TestEnding:
     def test_who_is_on_its_way_to_push_is_met_there(self, scene: Scene) -> None:
         """The replay may have handed it over before the key ended."""
         given = scene.key()
-        scene.subscribe(password=given.encoded())
+        scene.subscribe(password=given.encode())
         scene.issuer.revoke(FEED, given.id)
         scene.push()
         assert scene.heard("c")[-1]["error"]["code"] == "key_ended"
@@ -332,7 +332,7 @@ class TestEnding:
 def test_a_rate_says_when_to_come_back(scene: Scene) -> None:
     """To who subscribes too, in an error that leaves the connection open."""
     given = scene.key(rate=1)
-    scene.subscribe(password=given.encoded())
-    scene.say("c", action="subscribe", password=given.encoded())
+    scene.subscribe(password=given.encode())
+    scene.say("c", action="subscribe", password=given.encode())
     assert scene.heard("c")[-1]["error"]["code"] == "too_many_requests"
     assert scene.connections.get("c") is not None

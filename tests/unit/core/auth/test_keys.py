@@ -45,8 +45,8 @@ KEY = Key("3k2m9c0q8xw1", digest_of(SECRET), frozenset({Role.READ}))
 
 def test_a_key_is_spelled_for_scanners() -> None:
     """The format is `tdk_`, the id and the secret; parsing an encoded key returns the same key."""
-    assert GIVEN.encoded() == f"tdk_3k2m9c0q8xw1_{SECRET}"
-    assert parse(GIVEN.encoded()) == GIVEN
+    assert GIVEN.encode() == f"tdk_3k2m9c0q8xw1_{SECRET}"
+    assert parse(GIVEN.encode()) == GIVEN
     assert SECRET not in repr(GIVEN) and KEY.digest not in repr(KEY)
 
 
@@ -55,11 +55,11 @@ def test_a_key_is_spelled_for_scanners() -> None:
     [
         "",
         "tdk_",
-        GIVEN.encoded()[:-1],
-        GIVEN.encoded() + "x",
-        GIVEN.encoded().upper(),
-        f"{GIVEN.encoded()}\n",
-        GIVEN.encoded().replace("_3", "_-"),
+        GIVEN.encode()[:-1],
+        GIVEN.encode() + "x",
+        GIVEN.encode().upper(),
+        f"{GIVEN.encode()}\n",
+        GIVEN.encode().replace("_3", "_-"),
         f"tdk_3k2m9c0q8xw1_{'ä' * 32}",
     ],
 )
@@ -82,7 +82,7 @@ def test_a_key_ends_when_it_is_revoked_or_runs_out() -> None:
     assert replace(KEY, expires_ms=5, revoked_ms=3).ended_ms == 3
 
 
-@pytest.mark.parametrize("text", ["", GIVEN.encoded(), "3K2M9C0Q8XW1", "3k2m9c0q8xw"])
+@pytest.mark.parametrize("text", ["", GIVEN.encode(), "3K2M9C0Q8XW1", "3k2m9c0q8xw"])
 def test_an_id_is_no_key(text: str) -> None:
     """The error does not repeat the secret if the whole key was given instead of its id."""
     with pytest.raises(InvalidSetting, match="not the whole key") as refused:
@@ -151,7 +151,7 @@ def test_it_opens_where_there_is_no_password(scene: Scene) -> None:
     """A key is accepted as a bearer too; other credentials are refused."""
     given = scene.key()
     closed = replace(scene.guard, open=False)
-    for credential in (shown(given), Credential(given.encoded(), bearer=True)):
+    for credential in (shown(given), Credential(given.encode(), bearer=True)):
         assert closed.check(FEED, Role.READ, credential).admission.key == given.id
     with pytest.raises(NoPasswordSet):
         closed.check(FEED, Role.READ, Credential("anything"))
@@ -227,7 +227,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = KeyRing(stored, scene.clock, scene.clock, scene.guard.failures)
     stored.reads = 0
     for each in (given[0], given[1], given[0], given[2], given[0], given[1]):
-        ring.allowed(FEED, Role.READ, shown(each))
+        ring.authorize(FEED, Role.READ, shown(each))
     assert stored.reads == 5
 
 

@@ -59,7 +59,7 @@ def to_the_end(scene: Scene, *streams: Stream) -> list[str]:
 
 
 def subscribe(scene: Scene, given: PresentedKey, name: str = "c") -> str:
-    scene.subscribe(name, password=given.encoded(), **{"from": "0"})
+    scene.subscribe(name, password=given.encode(), **{"from": "0"})
     scene.waker.replays.clear()
     return name
 

@@ -242,12 +242,12 @@ class TestPush:
         scene.sockets.gone.add("one")
         for gone, settled in (("one", 0), ("two", 0), ("", 1)):
             scene.sockets.gone.add(gone)
-            scene.now_ms += limits.TELL_EVERY_MS
+            scene.now_ms += limits.IDLE_CURSOR_MS
             scene.post(op("x", parents=[ANN]))
             assert scene.push() == settled
             scene.project()
             scene.push()
-            scene.now_ms += limits.TELL_EVERY_MS
+            scene.now_ms += limits.IDLE_CURSOR_MS
             scene.post(op("y"))
             scene.project()
             scene.push()

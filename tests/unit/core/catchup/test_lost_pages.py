@@ -60,7 +60,7 @@ def test_a_stream_is_told_from_the_archive(scene: Scene) -> None:
 
 def test_a_stream_ends_where_nobody_has_what_was_lost(scene: Scene) -> None:
     """The state ends before the lost pages: a copy from it would return to them forever."""
-    scene.stand("state", 3)
+    scene.set_checkpoint("state", 3)
     step = in_log(scene.reader.next(FEED, 3).end)  # type: ignore[union-attr]
     with pytest.raises(PagesLost):
         catch_up = replace(scene.catch_up, archive=None)
@@ -80,7 +80,7 @@ def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene)
     for _ in range(2):
         with pytest.raises(Unavailable, match="has not reached page 15"):
             behind(scene, place)
-    scene.stand("state", 14)
+    scene.set_checkpoint("state", 14)
 
     assert behind(scene, place) == ["insert"] * 10 + ["live"]
 
@@ -88,7 +88,7 @@ def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene)
 @pytest.mark.parametrize("name", ["state", "push"])
 def test_a_follower_stands_still(scene: Scene, name: str) -> None:
     """With an error and its alarm, and nothing is filled."""
-    scene.stand(name, 3)
+    scene.set_checkpoint(name, 3)
     with pytest.raises(FellOff):
         scene.project() if name == "state" else scene.push()
     assert scene.followers.checkpoints(FEED)[name] == 3

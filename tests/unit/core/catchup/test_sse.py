@@ -270,7 +270,7 @@ def tail_of(*numbers: int, bytes_max: int = limits.TAIL_BYTES_MAX) -> Tail:
 
 
 def numbers(tail: Tail, behind: int) -> list[int]:
-    return [held.page.number for held in tail.behind(behind)]
+    return [held.page.number for held in tail.after(behind)]
 
 
 def test_it_gives_what_follows() -> None:
@@ -343,7 +343,7 @@ def test_text_is_made_once() -> None:
     """All who take an unfiltered page get the very same string."""
     tail = Tail()
     tail.extend(Run([Page(1, encode([line(f"x{at}") for at in range(100)]), "", NOW)]))
-    (held,) = tail.behind(0)
+    (held,) = tail.after(0)
 
     assert held.part.sse() is held.part.sse()
     assert [event.id[-6:] for event in held.part.events()][-1] == "000063"

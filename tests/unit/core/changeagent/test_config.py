@@ -93,7 +93,7 @@ def test_credentials_in_headers_are_stored_and_not_shown(name: str) -> None:
     """
     given = {"webHooks": [{"uri": "http://a", "headers": {name: "abracadabra", "foo": "bar"}}]}
     configuration = replace_configuration(Configuration(), given)
-    shown = configuration.shown()
+    shown = configuration.redacted_json()
 
     assert shown["webHooks"] == [{"uri": "http://a", "headers": {name: "redacted", "foo": "bar"}}]
     assert replace_configuration(configuration, shown) == configuration

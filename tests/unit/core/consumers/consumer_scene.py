@@ -88,7 +88,7 @@ class ConsumerScene:
         numbers, consumer = [], self.consumer(name)
         while entry := self.view.upcoming(consumer):
             numbers.append(int(parse_line(entry.line).id))
-            consumer = self.view.advanced(consumers.ack_entries(consumer, [entry.place]))
+            consumer = self.view.advance(consumers.ack_entries(consumer, [entry.place]))
         return numbers
 
     def watch(self, age_ms: int) -> ConsumerMonitor:

@@ -51,10 +51,10 @@ class Diary:
         self.then()
         return len(taken)
 
-    def moved(self, feed: str) -> None:
+    def on_checkpoint(self, feed: str) -> None:
         """Do nothing: no follower depends on this one."""
 
-    def lost(self, feed: str) -> bool:
+    def on_pages_lost(self, feed: str) -> bool:
         return self.goes_on
 
 
@@ -343,7 +343,7 @@ def test_a_bell_while_it_waits_is_answered(scene: Scene) -> None:
 def test_those_behind_are_told_after_the_checkpoint(scene: Scene) -> None:
     """It is called once for each batch that moved the checkpoint, and not otherwise."""
     diary, stood = Diary(), list[int]()
-    diary.moved = lambda feed: stood.append(checkpoint(scene))  # type: ignore[method-assign]
+    diary.on_checkpoint = lambda feed: stood.append(checkpoint(scene))  # type: ignore[method-assign]
     scene.post(op())
     scene.follower.run(FEED, diary)
     scene.follower.run(FEED, diary)

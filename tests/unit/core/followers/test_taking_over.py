@@ -140,7 +140,9 @@ def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])
-@pytest.mark.parametrize("step", ["begin", "prepare", "note", "handle", "moved", "read", "count"])
+@pytest.mark.parametrize(
+    "step", ["begin", "prepare", "note", "handle", "on_checkpoint", "read", "count"]
+)
 def test_a_run_that_fails_anywhere_releases_its_lease(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:

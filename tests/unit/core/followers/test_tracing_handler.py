@@ -10,7 +10,7 @@ from tests.unit.core.scene import FEED, Scene, op
 from tidings.core.effects import TraceRecord
 from tidings.core.followers.follower import Handler, TracingHandler
 from tidings.core.ingest.ingest import Request
-from tidings.core.tracing import ASKED, Tracer, new_traceparent, trace_id
+from tidings.core.tracing import REQUESTED, Tracer, new_traceparent, trace_id
 
 TRACE = new_traceparent("4bf92f3577b34da6a3ce929d0e0e4736")
 ID = trace_id(TRACE)
@@ -105,11 +105,11 @@ def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Trace
     It is reported with its page's number; a repeated request has the trace of the existing page.
     """
     tracer = Tracer(
-        mode=ASKED,
+        mode=REQUESTED,
         clock=scene.clock,
         steady=scene.clock,
         new_id=scene.new_id,
-        tell=lines.append,
+        sink=lines.append,
     )
     ingester = replace(scene.ingester, tracer=tracer)
     request = Request(FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key")
@@ -129,11 +129,11 @@ def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[TraceRe
     ingester = replace(
         scene.ingester,
         tracer=Tracer(
-            mode=ASKED,
+            mode=REQUESTED,
             clock=scene.clock,
             steady=scene.clock,
             new_id=scene.new_id,
-            tell=lines.append,
+            sink=lines.append,
         ),
     )
     with pytest.raises(Exception, match="JSON"):

@@ -62,14 +62,14 @@ def test_the_library_of_standard_webhooks_verifies_what_is_sent(now_ms: int) -> 
 
 def test_a_replaced_secret_signs_beside_the_new_one_for_a_while(now_ms: int) -> None:
     """Its owner can then change it without a moment in which requests fail the verification."""
-    hook = Webhook("h", URL, (Secret(OLD),)).rotated(NEW, now_ms)
+    hook = Webhook("h", URL, (Secret(OLD),)).rotate(NEW, now_ms)
     headers = hook.headers("some-id", BODY, now_ms)
     assert Receiver(OLD).verify(BODY, headers) and Receiver(NEW).verify(BODY, headers)
 
     later = now_ms + limits.WEBHOOK_ROTATION_MS
     assert hook.signing(later - 1) == [NEW, OLD] and hook.signing(later) == [NEW]
     third = secret_of(b"3" * 32)
-    assert hook.rotated(third, now_ms).signing(now_ms) == [third, NEW], "two at most"
+    assert hook.rotate(third, now_ms).signing(now_ms) == [third, NEW], "two at most"
 
 
 def test_secrets_are_shown_by_nobody() -> None:
@@ -202,7 +202,7 @@ def test_everything_is_told_in_order() -> None:
 
     assert sorted(scene.endpoint.told, key=int) == [str(at) for at in range(20)]
     assert scene.consumer(NAME).position == scene.view.frontier(FEED)
-    assert not scene.consumer(NAME).held(scene.scene.now_ms)
+    assert not scene.consumer(NAME).is_held(scene.scene.now_ms)
     scene.run_on()
     assert len(scene.endpoint.told) == 20
 

@@ -153,7 +153,9 @@ def test_what_a_stale_read_misses_is_neither_end_nor_hole(
     runs = []
     for scene in (stale, whole):
         put(scene, *(number for number in present if number >= floor))
-        scene.stand("state", reader.contiguous([page(number) for number in sorted(present)], 0))
+        scene.set_checkpoint(
+            "state", reader.contiguous([page(number) for number in sorted(present)], 0)
+        )
         scene.log.raise_floor(FEED, floor)
         strong = replace(scene.reader, ends={FEED: after})
         runs.append((scene.reader if scene is stale else strong).read(FEED, after))
@@ -230,7 +232,7 @@ def test_what_comes_before_a_lost_page_is_told(scene: Scene) -> None:
     it.
     """
     put(scene, 1, 2, 4)
-    scene.stand("state", 4)
+    scene.set_checkpoint("state", 4)
 
     assert numbers(scene.reader.read(FEED, 0)) == [1, 2]
     with pytest.raises(PagesLost):
@@ -272,7 +274,7 @@ def test_what_a_gap_is(missing: int, age_ms: int, gap: Gap) -> None:
 def test_a_page_that_was_there_is_lost_and_never_filled(scene: Scene) -> None:
     """A follower handled it: every reader gets an error, however young the next page is."""
     put(scene, 1, 4)
-    scene.stand("state", 3)
+    scene.set_checkpoint("state", 3)
     assert numbers(scene.reader.read(FEED, 0)) == [1]
     with pytest.raises(PagesLost) as lost:
         scene.reader.read(FEED, 1)
@@ -302,7 +304,7 @@ def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Sce
 
     def meanwhile(feed: str) -> dict[str, int]:
         scene.log.put(FEED, Page(2, line("late"), "late", NOW))
-        scene.stand("state", 3)
+        scene.set_checkpoint("state", 3)
         return checkpoints(feed)
 
     scene.followers.checkpoints = meanwhile  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.position import Span
 from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
-from tidings.core.maintenance.restore import Restorer, cut, taken_back
+from tidings.core.maintenance.restore import Restorer, cut, rewind
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import possible, remember_lost
@@ -110,7 +110,7 @@ def test_numbers_go_on_above_whatever_was_known(place: Kept) -> None:
     restorer = place.restorer()
     assert restorer.plan(FEED, 2).last == 2
     assert restorer.plan(FEED, 9).last == 9
-    place.scene.stand("push", 12)
+    place.scene.set_checkpoint("push", 12)
     assert restorer.plan(FEED, 2).last == 12
     standing = Consumer(FEED, "c", position=Place(15, PAGE_END, 1))
     place.consumers.write(FEED, "c", 0, Change(standing))
@@ -182,8 +182,8 @@ def test_pages_behind_a_hole_stay(place: Kept) -> None:
 def test_followers_and_consumers_are_taken_back(place: Kept) -> None:
     """None remains ahead of the restored log, and work that had begun is repeated."""
     kept = place.post("a", "b")[-1]
-    place.scene.stand("state", 7)
-    place.scene.stand("push", 1)
+    place.scene.set_checkpoint("state", 7)
+    place.scene.set_checkpoint("push", 1)
     ahead = Consumer(FEED, "ahead", position=Place(7, PAGE_END, 9), acked=(Span(8, 0, 1),))
     place.consumers.write(FEED, "ahead", 0, Change(ahead))
     restorer = place.restorer()
@@ -214,7 +214,7 @@ def test_a_consumer_is_as_if_it_had_not_heard(
     standing: Consumer, position: positions.Position | None
 ) -> None:
     """Its worker has to take the lease again; a consumer that got no lost page is not changed."""
-    left = taken_back(standing, KEPT)
+    left = rewind(standing, KEPT)
     if position is None:
         assert left is standing
     else:
@@ -225,7 +225,7 @@ def test_a_consumer_is_as_if_it_had_not_heard(
 def test_a_log_that_is_gone_has_its_consumers_begin_anew() -> None:
     """If no page remains, no position is valid."""
     standing = Consumer(FEED, "c", position=Place(5, 0, 80))
-    assert taken_back(standing, Place(0, PAGE_END, 0)).position is None
+    assert rewind(standing, Place(0, PAGE_END, 0)).position is None
 
 
 def test_a_killed_run_is_ended_by_the_next_one(place: Kept) -> None:

@@ -30,7 +30,7 @@ HOUR = 3_600_000
 def followed(scene: Scene, *followers: str) -> None:
     """Let these followers handle everything."""
     for name in followers:
-        scene.stand(name, scene.log.head(FEED))
+        scene.set_checkpoint(name, scene.log.head(FEED))
 
 
 def aged(pages: int, *, records_min: int = 0) -> Scene:
@@ -92,7 +92,7 @@ def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
 def test_other_followers_hold_the_floor_too() -> None:
     """Any checkpoint that is kept for the feed counts."""
     scene = aged(5)
-    scene.stand("relay", 3)
+    scene.set_checkpoint("relay", 3)
 
     assert scene.retention_service.run(FEED) == 4
 
@@ -187,7 +187,7 @@ def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
         scene.post(op(f"o{number}"))
     scene.project()
     scene.push()
-    scene.stand("archive", 3)
+    scene.set_checkpoint("archive", 3)
     vanish(scene, 4, 5)
     scene.now_ms += 100 * HOUR
     retention_service = replace(scene.retention_service, archives=True)

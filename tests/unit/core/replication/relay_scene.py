@@ -22,7 +22,7 @@ from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Selection, Source
 from tidings.core.replication.wire import ReplicationBatch, Rows
 from tidings.core.settings.profiles import Losses
-from tidings.core.state.sums import ToldSums
+from tidings.core.state.sums import PageSums
 
 MASTER = "https://master.example/feeds/main"
 ROWS, SUMS = -1, -2  # requests that are not for a page
@@ -91,7 +91,7 @@ class Net:
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         return self._reached(url, ROWS).rows(url, bucket, after, selection)
 
-    def sums(self, url: str) -> ToldSums:
+    def sums(self, url: str) -> PageSums:
         return self._reached(url, SUMS).sums(url)
 
     def _reached(self, url: str, page: int) -> MemoryUpstream:
@@ -293,7 +293,7 @@ class Cluster:
     def leaders(self) -> list[str]:
         """Return the addresses of the current lease holders."""
         leases = self.coordinator.leases("c")
-        return [lease.address for lease in leases if lease.held(self.time.ms)]
+        return [lease.address for lease in leases if lease.is_held(self.time.ms)]
 
 
 class Killed(BaseException):

@@ -140,7 +140,7 @@ def test_D24_shutdown_and_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", [each for each in Condition if Relay("x", condition=each).stands]
+    "condition", [each for each in Condition if Relay("x", condition=each).is_blocked]
 )
 def test_what_stands_still_is_started(condition: Condition) -> None:
     """It tries again what stopped it."""

@@ -26,7 +26,7 @@ from tidings.core.replication.bootstrap import Bootstrapper, Comparison
 from tidings.core.replication.relay import Condition, Copy, Relay
 from tidings.core.replication.source import ALL, Mod, Selection
 from tidings.core.state.rows import Difference, Kind, Row, bucket_of
-from tidings.core.state.sums import ToldSums
+from tidings.core.state.sums import PageSums
 
 RELAY = Relay(FEED, id="r")
 
@@ -150,7 +150,7 @@ def test_a_copy_goes_on_where_it_was(stop: int) -> None:
 def test_a_bucket_of_many_replies_goes_on_within(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is one reply, and ends with the last key of it."""
     monkeypatch.setattr(limits, "BUCKETS", 1)
-    monkeypatch.setattr(limits, "PORTION_BYTES", 300)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 300)
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 400)
     chain = posted(*(f"o{number:02d}" for number in range(20)))
     chain.node.post(*(f"o{number:02d}x" for number in range(20)))
@@ -363,7 +363,7 @@ def test_20_6_a_state_that_does_not_come_is_not_waited_for_long() -> None:
 class Older(Net):
     """An upstream whose release has no checksums, or that refuses to send them."""
 
-    def sums(self, url: str) -> ToldSums:
+    def sums(self, url: str) -> PageSums:
         raise UpstreamRefused(f"{url} refused with status 404")
 
 

@@ -19,10 +19,10 @@ from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import (
     BrokenRelay,
     Chained,
+    IncompleteCopy,
     InvalidRelay,
     NotChained,
     NothingDone,
-    NotWhole,
     Yielded,
 )
 from tidings.core.ingest.ingest import Request
@@ -191,7 +191,7 @@ def test_an_upstream_ends_when_every_number_was_told() -> None:
     chain.time.ms += 60_000  # the writer is dead: its hole is filled
     chain.master.scene.project()
     chain.run()
-    assert chain.node.relay.upstream_ended and chain.node.relay.is_whole
+    assert chain.node.relay.upstream_ended and chain.node.relay.is_complete
 
 
 def test_a_copy_that_is_whole_is_promoted_and_goes_on_with_the_next_number() -> None:
@@ -226,7 +226,7 @@ def test_what_may_lack_pages_is_promoted_for_a_reason_alone(why: str | None) -> 
     """Without a fence it is unknown whether the master has more pages."""
     node = chained().node
     if why is None:
-        with pytest.raises(NotWhole, match="has not yielded"):
+        with pytest.raises(IncompleteCopy, match="has not yielded"):
             node.act("promote")
         assert node.relay.wanted is Wanted.RUN
     else:
@@ -298,11 +298,11 @@ def test_a_copy_that_lacked_pages_as_well_goes_on() -> None:
 def test_a_part_and_half_a_copy_are_refused() -> None:
     """A state that is still being copied cannot be promoted, even with a reason."""
     part = chained(selection=Selection(share=Mod(2, frozenset({0})))).node
-    with pytest.raises(NotWhole, match="a part"):
+    with pytest.raises(IncompleteCopy, match="a part"):
         part.act("promote")
     half = yielded().node
     half.note(copy=Copy())
-    with pytest.raises(NotWhole, match="still copying"):
+    with pytest.raises(IncompleteCopy, match="still copying"):
         half.act("promote", why="now")
 
 
@@ -316,7 +316,7 @@ def test_a_move_is_taken_back_for_a_reason() -> None:
     chain.master.scene.project()
     chain.run()
     assert chain.node.pages() == chain.master.pages()
-    with pytest.raises(NotWhole):
+    with pytest.raises(IncompleteCopy):
         chain.node.act("promote")
 
 

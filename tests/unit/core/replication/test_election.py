@@ -166,7 +166,7 @@ def test_a_clock_that_is_set_back_delays_no_election() -> None:
 
     assert roles == [Role.LEADER, Role.FOLLOWER]
     (lease,) = cluster.coordinator.leases("c")
-    assert lease.held(cluster.now)
+    assert lease.is_held(cluster.now)
     assert all(member.is_alive(cluster.now) for member in cluster.coordinator.members("c"))
 
 
@@ -274,4 +274,4 @@ def test_followers_are_spread_over_the_leaders() -> None:
     assert leader_of(leases, address(0), NOW) != address(0)
     assert leader_of(leases, "x", NOW + 1) == ""
     given_up = [replace(lease, address="") for lease in leases]
-    assert leader_of(given_up, "x", NOW) == "" and not any(lease.held(NOW) for lease in given_up)
+    assert leader_of(given_up, "x", NOW) == "" and not any(lease.is_held(NOW) for lease in given_up)

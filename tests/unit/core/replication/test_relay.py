@@ -66,7 +66,7 @@ def test_D4_a_checkpoint_is_the_end_of_a_page() -> None:
 )
 def test_what_only_an_operator_gets_going(condition: Condition, stands: bool) -> None:
     """All other conditions end without an operator."""
-    assert Relay("main", condition=condition).stands is stands
+    assert Relay("main", condition=condition).is_blocked is stands
 
 
 def test_D23_a_status_is_what_its_operator_wanted_else_how_it_goes() -> None:
@@ -124,8 +124,8 @@ def test_what_is_saved_is_what_is_known(holding: Holding) -> None:
     stored, until_ms = holding.stored, NOW + limits.RELAY_LEASE_MS
     assert stored == holding.lock.relay
     assert (stored.version, stored.owner, stored.lease_until_ms) == (2, "one", until_ms)
-    assert stored.held(until_ms - 1) and not stored.held(until_ms)
-    assert not replace(stored, owner="").held(NOW)
+    assert stored.is_held(until_ms - 1) and not stored.is_held(until_ms)
+    assert not replace(stored, owner="").is_held(NOW)
     assert holding.lock.refresh()
 
 
@@ -152,14 +152,14 @@ def test_what_was_seen_is_stored_with_the_next_write(holding: Holding) -> None:
     lock = holding.lock
     lock.observe(STANDING, URL)
     lock.repeated += 3
-    assert lock.has_unsaved_news
+    assert lock.has_unsaved_changes
     assert holding.stored.upstream_read_ms == 0
     for _ in range(2):
         lock.save(lock.relay)
     stored = holding.stored
     assert (stored.upstream_head, stored.via, stored.master) == (9, ("a", "r"), URL)
     assert stored.counts.repeated == 3
-    assert not lock.has_unsaved_news
+    assert not lock.has_unsaved_changes
 
 
 def test_D37_the_master_is_read_when_it_is_the_upstream(holding: Holding) -> None:
@@ -191,7 +191,7 @@ def test_who_lets_go_leaves_it_to_anybody(holding: Holding) -> None:
     """The document keeps the observed values."""
     holding.lock.observe(STANDING, URL)
     holding.lock.release()
-    assert not holding.stored.held(NOW)
+    assert not holding.stored.is_held(NOW)
     assert holding.stored.upstream_head == 9
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.core.replication.relay_scene import MASTER, SUMS, Chain, chained, posted, same
 from tests.unit.core.scene import FEED, NOW, PAGE_MS, line, page
 from tidings.core import limits
-from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
+from tidings.core.errors import BrokenBatch, Unavailable, UpstreamRefused
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.replication.relay import Condition
@@ -165,7 +165,7 @@ def test_D27_a_quiet_upstream_is_asked_anew_all_the_time() -> None:
     chain.net.asked.clear()
     chain.run()
 
-    assert len(chain.net.asked) >= limits.RELAY_RUN_MS // (limits.PORTION_BLOCK_S_MAX * 1000)
+    assert len(chain.net.asked) >= limits.RELAY_RUN_MS // (limits.BATCH_BLOCK_S_MAX * 1000)
     chain.master.post("late")
     chain.run()
     assert same(chain)
@@ -189,7 +189,7 @@ def test_a_clock_that_is_set_back_prolongs_no_run() -> None:
     ("broken", "condition"),
     [
         (UpstreamRefused("wrong password"), Condition.REFUSED),
-        (BrokenPortion("no NDJSON"), Condition.RETRYING),
+        (BrokenBatch("no NDJSON"), Condition.RETRYING),
         (Unavailable("503"), Condition.RETRYING),
     ],
 )
@@ -214,7 +214,7 @@ def test_D25_a_page_above_the_size_of_a_reply_is_asked_for_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The upstream says how large the page is."""
-    monkeypatch.setattr(limits, "PORTION_BYTES_MIN", 2_000)
+    monkeypatch.setattr(limits, "BATCH_BYTES_MIN", 2_000)
     chain = posted("small")
     chain.master.post(*(f"large-{number}" for number in range(60)))
     chain.master.post("small again")
@@ -224,8 +224,8 @@ def test_D25_a_page_above_the_size_of_a_reply_is_asked_for_alone(
 
 def test_a_page_above_any_reply_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot be transferred, and no later page is stored instead of it."""
-    monkeypatch.setattr(limits, "PORTION_BYTES_MIN", 1_000)
-    monkeypatch.setattr(limits, "PORTION_BYTES_MAX", 2_000)
+    monkeypatch.setattr(limits, "BATCH_BYTES_MIN", 1_000)
+    monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 2_000)
     chain = Chain()
     chain.master.post(*(f"large-{number}" for number in range(60)))
     chain.master.post("behind")
@@ -262,7 +262,7 @@ def test_D8_what_is_here_already_is_left_out() -> None:
 @pytest.mark.parametrize("numbers", [(4,), (3, 5), (4, 3), (3, 3)])
 def test_a_gap_is_no_portion(numbers: tuple[int, ...]) -> None:
     """The pages after a gap are not stored either."""
-    with pytest.raises(BrokenPortion, match="instead of page"):
+    with pytest.raises(BrokenBatch, match="instead of page"):
         fresh([page(number, line()) for number in numbers], 2)
 
 
@@ -295,7 +295,7 @@ def test_a_page_expires_after_the_floor_has_passed_it() -> None:
 def test_a_page_with_too_many_entries_is_refused() -> None:
     """An upstream that is not Tidings could send it."""
     many = Page(1, "\n".join(["{}"] * (limits.REQUEST_OPERATIONS_MAX + 1)), "", NOW)
-    with pytest.raises(BrokenPortion, match="holds 1001 entries"):
+    with pytest.raises(BrokenBatch, match="holds 1001 entries"):
         pack_page(many, "r", now_ms=NOW, page_ms=PAGE_MS)
 
 

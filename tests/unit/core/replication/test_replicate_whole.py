@@ -105,7 +105,7 @@ def test_D7_readers_never_see_part_of_a_page() -> None:
 
     class Watched(Failing):
         def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
-            assert len(pages) <= limits.PORTION_PAGES_MAX
+            assert len(pages) <= limits.BATCH_PAGES_MAX
             done = self.relays.append(before, after, pages)
             copied = chain.node.pages()
             assert copied == whole[: len(copied)]
@@ -263,7 +263,7 @@ def test_a_run_ends_in_time_and_rings_for_the_next() -> None:
     node.relayer().run(FEED)
     assert chain.time.ms - began < limits.RELAY_TIMEOUT_S * 1000
     assert node.scene.waker.woken[-1] == (FEED, RELAY)
-    assert not node.relay.held(chain.time.ms)
+    assert not node.relay.is_held(chain.time.ms)
 
 
 def test_a_quiet_relay_writes_now_and_then() -> None:
@@ -272,7 +272,7 @@ def test_a_quiet_relay_writes_now_and_then() -> None:
     before = chain.node.relay.version
     chain.node.relayer().run(FEED)
     writes = chain.node.relay.version - before
-    assert writes <= limits.RELAY_RUN_MS // limits.RELAY_TELL_MS
+    assert writes <= limits.RELAY_RUN_MS // limits.RELAY_SAVE_MS
 
 
 def test_a_feed_that_is_local_has_no_relay() -> None:

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from tests.fakes import MemoryRelays
 from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, op
 from tidings.core import limits
-from tidings.core.errors import InvalidCursor, InvalidFilter, InvalidPortion, LogFellOff, Rejected
+from tidings.core.errors import (
+    InvalidCursor,
+    InvalidFilter,
+    InvalidPagesRequest,
+    LogFellOff,
+    Rejected,
+)
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.filters import parse
 from tidings.core.model.pages import Page, Pages, filler
@@ -31,7 +37,7 @@ from tidings.core.replication.wire import (
 )
 from tidings.core.state.rows import bucket_of
 
-SIZE = limits.PORTION_BYTES
+SIZE = limits.BATCH_BYTES
 UPSTREAM = "https://b.example/feeds/main"
 MASTER = "https://a.example/feeds/main"
 VIDEOS = Selection(parse("video", None))
@@ -176,12 +182,12 @@ def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> No
 
 def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: ReplicationReader) -> None:
     """The next reply has the rest."""
-    for _ in range(limits.PORTION_PAGES_MAX + 2):
+    for _ in range(limits.BATCH_PAGES_MAX + 2):
         scene.post(op())
 
     first = copied(teller)
 
-    assert len(first) == limits.PORTION_PAGES_MAX
+    assert len(first) == limits.BATCH_PAGES_MAX
     assert len(copied(teller, first[-1].end)) == 2
 
 
@@ -300,7 +306,7 @@ def test_rows_go_on_where_they_are_many(scene: Scene, teller: ReplicationReader)
             rows = teller.rows(FEED, 7, after, selection)
             keys += [row.key for row in rows.rows]
             after, replies = rows.after, replies + 1
-            assert len(encode_rows(rows).encode()) < limits.PORTION_BYTES_MAX
+            assert len(encode_rows(rows).encode()) < limits.BATCH_BYTES_MAX
         assert len(set(keys)) == len(keys) == count
         assert replies > 1
 
@@ -313,7 +319,7 @@ def test_what_is_asked() -> None:
 
     assert serve.parse_pages_request({}) == PagesRequest()
     assert serve.parse_pages_request(several(query)) == PagesRequest(place, selection, 9, 3)
-    assert serve.parse_pages_request({"block": ["999"]}).block_s == limits.PORTION_BLOCK_S_MAX
+    assert serve.parse_pages_request({"block": ["999"]}).block_s == limits.BATCH_BLOCK_S_MAX
     assert serve.parse_pages_request({"parents": ["p"]}).selection.filter.leave
     assert serve.parse_rows_request({"bucket": ["0"]}) == RowsRequest(0)
     query = {"bucket": "63", "after": "video/ä", "parents": "p"}
@@ -325,7 +331,7 @@ def test_what_is_asked() -> None:
 # The others are played by 16.3-refused and 16.7-refused.
 REFUSED: dict[str, tuple[Callable[..., object], dict[str, str], type[Rejected]]] = {
     "an id of a row": (serve.parse_pages_request, {"after": f"{0:018x}800001"}, InvalidCursor),
-    "a negative size": (serve.parse_pages_request, {"size": "-1"}, InvalidPortion),
+    "a negative size": (serve.parse_pages_request, {"size": "-1"}, InvalidPagesRequest),
     "too many types": (
         serve.parse_pages_request,
         {"types": ",".join(map(str, range(101)))},
@@ -334,7 +340,7 @@ REFUSED: dict[str, tuple[Callable[..., object], dict[str, str], type[Rejected]]]
     "a key that is too long": (
         serve.parse_rows_request,
         {"bucket": "1", "after": "ä" * 513},
-        InvalidPortion,
+        InvalidPagesRequest,
     ),
 }
 

@@ -44,10 +44,10 @@ def test_D43_each_key_is_in_one_share(key: str, parts: int, cut: int) -> None:
 SHARES = [Mod(4, frozenset({0, 3})), Mod(1, frozenset({0})), Range(0, HASH_MAX), Range(7, 7)]
 
 
-@pytest.mark.parametrize("share", SHARES, ids=lambda each: each.encoded())
+@pytest.mark.parametrize("share", SHARES, ids=lambda each: each.encode())
 def test_a_share_reads_back(share: Mod | Range) -> None:
     """The text is that of the URL; an empty text means no share."""
-    assert parse_share(share.encoded()) == share
+    assert parse_share(share.encode()) == share
     assert parse_share("") is None
 
 

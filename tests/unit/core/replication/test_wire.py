@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.scene import NOW, line
-from tidings.core.errors import BrokenPortion
+from tidings.core.errors import BrokenBatch
 from tidings.core.model.pages import Page, encode
 from tidings.core.replication.wire import (
     ReplicationBatch,
@@ -88,7 +88,7 @@ ROWS = encode_rows(Rows(STANDING, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in
 def test_what_ends_early_is_none(read: Callable[[str], object], text: str) -> None:
     """A text that is cut anywhere is refused: otherwise living objects would count as deleted."""
     for length in range(len(text)):
-        with pytest.raises(BrokenPortion):
+        with pytest.raises(BrokenBatch):
             read(text[:length])
 
 
@@ -106,5 +106,5 @@ FOREIGN = [
 def test_what_is_none_is_told(text: str) -> None:
     """Every malformed text raises the same error."""
     for hear in (decode_batch, decode_rows):
-        with pytest.raises(BrokenPortion):
+        with pytest.raises(BrokenBatch):
             hear(text)

@@ -63,7 +63,7 @@ def assert_kept(scene: Scene) -> None:
     assert sums.page == scene.followers.checkpoints(FEED)[STATE]
     for name in {"video", "user", "other", *expected}:
         assert sums.of(name) == expected[name]
-    assert sums.whole == total(expected)
+    assert sums.totals == total(expected)
 
 
 def total(of: dict[str, list[int]]) -> list[int]:
@@ -89,7 +89,7 @@ def test_rows_come_change_and_go(scene: Scene) -> None:
 def test_a_feed_that_holds_nothing_has_sums(scene: Scene) -> None:
     """They are zero."""
     assert recall_sums(None, note_of(Sums(0), {}), 0) == Sums(0)
-    assert Sums(0).whole == [0] * limits.BUCKETS == Sums(0).of("any")
+    assert Sums(0).totals == [0] * limits.BUCKETS == Sums(0).of("any")
 
 
 def test_few_changes_are_a_note(scene: Scene) -> None:
@@ -127,7 +127,7 @@ def test_types_beyond_the_limit_are_summed_together(scene: Scene) -> None:
     assert len(sums.types) == limits.SUM_TYPES_MAX + 1 and OTHERS in sums.types
     assert sums.of("t0") == folded(scene)["t0"]
     assert sums.of(f"t{limits.SUM_TYPES_MAX}") == [None] * limits.BUCKETS
-    assert sums.whole == total(folded(scene))
+    assert sums.totals == total(folded(scene))
 
 
 def test_types_are_spelled_as_they_are(scene: Scene) -> None:
@@ -292,7 +292,7 @@ def test_what_nobody_wants_is_not_kept(scene: Scene) -> None:
 def test_who_asks_has_them_kept_for_an_hour(scene: Scene) -> None:
     """The first one begins the count, and so does who asks after a long while."""
     demand = SumDemand(scene.clock, scene.waker)
-    reader = replace(scene.sum_reader, asked=demand.note)
+    reader = replace(scene.sum_reader, on_read=demand.note)
     assert not demand.wants(FEED)
     for _ in range(2):
         scene.waker.woken.clear()
@@ -404,5 +404,5 @@ def told_right(scene: Scene) -> None:
         if not row.deleted:
             added = expected[row.bucket] + digest(row.key, row.page, row.slot)
             expected[row.bucket] = added % MODULO
-    for known, right in zip(sums.whole, expected, strict=True):
+    for known, right in zip(sums.totals, expected, strict=True):
         assert known in (None, right)

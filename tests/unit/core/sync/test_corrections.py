@@ -117,8 +117,8 @@ def test_a_part_is_read_on_from_a_line() -> None:
     """Lines before it are not parsed; lines keep their numbers."""
     part = [b"not JSON\n", written(id="a") + b"\n", written(id="b") + b"\n"]
 
-    assert [each.key for each in corrections.read(part, behind=1)] == ["video/a", "video/b"]
-    assert list(corrections.read(part, behind=3)) == []
+    assert [each.key for each in corrections.read(part, handled=1)] == ["video/a", "video/b"]
+    assert list(corrections.read(part, handled=3)) == []
     with pytest.raises(InvalidOperation, match="line 1"):
         list(corrections.read(part))
 
@@ -139,14 +139,14 @@ def row(number: int, text: str = OTHER, slot: int = 0) -> Row:
 @pytest.mark.parametrize(
     ("at", "rows", "verdict"),
     [
-        (Position(3, 0), [row(3)], Verdict.STANDS),
-        (Position(3, 0), [row(3, NEW)], Verdict.STANDS),
+        (Position(3, 0), [row(3)], Verdict.UNCHANGED),
+        (Position(3, 0), [row(3, NEW)], Verdict.UNCHANGED),
         (Position(3, 0), [row(3, slot=1)], Verdict.MOVED),
         (Position(3, 0), [row(4)], Verdict.MOVED),
         (Position(3, 0), [row(2)], Verdict.MOVED),
         (Position(3, 0), [row(4, NEW)], Verdict.DONE),
         (Position(3, 0), [], Verdict.MOVED),
-        (NOWHERE, [], Verdict.STANDS),
+        (NOWHERE, [], Verdict.UNCHANGED),
         (NOWHERE, [row(1)], Verdict.MOVED),
         (NOWHERE, [row(1, NEW)], Verdict.DONE),
     ],

@@ -60,7 +60,7 @@ class Service:
         self.now_ms = max(self.now_ms, min(times))
         while self._answers and self._answers[0][0] <= self.now_ms:
             _, _, turn, task, outcome = heapq.heappop(self._answers)
-            turn.answered(task, outcome, self.now_ms)
+            turn.record_outcome(task, outcome, self.now_ms)
 
     def _take(self, turn: Turn, task: Task) -> None:
         self._count += 1
@@ -249,7 +249,7 @@ def test_an_error_of_one_is_raised_behind_the_others() -> None:
 def throttle(window: Window, sent_ms: int, now_ms: int) -> None:
     """Refuse some, each of another connection, that were sent at once."""
     for number in range(limits.SEND_REFUSED_FEW + 1):
-        window.refused(f"c{number}", sent_ms, now_ms)
+        window.record_refusal(f"c{number}", sent_ms, now_ms)
 
 
 class TestWindow:
@@ -257,16 +257,16 @@ class TestWindow:
         """However often they are refused, they do not delay other clients."""
         window = Window()
         for number in range(100):
-            assert not window.refused(f"c{number % limits.SEND_REFUSED_FEW}", 0, 20)
+            assert not window.record_refusal(f"c{number % limits.SEND_REFUSED_FEW}", 0, 20)
         assert window.has_room(limits.SENDS_FIRST - 1, 20)
 
     def test_who_was_refused_is_forgotten_behind_those_that_got_through(self) -> None:
         """One refusal in a hundred requests does not become a throttle over time."""
         window = Window()
         for number in range(100):
-            assert not window.refused(f"c{number}", number, number)
+            assert not window.record_refusal(f"c{number}", number, number)
             for _ in range(100):
-                window.passed(number)
+                window.record_success(number)
 
     def test_a_throttle_halves_it_once(self) -> None:
         """Refusals of requests that were in flight together count once."""
@@ -289,7 +289,7 @@ class TestWindow:
             now_ms = window.opens_ms
             assert window.has_room(0, now_ms)
         assert pauses == [50, 100, 200, 400, 800, 800, 800, 800]
-        window.passed(now_ms)
+        window.record_success(now_ms)
         throttle(window, now_ms, now_ms)
         assert window.opens_ms - now_ms == limits.SEND_BACKOFF_MS
 
@@ -299,10 +299,10 @@ class TestWindow:
         """
         window = Window()
         for _ in range(limits.SENDS_FIRST):
-            window.passed(0)
+            window.record_success(0)
         assert window.has_room(2 * limits.SENDS_FIRST - 1, 0)
         throttle(window, 0, 0)
         for _ in range(limits.SENDS_FIRST + 1):
-            window.passed(0)
+            window.record_success(0)
         assert window.has_room(limits.SENDS_FIRST, 100)
         assert not window.has_room(limits.SENDS_FIRST + 1, 100)

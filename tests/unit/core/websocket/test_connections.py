@@ -342,7 +342,7 @@ def test_a_lane_that_dies_while_it_lets_go_sends_nothing_more(scene: Scene) -> N
     old = scene.connection(name)
     note = Change(name, False, old.filter, 0, "t", moves=True)
     scene.inbox.post(FEED, note)
-    assert scene.connections.update(old, old.changed(state=State.JOINING, lane=1, since=0))
+    assert scene.connections.update(old, old.with_fields(state=State.JOINING, lane=1, since=0))
 
     scene.configure(push_lanes=1)  # and it belongs to the first lane again
     scene.post(op("a"))
@@ -395,7 +395,7 @@ def test_a_begun_move_comes_before_all_who_join(
     run(scene, 0)
     old = scene.connection(name)
     scene.inbox.post(FEED, Change(name, False, old.filter, 0, "t", moves=True))
-    assert scene.connections.update(old, old.changed(state=State.JOINING, lane=1, since=0))
+    assert scene.connections.update(old, old.with_fields(state=State.JOINING, lane=1, since=0))
     for number in (0, 1):  # before it in the inbox
         subscribed(scene, f"!{number}")
     page = scene.post(op("a"))

@@ -76,7 +76,7 @@ def test_nobody_serves_it_before_it_is_answered(declared: Scene) -> None:
 def test_a_registration_that_is_overtaken_leaves_nothing(declared: Scene) -> None:
     """Its connection went between our reading and our writing."""
     gone = Connection("c", NOW, listener=Listener(1, FEED))
-    declared.receiver.registrar.hear(gone, json.dumps(REGISTRATION))
+    declared.receiver.registrar.receive(gone, json.dumps(REGISTRATION))
     assert declared.registry.registered(FEED) == []
     assert declared.sockets.sent["c"] == []
 
@@ -129,7 +129,7 @@ def test_other_clients_are_as_they_were(declared: Scene) -> None:
     declared.pushed(vm("x1", "nic", "alias"), op("y"))
     assert declared.events("own") == ["x1", "y"]
     assert items(declared) == ["x1"]
-    declared.now_ms += limits.TELL_EVERY_MS
+    declared.now_ms += limits.IDLE_CURSOR_MS
     declared.pushed(op("z"))
     assert items(declared) == ["x1"]
 
@@ -173,7 +173,7 @@ def test_a_store_that_is_away_registers_nobody(declared: Scene) -> None:
     registrar = replace(declared.receiver.registrar, profiles=Away())  # type: ignore[arg-type]
     connection = Connection("c", NOW, listener=Listener(1, FEED))
     with pytest.raises(Unavailable):
-        registrar.hear(connection, json.dumps(REGISTRATION))
+        registrar.receive(connection, json.dumps(REGISTRATION))
     assert declared.registry.registered(FEED) == []
 
 

@@ -214,7 +214,7 @@ def test_a_late_change_does_not_end_a_new_subscription(scene: Scene) -> None:
 def test_leaving(scene: Scene) -> None:
     """The subscription is removed, the client is notified, and the connection is open as if new."""
     live(scene)
-    left = scene.connection("c").changed(state=State.LEAVING)
+    left = scene.connection("c").with_fields(state=State.LEAVING)
     assert scene.connections.update(scene.connection("c"), left)
     scene.inbox.post(FEED, Change("c", False, EVERYTHING, 0, "t"))
     scene.pushed(op("a"))
@@ -251,7 +251,7 @@ def test_it_leaves_while_it_is_taken_up() -> None:
     class Leaving(MemorySockets):
         def send(self, connection_id: str, frame: str) -> Outcome:
             old = scene.connection("c")
-            scene.connections.update(old, old.changed(state=State.LEAVING))
+            scene.connections.update(old, old.with_fields(state=State.LEAVING))
             return super().send(connection_id, frame)
 
     scene = Scene(sockets=Leaving())
@@ -316,7 +316,7 @@ def test_a_process_that_cannot_tell_when_it_was_time_last_tells_the_cursor(scene
 
 def later(scene: Scene, periods: int = 1) -> Page:
     """Return the first page of a period in which idle connections get a cursor."""
-    scene.now_ms += periods * limits.TELL_EVERY_MS
+    scene.now_ms += periods * limits.IDLE_CURSOR_MS
     return scene.post(op("a"))
 
 
@@ -326,7 +326,7 @@ def test_idle_connections_hear_the_cursor_a_few_at_a_time(
     """
     Cursors are sent between pages, so that no page waits for all of them; each client gets one.
     """
-    monkeypatch.setattr(limits, "IDLE_TOLD_MAX", 2)
+    monkeypatch.setattr(limits, "IDLE_NOTIFIED_MAX", 2)
     names = [live(scene, f"c{number}", RARE) for number in range(7)]
     scene.pushed(op("a"))
     first = later(scene)

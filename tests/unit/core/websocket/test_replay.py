@@ -157,7 +157,9 @@ def test_one_replay_at_a_time(scene: Scene) -> None:
     scene.post(op("a"))
     resumed(scene)
     old = scene.connection("c")
-    signed = old.changed(runner="other", runner_expires_ms=scene.now_ms + limits.REPLAY_LEASE_MS)
+    signed = old.with_fields(
+        runner="other", runner_expires_ms=scene.now_ms + limits.REPLAY_LEASE_MS
+    )
     assert scene.connections.update(old, signed)
 
     scene.replayer.run("c")
@@ -175,7 +177,7 @@ def test_a_zombie_stops_at_its_first_save(scene: Scene, sockets: Calling) -> Non
 
     def robbed(connection_id: str) -> None:
         standing = scene.connection(connection_id)
-        scene.connections.update(standing, standing.changed(runner="thief"))
+        scene.connections.update(standing, standing.with_fields(runner="thief"))
 
     sockets.then = robbed
     scene.replayer.run("c")

@@ -35,7 +35,7 @@ def test_the_whole_table() -> None:
         (State.CATCHING_UP, Act.UNSUBSCRIBE): State.LEAVING,
         (State.CATCHING_UP, Event.REACHED_FRONTIER): State.JOINING,
         (State.JOINING, Act.UNSUBSCRIBE): State.LEAVING,
-        (State.JOINING, Event.TAKEN_UP): State.LIVE,
+        (State.JOINING, Event.JOINED): State.LIVE,
         (State.LIVE, Act.UNSUBSCRIBE): State.LEAVING,
         (State.LIVE, Event.MOVED): State.JOINING,
         (State.LEAVING, Event.RELEASED): State.OPEN,
@@ -49,6 +49,8 @@ def test_the_whole_table() -> None:
 
 def test_each_change_of_a_connection_is_the_next_version() -> None:
     """It leaves the rest as it was."""
-    new = Connection("c", 5, feed="main", since=3).changed(state=State.LIVE).changed(since=4)
+    new = (
+        Connection("c", 5, feed="main", since=3).with_fields(state=State.LIVE).with_fields(since=4)
+    )
 
     assert new == Connection("c", 5, State.LIVE, feed="main", since=4, version=2)

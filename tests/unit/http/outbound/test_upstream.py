@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functions.upstream import Reply, Upstream, serving
-from tidings.core.errors import BrokenPortion, LogFellOff, OtherLog, Unavailable, UpstreamRefused
+from tidings.core.errors import BrokenBatch, LogFellOff, OtherLog, Unavailable, UpstreamRefused
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
@@ -127,9 +127,9 @@ def test_D16_a_log_that_does_not_reach_back_says_where_it_begins(upstream: Upstr
         (Reply(b'{"message":"Too Many Requests"}', 429), Unavailable),
         (refused("unavailable", 503), Unavailable),
         (Reply(b"\xff\xfe", 502), Unavailable),
-        (Reply(b"hello"), BrokenPortion),
-        (Reply(encode_batch(PAGES).encode()[:-1]), BrokenPortion),
-        (Reply(b"abc", headers={"Content-Encoding": "gzip"}), BrokenPortion),
+        (Reply(b"hello"), BrokenBatch),
+        (Reply(encode_batch(PAGES).encode()[:-1]), BrokenBatch),
+        (Reply(b"abc", headers={"Content-Encoding": "gzip"}), BrokenBatch),
         (Reply(b"abc", headers={"Content-Length": "7", "Connection": "close"}), Unavailable),
     ],
 )
@@ -153,10 +153,10 @@ def test_an_answer_is_bounded(upstream: Upstream, monkeypatch: pytest.MonkeyPatc
     """Packed and unpacked: an upstream cannot fill our memory."""
     monkeypatch.setattr(http_upstream, "BYTES_MAX", 10_000)
     upstream.reply = Reply(b"x" * 10_001)
-    with pytest.raises(BrokenPortion, match="more than 10000 bytes"):
+    with pytest.raises(BrokenBatch, match="more than 10000 bytes"):
         read(upstream)
     upstream.reply = Reply(gzip.compress(b"x" * 10_001), headers={"Content-Encoding": "gzip"})
-    with pytest.raises(BrokenPortion, match="the data inflates to more than"):
+    with pytest.raises(BrokenBatch, match="the data inflates to more than"):
         read(upstream)
 
 
