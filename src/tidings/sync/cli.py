@@ -63,7 +63,7 @@ def dataset_of(named: NamedFeed) -> Dataset:
     """
     Return the lineage dataset of the feed.
 
-    Its name is the HTTP address of the feed, even if the command reads the feed's tables.
+    The dataset has the HTTP address of the feed, even if the command reads the feed's tables.
     """
     if not named.stage:
         return datasets.of_feed(named.url or named.endpoint_url, named.feed)

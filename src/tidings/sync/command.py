@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from tidings.sync.stage import Machine
 
 
-# The codes of S3 for a missing object. It is AccessDenied if the caller may not list the bucket.
+# The codes of S3 for a missing object. The code is AccessDenied if the caller may not list the
+# bucket.
 _MISSING = ("NoSuchKey", "AccessDenied")
 # The codes of Step Functions for the token of a task that no longer waits.
 _OVER = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")

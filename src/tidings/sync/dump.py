@@ -3,7 +3,7 @@ Read the dump as a table, and report its bad lines by file, number and reason.
 
 A line is ordinary if its names need no escapes and its time is in UTC. Nearly all lines are
 ordinary, and Spark parses them with patterns, without Python. The core's function `read_line` reads
-every other line, valid or not. So the rules for valid lines exist only once.
+all lines that are not ordinary, valid or not. So the rules for valid lines exist only once.
 
 There are two patterns. The general pattern (`_ANY`) matches the four required keys in any order,
 with any characters. In most dumps, however, every line has its keys in the same order, with ASCII
@@ -68,7 +68,7 @@ _TOLD = ("type", "id", "timestamp")  # the fields that become the key and the mo
 _ORDERED = {
     "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # only lower case, as in a key; _ANY allows upper case
     "id": f'"({_ASCII}{{1,128}}+)"',
-    # The group has the time to the millisecond, without trailing zeros.
+    # The captured group has the time to the millisecond, without trailing zeros.
     "timestamp": rf'"({_SECOND}(?={_FRACTION}Z)(?:\.\d{{0,2}}[1-9])?)[.\d]*+Z"',
     "parents": _names_up_to(limits.PARENTS_MAX),
 }
@@ -151,7 +151,7 @@ def key_and_moment() -> tuple[Column, Column]:
     """
     Return the columns key and moment of each line, both null if the line is not ordinary.
 
-    They are computed from the columns `value` and `apart`.
+    Both are computed from the columns `value` and `apart`.
     """
     quick = F.col("apart").startswith(_MARK) & ~F.col("value").startswith(_MARK)
     slow = current().like(_ANY) & _each_key_once()
@@ -183,7 +183,7 @@ def _each_key_once() -> Column:
     """
     Return a column that is true if the line has each of the four required keys.
 
-    `_ANY` matches exactly four entries, so each key then occurs once.
+    `_ANY` matches a line with exactly four keys, so each required key then occurs once.
     """
     there = [_value(name) != "" for name in _TOLD]
     return there[0] & there[1] & there[2] & F.col("value").rlike(rf'"parents"{_SPACE}:')
@@ -294,7 +294,7 @@ class BadLine:
 
 
 class BadDump(Exception):
-    """The dump has *count* bad lines, more than may be skipped. *first* are the first of them."""
+    """The dump has *count* bad lines, more than may be skipped. *first* are the first bad lines."""
 
     def __init__(self, count: int, first: list[BadLine]) -> None:
         self.count, self.first = count, first

@@ -88,9 +88,10 @@ class Engine(Protocol):
 
     def replaced(self, pattern: str, replacement: str) -> Column:
         """
-        Return *replacement* with the groups of *pattern*, which matches the whole column `value`.
+        Return *replacement* with `$1`, `$2` and so on replaced by the groups of *pattern*.
 
-        If *pattern* does not match, return "" or the unchanged `value`.
+        *pattern* must match the whole column `value`. If it does not match, return "" or the
+        unchanged `value`.
         """
         ...
 
@@ -105,7 +106,7 @@ class Engine(Protocol):
         read: Callable[[Iterable[int]], Iterator[tuple[Any, ...]]],
         schema: StructType,
     ) -> DataFrame:
-        """Return the rows that *read* yields. Tasks call it with parts of `range(numbers)`."""
+        """Return the rows that *read* yields. Tasks call *read* with parts of `range(numbers)`."""
         ...
 
     def observed(
@@ -114,8 +115,8 @@ class Engine(Protocol):
         """
         Return *table*, and a function that returns *counts* of the table.
 
-        Call the function after the returned table was computed, with a table that has the same
-        rows: an engine may count those.
+        Call the function after the returned table was computed, and pass a table that has the same
+        rows, because an engine (Sail) may count the rows of the passed table.
         """
         ...
 

@@ -38,7 +38,8 @@ class Corrections(Protocol):
     """
     The interface that appends corrections to a feed.
 
-    It leaves out the correction of an object that has changed (`tidings.core.sync.apply`).
+    An implementation leaves out the correction of an object that has changed
+    (`tidings.core.sync.apply`).
     """
 
     def look(self, feed: str, keys: Sequence[str]) -> RowLookup:
@@ -66,7 +67,9 @@ class Feed(Protocol):
         ...
 
     def end(self) -> int:
-        """Return the last readable page. The next page does not exist, or is still written."""
+        """
+        Return the last readable page. The next page does not exist, or is still being written.
+        """
         ...
 
     def check(self) -> None:
@@ -207,7 +210,7 @@ _ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no
 @dataclass(frozen=True, slots=True)
 class Place:
     """
-    A feed in the DynamoDB at *endpoint_url*, or in that of AWS if it is None. Implements `Feed`.
+    A feed in the DynamoDB at *endpoint_url*; None means AWS's DynamoDB. Implements `Feed`.
 
     A place is sent to the tasks that read the state, so it keeps no connection.
     """
@@ -248,7 +251,9 @@ class Place:
 
     @property
     def writable(self) -> WriteGuard:
-        """Return the guard that rejects writes to a copy, with an error that names its source."""
+        """
+        Return the guard that rejects writes to a chained feed, and names the upstream in the error.
+        """
         return WriteGuard(self.settings.sources)
 
     def source(self) -> Buckets:
@@ -274,7 +279,7 @@ class Place:
         Check that the feed may be corrected.
 
         Raises:
-            Chained: the feed is a copy.
+            Chained: the feed copies another feed.
         """
         self.writable.check(self.feed)
 

@@ -160,8 +160,8 @@ def s3_client() -> Any:
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 _SPECIAL = re.compile(r"([][{}*?\\,^])")
-# Characters of the original name in the name of a copy. It remains recognizable, and is short
-# enough for any file system.
+# The name of a copy ends with this number of characters of the original name. So the name remains
+# recognizable, and is short enough for any file system.
 _NAME_CHARS = 100
 _ODD = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -246,7 +246,9 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
 
 
 def _fetched(dump: str, folder: Path) -> DumpCopy:
-    """Copy objects to numbered files in the order of their keys, which may be invalid as paths."""
+    """
+    Copy objects to numbered files in the order of the keys, because a key may be no valid path.
+    """
     listed = list_files(dump)
     names = {
         str(folder.resolve() / _numbered(number, each.address)): each.address

@@ -10,7 +10,7 @@ A plan consists of a summary, and of corrections in parts of gzipped NDJSON, on 
 
     1-insert/*.txt.gz   2-update/...   3-delete/...   summary.json
 
-Spark names its parts `part-*`. They are applied in the order of their names.
+Spark names its parts `part-*`. The parts are applied in the order of their names.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from tidings.sync.feed import NAMES
 from tidings.sync.spark_session import SPARK_ERRORS, current
 from tidings.sync.state import StateSource
 
-# The most lines of a part, which then has about 2 MB. It is applied in a few seconds, so a retry
-# repeats little.
+# The maximum number of lines in a part, which then has about 2 MB. A part is applied in a few
+# seconds, so a retry repeats little.
 PART_LINES = 50_000
 SUMMARY = "summary.json"
 
@@ -59,9 +59,9 @@ class Summary:
     """
     The summary of a plan.
 
-    *through* is the checkpoint of the follower `state` before its rows were read. *untouched*
-    counts the existing objects that need no change, because they agree, are older in the dump, or
-    must not be changed or deleted.
+    *through* is the checkpoint of the follower `state` before the rows of the state were read.
+    *untouched* counts the existing objects that need no change, because they agree with the dump,
+    are older in the dump, or must not be changed or deleted.
     """
 
     creates: int = 0
@@ -92,9 +92,10 @@ class Summary:
 
 class Stopped(Exception):
     """
-    A guard stopped the sync. *summary* has the counts so far.
+    A guard, which is a check of the dump or of the plan, stopped the sync.
 
-    If the objection is allowable, the summary has all counts.
+    *summary* has the counts so far. If the objection of the guard is allowable, *summary* has all
+    counts.
     """
 
     def __init__(self, objection: Objection, summary: Summary) -> None:
@@ -107,7 +108,7 @@ def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS)
     Write the corrections for *changes* to subfolders of *folder*.
 
     *changes* are the rows of `compared_tables` that have an event, and *events* are the events that
-    occur in them.
+    occur in these rows.
     """
     encoded = F.udf(_encoded, StringType(), useArrow=False)
     for event in events:
@@ -121,7 +122,9 @@ def _encoded(event: str, text: bytearray, at: str) -> str:
 
 
 def subfolder(event: str) -> str:
-    """Return the folder of an event. Events are applied in the order of the number in its name."""
+    """
+    Return the folder of an event. The events are applied in the order of the folders' numbers.
+    """
     return f"{EVENTS.index(event) + 1}-{event}"
 
 
@@ -261,7 +264,8 @@ class _Compared:
     """
     The result of a comparison.
 
-    It is valid only if *once*: no object has several lines in the dump.
+    The result is valid only if *once* is True, which means that no object has several lines in the
+    dump.
     """
 
     changes: DataFrame
@@ -292,8 +296,8 @@ class Job:
     """
     One job with the working folder *folder*, which is local or starts with `s3://`.
 
-    *phase* is called with the name of each phase. The plan is written to *plan*, or if it is None
-    to the folder `plan` in *folder*. If *for_approval*, the parts are also written if a guard
+    *phase* is called with the name of each phase. The plan is written to *plan*, or to the folder
+    `plan` in *folder* if *plan* is None. If *for_approval*, the parts are also written if a guard
     objects, so that a person can approve them. *names* maps copied files to their originals, for
     messages.
     """
@@ -414,8 +418,8 @@ class Job:
         Store the necessary changes, and return them with their counts.
 
         In most dumps each object has only one line. The counts of the join show if this is true.
-        They cost less than a search for repeated objects. If an object has several lines, the join
-        is repeated with only the last line of each object.
+        Computing these counts costs less than a search for repeated objects. If an object has
+        several lines, the join is repeated with only the last line of each object.
         """
         compared = self._joined(lines, state)
         return compared if compared.once else self._joined(dump.latest(lines), state)
@@ -424,7 +428,7 @@ class Job:
         compared = compared_tables(lines, state.rows, deletes=self.options.deletes)
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
-        # If an object has several lines, its row is counted for each of them.
+        # If an object has several lines, its row is counted for each line.
         met = F.count_if(F.col("at") != "").alias("met")
         observed, counted = current().observed(compared, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")

@@ -106,7 +106,7 @@ class Remote:
 
 
 class RemoteRows:
-    """The rows and pages of a remote feed. It is created in the task that reads them."""
+    """The rows and pages of a remote feed. An instance is created in the task that reads them."""
 
     def __init__(self, remote: Remote) -> None:
         self._url = feed_url(remote.url, remote.feed)

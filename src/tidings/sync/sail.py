@@ -37,7 +37,7 @@ from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, error_text
 # The variable by which PySpark decides for which kind of session its functions create columns.
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 _SETTINGS = {
-    # Without huge pages, which took 10 % of the CPU to clear, and 100 MB of memory.
+    # Do not use huge pages: to clear them took 10 % of the CPU, and they took 100 MB of memory.
     "MIMALLOC_ALLOW_THP": "0",
     "RUST_LOG": "off",  # errors are raised, so they need not be written to stderr
     # The longest idle time of a session, for example while it waits for the state.

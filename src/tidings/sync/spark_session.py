@@ -21,8 +21,8 @@ from pyspark.sql.utils import is_remote
 from tidings.sync.engine import Engine, Spark
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
-# The module of the daemon that forks Spark's Python workers. Spark imports it by this name, and
-# this module must not, because the daemon imports the modules of all tasks.
+# The module of the daemon that forks Spark's Python workers. Spark imports the daemon by this name.
+# This module must not import the daemon, because the daemon imports the modules of all tasks.
 DAEMON = "tidings.sync.worker_daemon"
 JAVA_MIN = 17  # Spark 4 requires this version
 DRIVER_MEMORY = "2g"  # sufficient for comparing 10,000,000 objects

@@ -8,17 +8,18 @@ An export uses no read capacity. DynamoDB creates a folder `AWSDynamoDB/<export-
 folder, `manifest-files.json` lists the files in `data/`, which are gzipped and have one item of the
 table per line.
 
-The export shows the table at one moment, and objects change while it is created and read. This is
-harmless, because a correction is appended only if its object is still at the position in the plan
-(`tidings.core.sync.apply`). An object that has changed is left as it is, and counted as moved.
+The export shows the table at one moment, and objects change while it is created and read. Such
+changes are harmless, because a correction is appended only if its object is still at the position
+in the plan (`tidings.core.sync.apply`). An object that has changed is left as it is, and counted as
+moved.
 
 An object that is missing from the state has no position. If it was created and deleted after the
 comparison, and its tombstone has expired, it looks like an object that never existed. So a plan
-expires half the lifetime of a tombstone after the commit of `through`, the page up to which the
-rows of the plan are complete. For an export, `through` is the checkpoint of the follower `state`.
-It must be read with strong consistency before the time of the export. Then the export includes
-everything up to this checkpoint. A checkpoint that is read later would make the plan appear younger
-than it is.
+expires: let `through` be the page up to which the rows of the plan are complete. The plan expires
+when half the lifetime of a tombstone has passed since the commit of `through`. For an export,
+`through` is the checkpoint of the follower `state`. This checkpoint must be read with strong
+consistency before the time of the export. Then the export includes everything up to this
+checkpoint. A checkpoint that is read later would make the plan appear younger than it is.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class StateSource(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise an error if the table was incomplete. Call this after the table was read."""
+        """Raise an error if the table was incomplete. Call this method after the table was read."""
         ...
 
 
@@ -78,7 +79,8 @@ class Buckets:
         """
         Yield the rows of the *buckets* of one task.
 
-        All are read with one client, because creating a client takes longer than reading a bucket.
+        All buckets are read with one client, because creating a client takes longer than reading a
+        bucket.
         """
         read = self.make()
         for bucket in buckets:
@@ -133,7 +135,7 @@ class Exported:
 
     def check(self) -> None:
         """
-        Check the number of items. Call this after the table was read.
+        Check the number of items. Call this method after the table was read.
 
         Raises:
             BadExport: the manifest has another number of items.

@@ -212,7 +212,7 @@ class Time:
 
 
 class Stopped(Exception):
-    """A guard stopped the sync."""
+    """A guard, which is a check of the table or of the deletions, stopped the sync."""
 
     def __init__(self, objection: Objection) -> None:
         self.objection = objection
@@ -238,7 +238,9 @@ class _Window:
         self._of.pop(key).discard(key)
 
     def closed(self) -> Iterator[tuple[Place, int]]:
-        """Remove the chunks before the first one with suspects; yield their places and rows."""
+        """
+        Remove the chunks before the first one with suspects; yield the place and rows of each.
+        """
         while self._chunks and not self._chunks[0][2]:
             place, rows, _ = self._chunks.popleft()
             yield place, rows
@@ -274,7 +276,7 @@ class TableSync:
         """
         Run until the feed agrees with the table, or if *dry_run* until the differences are known.
 
-        If it fails, `progress` has the work that was done.
+        If the run fails, `progress` has the work that was done.
 
         Raises:
             Stopped: a guard objects. Nothing was deleted.
@@ -326,7 +328,7 @@ class TableSync:
         """
         Record the objects of *keys* that have no row.
 
-        The keys come from the state, which was read before the table is read here.
+        The keys were read from the state. This method reads the table afterwards.
         """
         found = self._found(keys)
         missing = [key for key in keys if key not in found]
@@ -354,7 +356,8 @@ class TableSync:
         """
         Compare the objects of a chunk for the first time.
 
-        The chunk ends at *place*. *lines* has its rows; if it is None, read the rows here.
+        The chunk ends at *place*. *lines* has the rows of the chunk; if *lines* is None, read the
+        rows here.
         """
         began_ms = self._time.passed_ms()
         _, stored = self._stored(keys)
@@ -398,8 +401,8 @@ class TableSync:
         """
         Compare suspects again, and correct those with a lasting difference.
 
-        The state is read before the table. If an operation of an object is appended after that, the
-        object has another position, and its correction is not applied.
+        The state is read before the table. If an operation of an object is appended after the state
+        was read, the object has another position, and its correction is not applied.
         """
         began_ms = self._time.passed_ms()
         through, stored = self._stored(keys)
