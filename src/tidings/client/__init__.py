@@ -1,10 +1,11 @@
 """
 Follow a feed and post to it.
 
-A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` is the
-loop on which `Consumer` is based. `Poster` posts operations. `Fold` is a copy that verifies itself.
-`Worker` is a worker of a named consumer; the feed stores the position of that consumer. Each class
-is imported when it is first used, so that the command line starts fast.
+A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` yields
+events without acknowledgements. `Poster` posts operations. `Fold` is a copy of the objects of a
+feed that verifies itself. `Worker` is a worker of a named consumer; the feed stores the position of
+that consumer. `Listener` receives the items of Triton's protocol. `publish_with` writes to a
+feed's outbox. Each class is imported when it is first used, so that the command line starts fast.
 """
 
 from __future__ import annotations

@@ -41,10 +41,10 @@ class Group:
 
 class InFlight:
     """
-    Groups in the order of delivery. The cursor moves past a group once it is acknowledged.
+    The delivered groups, in order. The cursor moves past a group once the group is acknowledged.
 
     An acknowledged group is kept, without its events, until all earlier groups are acknowledged.
-    *limit* bounds the numbers of groups and of events, and so the memory.
+    *limit* bounds the number of groups, and of unacknowledged events, and so the memory.
     """
 
     def __init__(self, cursor: str, limit: int) -> None:
@@ -59,7 +59,7 @@ class InFlight:
 
     @property
     def is_half_empty(self) -> bool:
-        """Return True if the reader should resume; waking it for each event would be expensive."""
+        """Return True if the reader should resume; resuming for each event would be expensive."""
         return max(self._unacked, len(self._groups)) <= self._limit // 2
 
     def add(self, event_id: str) -> Group:
@@ -140,7 +140,7 @@ class Delivery:
 
 
 class _Waiting(NamedTuple):
-    """A paused reader, which waits for room, and for the acknowledgement of *reset* if not None."""
+    """A paused reader: it waits for room and, unless *reset* is None, for its acknowledgement."""
 
     reset: Delivery | None
     wake: Callable[[], object]
@@ -148,11 +148,11 @@ class _Waiting(NamedTuple):
 
 class PrefetchBuffer:
     """
-    A reader that passes the events of a feed to *put*.
+    A reader that passes the events of a feed to a function.
 
-    Reading pauses while too many events are in flight. It also pauses after a `reset` until the
-    `reset` is acknowledged, so that events of the new copy do not mix with objects that are about
-    to be dropped.
+    Reading pauses while too many events are unacknowledged. Reading also pauses after a `reset`
+    until the `reset` is acknowledged, so that events of the new copy do not mix with objects that
+    the consumer is about to drop.
     """
 
     def __init__(
@@ -212,8 +212,8 @@ class PrefetchBuffer:
             WrongState: the cursor cannot be written.
         """
         cursor = self.cursor
-        # A restart has to begin a new copy, because rows that were handled since the `reset` may be
-        # deleted before the restart.
+        # A restart has to begin a new copy, because objects that were handled since the `reset` may
+        # be deleted from the feed before the restart.
         if cursor == AFTER_RESET:
             cursor = EVERYTHING
         if self._state is not None and cursor not in ("", NOW):
@@ -354,7 +354,7 @@ class Consumer(Closing):
 
     def close(self) -> None:
         """
-        Stop reading, save the cursor and end every `for`. Any thread may call it.
+        Stop reading, save the cursor and end every `for`. Any thread may call this method.
 
         Raises:
             WrongState: the cursor could not be saved.
@@ -428,7 +428,8 @@ class _Thread:
     def stop(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may have ended by itself
             self._loop.call_soon_threadsafe(self._task.cancel)
-        if threading.current_thread() is not self._thread:  # *on_lost*, in this thread, may call it
+        # *on_lost* runs in this thread and may close the consumer; a thread cannot join itself.
+        if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:

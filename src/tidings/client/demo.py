@@ -38,8 +38,8 @@ from tidings.core.model import timestamps
 Operation = dict[str, Any]
 Warn = Callable[[str], None]
 
-# A larger commit is split, to show progress. The size does not depend on the rate, because a
-# restart with another rate must post the same chunks.
+# The maximum of operations per request. A larger commit is split, to show progress. The maximum is
+# independent of the rate, because a restart with another rate must post the same chunks.
 CHUNK_OPERATIONS = 100
 LOOK_EVERY_S = 1.0
 MADE_UP_EVERY_S = 0.5  # slow enough that a person can read the events
@@ -57,7 +57,7 @@ _LOG = (
 )
 _PEOPLE = ("ann", "ben", "cleo", "dev", "eva", "finn")
 _SUBJECTS = ("harbour", "kitchen", "mountain", "night", "orchestra", "river", "street", "workshop")
-_LIVING_MAX = 40  # objects that exist at the same time; few enough for a list on the screen
+_LIVING_MAX = 40  # maximum of objects at the same time; few enough for a list on the screen
 
 
 class NoRepository(Exception):
@@ -75,7 +75,7 @@ class Commit:
 @dataclass(frozen=True, slots=True)
 class Repository:
     """
-    A repository; *root* is the top of its working tree, or a bare repository; *head* is a commit.
+    A repository; *root* is the top of the working tree, or the bare repository; *head* is a commit.
     """
 
     root: Path

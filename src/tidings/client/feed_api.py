@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 @cache
 def ssl_context() -> ssl.SSLContext:
-    """Return httpx's default context. It is created once, as reading certificates takes 30 ms."""
+    """Return httpx's default context, created once, because reading certificates takes 30 ms."""
     return httpx.create_ssl_context()
 
 

@@ -1,8 +1,8 @@
 """
-The files of a client, passwords and cursors of consumers; only their owner can read them.
+The files of a client: passwords, and cursors of consumers. Only the owner can read new files.
 
 Give a password in a file or in the environment. On the command line, other users of the machine
-could see it.
+could see the password.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def make_private(path: Path) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open *path*, as `opener` of `open`; only this user can read a file that is created so."""
+    """Open *path* so that only this user can read a new file; pass as the `opener` of `open`."""
     return os.open(path, flags, MODE)
 
 

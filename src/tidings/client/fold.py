@@ -24,7 +24,7 @@ from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, PageSums, digest
 
-CHECK_EVERY_S = 18.0  # plus the time for answers, this is less than the heartbeat interval, 20 s
+CHECK_EVERY_S = 18.0  # with the time for answers, less than the heartbeat interval of 20 s
 _DELETE = "delete"
 
 
@@ -32,7 +32,7 @@ class Held(NamedTuple):
     """
     The latest operation of an object and its place in the log.
 
-    *data* is the operation without the name of the event; None if the object is deleted.
+    *data* is the operation without its field `event`; None if the object is deleted.
     """
 
     page: int
@@ -55,10 +55,11 @@ class Fold(Closing):
     Iterating keeps the copy up to date and yields each event that changed the copy. The copy starts
     with the rows of the feed's state. Every *check_every_s*, it is compared with the checksums of
     the feed (PROTOCOL 20). If they differ and the copy may lag, the missing operations are read
-    from the log, without `ref`. If a bucket still differs, *on_wrong* is called with the bucket's
-    number, 0 to 63, and the rows of that bucket are read again. So lost operations and wrong
-    entries of *held* are found within one heartbeat. The checksums cover places only, so *data*
-    that was changed without its place is not found. A comparison takes about 2 us per object.
+    from the log, without their field `ref`. If a bucket still differs, *on_wrong* is called with
+    the bucket's number, 0 to 63, and the rows of that bucket are read again. So lost operations and
+    wrong entries of *held* are found within 20 seconds, the interval of heartbeats. The checksums
+    only cover the place of each operation, so a change of *data* without a change of its place is
+    not found. A comparison takes about 2 us per object.
 
     With *types*, only objects of these types are kept; a feed keeps separate checksums for its
     first eight types. After a lost connection, the copy reconnects and *on_lost* is called.
@@ -109,7 +110,7 @@ class Fold(Closing):
         )
 
     def close(self) -> None:
-        """End the iteration. Any thread may call it."""
+        """End the iteration. Any thread may call this method."""
         self._consumer.close()
         with self._lock:
             self._api.close()
@@ -158,7 +159,7 @@ class Fold(Closing):
         if not event.is_operation or not isinstance(place, Place):
             self._copied |= event.name == RESET or event.is_operation
             if event.name == RESET:
-                self._position = (0, 0)  # the log may be another one, with lower places
+                self._position = (0, 0)  # another log may follow, with lower places
             if event.name == LIVE and self._copied:
                 self._copied = False
                 self._wrong |= set(range(limits.BUCKETS))
@@ -182,7 +183,7 @@ class Fold(Closing):
     def _compare(self, late: list[Event]) -> None:
         place = parse_cursor(self._consumer.cursor)
         if not isinstance(place, Place):
-            return  # during a copy no comparison is possible, because its rows have no places
+            return  # no comparison is possible during a copy, because rows of a copy have no places
         sums = PageSums.from_json(self._api.ask("GET", "sums", query=self._query))
         differing = self._differing(sums)
         if differing and self._position[0] <= sums.page:
@@ -279,7 +280,7 @@ def _digest(key: str, held: Held) -> int:
 
 def _held(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
     """
-    Return an entry of `held`, without the event's name, which an event has and a row lacks.
+    Return an entry of `held`, without the field `event`, which events have and rows lack.
     """
     kept = None if data is None else {name: data[name] for name in data if name != "event"}
     return Held(page, slot, kept)

@@ -1,9 +1,9 @@
 """
-Listen to a change feed: register, read all objects, then receive changes.
+Listen to a feed by Triton's protocol (PROTOCOL 13): register, read all objects, receive changes.
 
-While the bootstrap is read, items wait in a bounded buffer. If the buffer overflows or the
-connection ends, the listener registers and reads all objects again, so that no change is missed
-permanently.
+While all objects are read (the bootstrap), new items wait in a bounded buffer. If the buffer
+overflows or the connection ends, the listener registers and reads all objects again, so that no
+change is missed permanently.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ Fetch = Callable[[Bootstrap], Iterable[Mapping[str, Any]]]
 
 
 class RefusedRegistration(Lost):
-    """A refusal in plain text; it is retried, because another server may know the resource."""
+    """A refusal in plain text; most are retried, because another server may know the resource."""
 
 
 def parse_bootstraps(text: str) -> list[Bootstrap]:
     """
-    Return the bootstraps in the answer to a registration of either version.
+    Return the bootstraps in the answer to a registration of version 1 or 2.
 
     Raises:
         RefusedRegistration: the answer is plain text.
@@ -271,7 +271,7 @@ class Registration:
             self._buffer.clear()
 
     def close(self, reason: str) -> None:
-        """End the registration; the first reason counts. Any thread may call it."""
+        """End the registration; the first reason counts. Any thread may call this method."""
         self._fail(reason)
         self._socket.close()
 
@@ -290,7 +290,7 @@ class Registration:
         """
         Return the next item as soon as it arrives.
 
-        Items received before the end are still returned.
+        Items that were received before the end of the registration are still returned.
 
         Raises:
             Lost: the registration has ended.
@@ -354,7 +354,7 @@ def _as_lost(error: Exception) -> Lost:
 
 def read_objects(url: str, password: str, bootstrap: Bootstrap) -> Iterator[Mapping[str, Any]]:
     """
-    Yield the objects of the route; yield nothing if it is the route of another service.
+    Yield the objects of the route of *bootstrap*; yield nothing for a route of another service.
 
     Raises:
         Lost: a page could not be read; register again.
@@ -414,7 +414,7 @@ class Listener(Closing):
         self._current: Registration | None = None
 
     def close(self) -> None:
-        """Close the connection, end the iteration and do not reconnect. Any thread may call it."""
+        """Close the connection and end the iteration. Any thread may call this method."""
         self._closed.set()
         if self._current is not None:
             self._current.close("closed")

@@ -2,7 +2,7 @@
 Write to your own DynamoDB table and to a feed in one transaction.
 
 The operations are put into the feed's outbox if, and only if, the writes succeed. Tidings forwards
-them from the outbox to the feed, so a crash cannot lose them.
+the operations from the outbox to the feed, so a crash cannot lose them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def publish_with(
     refuses is set aside in the outbox.
 
     Raises:
-        ValueError: neither or both of *operations* and *items* are given, or they are too large for
-            an item of DynamoDB.
+        ValueError: neither or both of *operations* and *items* are given, or the message is too
+            large for an item of DynamoDB.
         botocore.exceptions.ClientError: the transaction was refused; nothing was written.
     """
     by_kind = {"operations": list(operations), "items": list(items)}

@@ -145,7 +145,7 @@ class _Line:
     text: bytes
 
 
-# The last entry is an error, or None at the end of the input.
+# The lines of the input. The last entry is an error, or None at the end of the input.
 _Lines: TypeAlias = "queue.Queue[_Line | OSError | Refused | None]"
 
 

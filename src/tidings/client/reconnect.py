@@ -19,8 +19,8 @@ from tidings.client.events import Event, Moved
 from tidings.client.retries import Backoff
 from tidings.core.model.cursors import Place, parse_cursor
 
-# A function that opens a connection at a cursor and yields its items; at the end it raises an
-# error.
+# A function that opens a connection at a cursor and yields its items. When the connection ends, the
+# function raises an error.
 Listen = Callable[[str], Generator[Event | Moved, None, None]]
 ListenAsync = Callable[[str], AsyncGenerator[Event | Moved, None]]
 Transport = Literal["ws", "sse"]
@@ -47,10 +47,10 @@ def follow(
     Yield the events of *feed* after *cursor*, without end.
 
     An event counts as handled when the next event is requested. After a failure, `follow` resumes
-    from the last handled event and skips repetitions. To resume later, store `event.id`, and the
-    cursors that *on_moved* receives while no event matches the filter. *on_lost* receives each
-    failure and the seconds until the next attempt. A stream that the server ended as planned is not
-    a failure and is resumed at once.
+    from the last handled event and skips repeated events. To resume later, store `event.id`, and
+    the cursors that *on_moved* receives while no event matches the filter. *on_lost* receives each
+    failure and the seconds until the next attempt. If the server ends a stream as planned after at
+    least a minute, this is not a failure, and `follow` resumes at once.
 
     No event is missed between two attempts, even with the cursor `now`, because both transports
     send the cursor at which they start.
@@ -103,7 +103,7 @@ class ResumeState:
         return True
 
     def delay_s(self, lost: Lost) -> float:
-        """Return the seconds until the next attempt; 0 after an end that the server planned."""
+        """Return the seconds until the next attempt; 0 if the server ended a long connection."""
         if time.monotonic() - self._opened_s >= STEADY_S:
             self._backoff.reset()
             if isinstance(lost, Ended):
@@ -125,7 +125,7 @@ def resume(
     on_lost: Callable[[Lost, float], None],
     wait: Callable[[float], None],
 ) -> Iterator[Event]:
-    """Yield the events of `follow` over any transport."""
+    """Yield events as `follow` does, from the connections that *listen* opens."""
     state = ResumeState(cursor)
     while True:
         try:

@@ -30,11 +30,11 @@ _DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"}
 _TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})
 _FELL_OFF = "fell_off"
 _MESSAGE_CHARS_MAX = 300  # an answer may be the HTML page of a proxy, which does not help the user
-_AFTER_S_MAX = 32.0  # limits the delay that a server can ask for
+_AFTER_S_MAX = 32.0  # the longest delay that a server can ask for
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call *stop* on the first Ctrl-C or SIGTERM, and let a second signal end the process."""
+    """Call *stop* on the first Ctrl-C or SIGTERM; a second one ends the process."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)

@@ -24,11 +24,11 @@ from tidings.core.model.cursors import NOW
 # comments are missing.
 SILENCE_S = 60.0
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
-LINE_CHARS_MAX = 1024 * 1024  # an operation has at most 64 KB, so a longer line is not of a feed
+LINE_CHARS_MAX = 1024 * 1024  # a feed sends no longer line; an operation has at most 64 KB
 
 
 class Parser:
-    """A parser from bytes to events; a block with an id and without data only moves the cursor."""
+    """A parser of bytes into events; a block with an id and without data only moves the cursor."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -130,7 +130,7 @@ class Connection:
 
 def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
     """
-    Yield the items of one connection to *url* from *cursor* on, until it ends.
+    Yield the items of one connection to *url* from *cursor* on, until the connection ends.
 
     Raises:
         Refused: the server gave a final answer.

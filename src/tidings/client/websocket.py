@@ -44,7 +44,7 @@ OPTIONS: dict[str, Any] = {
     "max_size": MESSAGE_BYTES_MAX,
     "ping_interval": None,  # off, because Tidings has its own messages to keep a connection open
 }
-# Options of TCP keep-alive. It detects a dead link within two minutes, and keeps the entry of an
+# Options of TCP keep-alive, which detects a dead link within two minutes, and keeps the entry of an
 # idle connection in the tables of NAT devices.
 PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _FOLLOWING = ("catching-up", "joining", "live")
@@ -145,9 +145,9 @@ class MonotonicCursor:
     """
     The position of a connection, to drop late events that would move it back (PROTOCOL 8.8).
 
-    A copy ranks before the end of the page after which the log continues. All rows of a bucket have
-    the same rank, so they may arrive in any order and repeatedly. An operation has a rank of its
-    own and must not be repeated.
+    The rows of a copy rank before all operations of the page after which the log continues. All
+    rows of a bucket have the same rank, so they may arrive in any order and repeatedly. Each
+    operation has a different rank and must not be repeated.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class MonotonicCursor:
 
     def rises(self, event: Event, cursor: str) -> bool:
         """Return True unless *event*, of a message with *cursor*, moves the position back."""
-        if event.name == RESET:  # only compared, because *cursor* is after the message's rows
+        if event.name == RESET:  # do not move, because *cursor* is after the message's rows
             rank = _rank_of(cursor)
             return rank is None or rank > self._last
         return self._rises_to(event.id, above=event.name != LIVE and not is_copied(event.id))
@@ -186,11 +186,11 @@ def _rank_of(text: str) -> tuple[int, bool, int] | None:
 
 class Reader:
     """
-    A parser from messages to events, for a subscription from *cursor*.
+    A parser of messages into events, for a subscription from *cursor*.
 
-    Events that would move the position back are dropped (`MonotonicCursor`). The cursor of the
-    message `subscribed` is only used for a subscription from the end of the log, which has no
-    cursor yet, and only if no other message has moved the position.
+    Events that would move the position back are dropped (`MonotonicCursor`). A subscription from
+    the end of the log has no cursor yet. It begins at the cursor of the reply `subscribed`, unless
+    a message of events arrived before the reply.
     """
 
     def __init__(self, heartbeat: Heartbeat, cursor: str) -> None:
@@ -246,11 +246,11 @@ class Reader:
 
 def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
     """
-    Yield the items of one connection to *url* from *cursor* on, until it ends.
+    Yield the items of one connection to *url* from *cursor* on, until the connection ends.
 
     Raises:
         Refused: the server gave a final answer.
-        Lost: the connection failed, ended or stopped answering.
+        Lost: the connection failed or ended, or the server stopped answering.
         WrongUrl: *url* is not a WebSocket address.
     """
     with ExitStack() as stack:
@@ -351,8 +351,8 @@ def failures(url: str) -> Iterator[None]:
     except InvalidURI as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except (OSError, InvalidHandshake, EOFError, ConnectionClosed) as error:
-        # Includes TimeoutError, which is an OSError, and a server that crashes in the handshake,
-        # which closes the connection.
+        # TimeoutError is an OSError. A server that crashes during the handshake closes the
+        # connection.
         raise Lost(str(error) or type(error).__name__) from None
 
 

@@ -1,9 +1,9 @@
 """
-A worker of a named consumer. It reads messages, passes on batches, and acknowledges them.
+A worker of a named consumer. It reads messages, passes on batches, and acknowledges the batches.
 
-The feed stores the position of the consumer, so its workers may run on any machines. Only one of
-them works at a time. When it ends, another worker takes over, without loss or reordering. The
-active worker renews its lease, and sends the fence of the lease with every request.
+The feed stores the position of the consumer, so its workers may run on any machines. Only one
+worker is active at a time. When the active worker ends, another worker takes over, without loss or
+reordering. The active worker renews its lease, and sends the fence of the lease with every request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidings.client.feed_api import Answer, NamedConsumers
 from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing, repeat
 
-RENEWALS = 3  # renewals per duration of a lease, of which two may fail
+RENEWALS = 3  # renewals per duration of a lease; two of them may fail
 _JOIN_S = 1.0  # short, because a renewal that still runs is harmless
 _SPAN = re.compile(r"([0-9]+)\.([0-9]+)-([0-9]+)", re.ASCII)
 _ID_CHARS = 24
@@ -34,7 +34,7 @@ _UNKNOWN_PARKED = "unknown_parked"
 BULK = 500  # half of the largest page; most stores accept a few hundred messages at once
 LINGER_S = 0.2  # the wait for more messages of a batch; a longer wait would be noticeable
 IDLE_S = 1.0  # an idle worker notices within this time that it has to stop
-STAND_BY_S = 5.0  # the pause between requests of a paused or waiting worker; less than a lease
+STAND_BY_S = 5.0  # the pause between requests of a paused or waiting worker; a lease is longer
 DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
 _HELD = "consumer_held"
 
@@ -255,7 +255,7 @@ class Worker(Closing):
             self._stopped.set()
 
     def stop(self) -> None:
-        """Make `run` end after the current batch. A signal handler may call it."""
+        """Make `run` end after the current batch. A signal handler may call this method."""
         self._closed.set()
 
     def close(self) -> None:
@@ -302,7 +302,7 @@ class Worker(Closing):
         """
         Write the messages that an operator marked for retry, one by one.
 
-        Return True if all are written.
+        Return True if all these messages were written.
         """
         while session.retries and not self._closed.is_set():
             kept = {each["id"]: each for each in self._api.parked(self._name)}
@@ -325,7 +325,7 @@ class Worker(Closing):
 
 
 class _Turn:
-    """The batches and acknowledgements of one lease, until the next interruption."""
+    """The batches and acknowledgements of one lease, until the worker has to stop reading."""
 
     def __init__(self, session: Session, consumer: Consumer, write: Write, bulk: int) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
@@ -339,7 +339,7 @@ class _Turn:
                 self._report()
                 continue
             self._report(sending=batch[-1].id)
-            if not interrupted(self._session):  # the answer to the report may ask to stop
+            if not interrupted(self._session):  # the answer to the report may require a stop
                 self._write_batch(batch)
         self._report()
 

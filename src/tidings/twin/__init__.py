@@ -27,7 +27,7 @@ class Twin(Server):
     """
     A `Server` that runs `tidings local`, with the option --data only if *data* is given.
 
-    Like the HTTP port, the port of its DynamoDB is the same after a restart.
+    After a restart, the twin has the same ports for HTTP and DynamoDB.
     """
 
     command = "local"

@@ -1,4 +1,4 @@
-"""`tidings local`: the feed on this machine."""
+"""`tidings local`: run the functions of a stage on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidings.server.processes import Problem
 from tidings.twin import twin
 from tidings.twin.options import Options
 
-STOP_S = 60.0  # the time from a signal to the end of the process, which also stops the store
+STOP_S = 60.0  # the longest time from a signal to the end, in which DynamoDB Local is also stopped
 
 
 @click.command()

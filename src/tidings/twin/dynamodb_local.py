@@ -24,10 +24,12 @@ VERSION = "3.1.0"  # equals the version in the pom
 START_S = 30.0  # the engine starts in 1.5 s; a loaded machine may need ten times that
 FETCH_S = 300.0  # the time limit of the only download, of 48 MB
 
-KEY_BYTES = 16  # enough that it cannot be guessed; in hex, as the engine accepts letters and digits
+# The size of the access key, which cannot be guessed. The key is written in hex, because the engine
+# accepts only letters and digits.
+KEY_BYTES = 16
 KEY_FILE = "access-key"  # the name of the file with the key, next to the database
 
-_SHARED = "shared-local-instance"  # the name of the database of earlier twins
+_SHARED = "shared-local-instance"  # the name of the database in earlier releases of the twin
 CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
 _POM = "dynamodb-local.pom.xml"
 _SUMS = "dynamodb-local.sha256"  # the sums of all files from Maven, in the format of `sha256sum`

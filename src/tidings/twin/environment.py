@@ -52,7 +52,7 @@ _NOWHERE = Places("", "", "")
 
 def check(options: Options) -> None:
     """
-    Reject, before anything is started, options with which no function could start.
+    Reject options with which a function could not start; call this before any part is started.
 
     Raises:
         Problem: a handler is missing, a variable is unknown, or its value is invalid.
@@ -76,7 +76,7 @@ def functions(options: Options) -> tuple[deployment.Function, ...]:
     Return the functions of `deployment.FUNCTIONS`, and one for each table that produces operations.
 
     Raises:
-        Problem: a capture is invalid.
+        Problem: a value of --capture is invalid.
     """
     producers = table_producers(options)
     return (*deployment.FUNCTIONS, *(each.function for each in producers))

@@ -160,7 +160,7 @@ def _body(body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
         try:
             return body.decode(), False
         except UnicodeDecodeError:
-            pass  # the body is declared as text but is not, so pass it as bytes
+            pass  # the body is declared as text but is not text, so pass it as bytes
     return base64.b64encode(body).decode(), True
 
 

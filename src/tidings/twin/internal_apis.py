@@ -120,7 +120,7 @@ def _describe(connection: Connection) -> Response:
 
 
 class LambdaApi:
-    """The Invoke API of the functions *names*, which runs them through *invoke*."""
+    """The Invoke API of the functions *names*. The API runs the functions by *invoke*."""
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
 """
 The options of the command line, and the functions and tables that they name.
 
-The twin runs the functions of an installed wheel or of a checkout. The tables are tables of other
-applications that produce operations, as in `infra`. They are in the twin's store.
+The twin runs the functions of an installed wheel or of a checkout. The tables belong to other
+applications, and their writes become operations, as in `infra`. These tables are in the twin's
+DynamoDB.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def find_functions(here: Path = _HERE) -> InstalledFunctions:
 @dataclass(frozen=True, slots=True)
 class TableProducer:
     """
-    A table of the store that produces operations.
+    A table in the twin's DynamoDB, the writes to which become operations.
 
     *table* is the table's name. The table's stream invokes *function*, which appends to *feed*.
     """
@@ -101,7 +102,7 @@ def table_producers(options: Options) -> Sequence[TableProducer]:
     Return the table producers configured by *options*.
 
     Raises:
-        Problem: a capture is invalid.
+        Problem: a value of --capture is invalid.
     """
     return [_producer(text) for text in options.captures]
 

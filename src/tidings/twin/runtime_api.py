@@ -145,7 +145,7 @@ class Answer:
     error: str | None = None
 
 
-Invoke = Callable[[str, bytes], Awaitable[Answer]]  # from the name of a function and an event
+Invoke = Callable[[str, bytes], Awaitable[Answer]]  # the arguments: a function's name, an event
 
 
 def failure(kind: str, message: str) -> Answer:

@@ -27,14 +27,14 @@ CONNECT, DEFAULT, DISCONNECT = "$connect", "$default", "$disconnect"
 
 _EVENT_TYPES = {CONNECT: "CONNECT", DEFAULT: "MESSAGE", DISCONNECT: "DISCONNECT"}
 MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message in either direction
-# The limit for a client's frame. API Gateway closes a connection that exceeds it, or the limit for
-# messages, with the code 1009.
+# The limit for a client's frame. API Gateway closes a connection that exceeds this limit, or the
+# limit for messages, with the code 1009.
 FRAME_BYTES_MAX = 32 * 1024
 IDLE_S = 600.0  # a connection is closed after this time without traffic
 LIFE_S = 7200.0  # every connection is closed at this age
-IN_FLIGHT_MAX = 16  # messages of a connection handled at the same time; others wait in its socket
+IN_FLIGHT_MAX = 16  # messages of a connection handled at the same time; others wait in the socket
 # The maximum of bytes that wait for a client to read them, in addition to the buffers of the
-# operating system. API Gateway does not document its limit; this holds a few of the largest
+# operating system. API Gateway does not document its limit; this limit allows a few of the largest
 # messages.
 OUTGOING_BYTES_MAX = 1024 * 1024
 NORMAL = 1000
@@ -43,7 +43,7 @@ _FAILED = object()
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The handshake of one connection."""
+    """The data of the handshake of one connection."""
 
     connection_id: str
     connected_ms: int
@@ -128,7 +128,7 @@ class Ending:
 
 
 class Connection:
-    """An accepted connection, with the queue of outgoing messages; *ended* is set at its end."""
+    """An accepted connection, and its outgoing messages; `ended` is done when it has to end."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -329,7 +329,7 @@ async def _write(connection: Connection, send: Send) -> None:
         try:
             await send({"type": "websocket.send", "text": text})
         except OSError:
-            return  # the client is gone; its disconnect follows
+            return  # the client is gone; `receive` reports the disconnect
         connection.outgoing_bytes -= len(text.encode())
 
 

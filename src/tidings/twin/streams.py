@@ -5,8 +5,9 @@ Reading starts at TRIM_HORIZON. Records are delivered at least once, by one invo
 shard, and a shard is read only after its parent.
 
 GetRecords is called without boto3, because it is called often and mostly returns nothing. For an
-empty answer, boto3 takes 3 ms of CPU and this module 0.3 ms. The engine also answers this module in
-half the time. The records are kept as JSON, because Lambda's events consist of this JSON.
+empty answer, boto3 takes 3 ms of CPU and this module 0.3 ms. The engine (DynamoDB Local) also
+answers this module in half the time. The records are kept as JSON, because Lambda's events consist
+of this JSON.
 
 After an invocation, Lambda's documented rules for DynamoDB streams apply, for a mapping that splits
 failing batches and reports single items:
@@ -53,7 +54,7 @@ READ_MAX = 1000  # the limit of GetRecords
 _OK = 200
 _DATE = "20260101"  # any date is accepted, because the engine does not check the signature
 SHARDS_EVERY_S = 5.0  # the interval at which shards are listed; they only change every few hours
-RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially, by undocumented times
+RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # delays grow exponentially, as Lambda's undocumented ones
 TROUBLE_S = 0.5  # the pause after the engine did not answer, because it is starting or has ended
 Deliver = Callable[[bytes], Awaitable[Answer]]
 
@@ -198,7 +199,7 @@ def settle(batch: Batch, failed_at: int | None, *, retries_max: int) -> Outcome:
 
 
 def drop_old(batch: Batch, *, now_ms: int, age_max_s: int) -> tuple[Batch | None, Batch | None]:
-    """Split *batch* into the records that are too old and the others; return None if empty."""
+    """Split *batch* into the records that are too old and the others; None for no records."""
     oldest_ms = now_ms - age_max_s * 1000
     old = tuple(record for record in batch.records if record.created_ms < oldest_ms)
     young = tuple(record for record in batch.records if record.created_ms >= oldest_ms)
@@ -442,7 +443,7 @@ class StreamPoller:
             iterator = reading.iterator or self._iterator(reading)
             page = reading.reader.read(iterator)
         except (BotoCoreError, ClientError, NotRead):
-            # An iterator expires after 15 minutes; a new one continues at the same position.
+            # An iterator expires after 15 minutes; a new iterator continues at the same position.
             reading.iterator = None
             return []
         return self._take(reading, page)

@@ -39,7 +39,7 @@ TAIL_EVERY_S = 0.2  # the longest delay of a log line on the terminal with --ver
 
 Ready = Callable[[str, str], None]
 Ended = Callable[[], Awaitable[int]]
-GRACE_S = 1  # how long the twin waits for open requests at its end; event streams never end
+GRACE_S = 1  # how long the twin waits for open requests when it stops; event streams never end
 
 
 class DataInUse(Problem):
@@ -85,7 +85,7 @@ async def _compose(
     dynamodb_url: str,
     listener: socket.socket,
 ) -> None:
-    """Start all parts between the store and the public port."""
+    """Start all parts between DynamoDB and the public port."""
     apis = InternalApis()
     await apis.start()
     stack.push_async_callback(apis.stop)
@@ -100,7 +100,7 @@ async def _compose(
     for each in streams.values():
         stack.push_async_callback(each.stop)
     for function in deployed:
-        if function.endless:  # the others, of lists, are not warmed; most twins never serve lists
+        if function.endless:  # the function of lists is not warmed; most twins never serve lists
             streams[function.name].warm()
     sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
@@ -182,7 +182,7 @@ async def _follow(
 async def _store(
     stack: contextlib.AsyncExitStack, options: Options, folder: Path
 ) -> tuple[str, Ended | None]:
-    """Return the store's URL; if the twin started it, also a function that waits for its end."""
+    """Return DynamoDB's URL and, if the twin started DynamoDB, a function that awaits its end."""
     if options.endpoint_url is not None:
         return options.endpoint_url, None
     data = None

@@ -3,8 +3,8 @@ The processes of the deployed functions: pools of workers, and servers of the st
 
 A worker runs one invocation at a time, under AWS's own runtime client. It is killed at the time
 limit of the function, and replaced after a crash. In both cases the invocation is answered as on
-Lambda. Schedules invoke functions every few minutes, like EventBridge Scheduler, and relays run
-from the start.
+Lambda. Schedules invoke functions every few minutes, like EventBridge Scheduler. The first run of
+each relay begins when the twin starts.
 
 A streaming function is an ASGI app. On AWS, the Lambda Web Adapter passes requests to the app. In
 the twin, the gateway passes them, and aborts a response at the function's time limit. One process
@@ -36,7 +36,7 @@ from tidings.twin.http_gateway import HttpResponse
 from tidings.twin.options import ACCOUNT, PREFIX, REGION
 from tidings.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
 
-WORKERS_MAX = 2  # workers of a function; enough to reveal races, and few enough for a laptop
+WORKERS_MAX = 2  # workers per function; enough to reveal races, and few enough for a laptop
 INIT_S = 10.0  # Lambda's limit for importing the handler; the invocation has a limit of its own
 RELAY_FUNCTION = f"follow-{RELAY}"
 AGAIN_S = 1.0  # the pause before a relay that failed to start is started again
@@ -165,7 +165,7 @@ class Pool:
                 answer = error or await worker.invoke(payload)
                 reusable = error is None and worker.alive
             finally:
-                # After a cancelled call, the worker still runs the invocation, so it is killed.
+                # After a cancelled call, kill the worker, because it still runs the invocation.
                 if reusable:
                     self._idle.append(worker)
                 else:
@@ -200,7 +200,8 @@ class Functions:
     """
     Every function that answers events, by its name in `deployment`.
 
-    *stir* is called when an invocation begins and ends, because the invocation may write records.
+    *stir* makes the pollers of the streams poll at once. It is called when an invocation begins and
+    ends, because the invocation may write to a table with a stream.
     """
 
     def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:
@@ -307,7 +308,7 @@ class StreamFunction:
             await pump
 
     async def stop(self) -> None:
-        async with self._launching:  # wait for a child that is being started, to end it
+        async with self._launching:  # wait for a child that is being started, to kill it
             if self._warming is not None:
                 self._warming.cancel()
             if self._child is not None:
@@ -354,7 +355,7 @@ class StreamFunction:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
         headers.append((b"x-amzn-lambda-context", self._context().encode()))
         headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
-        target = {"target": _target(scope)}  # passed unchanged; in a URL, it would be encoded again
+        target = {"target": _target(scope)}  # pass it unchanged; httpx encodes a URL again
         request = httpx.Request(scope["method"], _URL, headers=headers, extensions=target)
         started = False
         try:
@@ -368,7 +369,7 @@ class StreamFunction:
         except (OSError, httpx.TransportError, TimeoutError):
             if not started:
                 await http_gateway.respond(send, _UNREACHABLE)
-            # The response is incomplete. It is not ended here, so that the server aborts it too.
+            # The response is incomplete. Do not end it here, so that the server aborts it.
 
     def _context(self) -> str:
         """Return the header in which the Lambda Web Adapter passes the time limit to an app."""

@@ -40,7 +40,7 @@ _FIELDS = (
     *("copying", "acked", "single_through", *FIELDS, "retries", "failure"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
-_NAME_CHARS = 50  # characters of a host that a name contains; a name has at most 63 characters
+_NAME_CHARS = 50  # maximum length of the host in a webhook's name, which has up to 63 characters
 
 
 @click.group(epilog=EXIT_CODES)
@@ -106,7 +106,7 @@ def show_(name: str, as_json: bool, place: Place) -> None:
         return
     for field in _FIELDS:
         value = consumer.get(field)
-        if value is not None and value is not False and value not in ("", []):  # 0 is shown
+        if value is not None and value is not False and value not in ("", []):  # show zeros
             click.echo(f"{field:<15} {cell(value)}")
     for each in consumer["messages"]:
         click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")
@@ -165,10 +165,10 @@ def _add(
     metavar: str = "",
 ) -> None:
     """
-    Add a command for *action*, an action of PROTOCOL 14; *text* is its help.
+    Add a command for *action*, an action of PROTOCOL 14; *text* is the help of the command.
 
-    The command's result is printed by *done*. *field* is a field of the request's body that the
-    command has as an argument.
+    *done* returns the line to print, given the consumer's name and the answer of the feed. *field*
+    is a field of the request's body; the command has an argument for its value.
     """
 
     @consumers.command(action, help=text, epilog=EXIT_CODES)

@@ -32,7 +32,7 @@ PACKAGES = {  # for each extra, the packages that its commands need
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """The command of the same name in *module*, which needs the packages of *extra*."""
+    """The *module* that defines a command; the command needs the packages of *extra*."""
 
     module: str
     help: str
@@ -176,7 +176,7 @@ def main() -> None:
     """
     # boto3 only reads AWS_DEFAULT_REGION; the AWS CLI, the CDK and AWS's other libraries also read
     # AWS_REGION.
-    environment = os.environ  # noqa: TID251 an operator's own, not a function's
+    environment = os.environ  # noqa: TID251 (the environment of the operator, not of a function)
     if region := environment.get("AWS_REGION"):
         environment["AWS_DEFAULT_REGION"] = region
     before = os.umask(0o077)  # so that files with data of a feed are private

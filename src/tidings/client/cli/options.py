@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-LOCAL = "local"  # the name of the twin at its default port; its address needs no lookup
+LOCAL = "local"  # the name of the twin at the default port, so its address needs no lookup
 _KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are also accepted
 _LOOKED_UP = "tidings.admin.target"  # imported only for a stage, because it needs boto3
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
@@ -53,7 +53,7 @@ json_option = click.option(
 
 
 def filter_options(command: Command) -> Command:
-    """Add the options of a filter to a command, which receives *wanted*: lists by field."""
+    """Add the options of a filter to a command, which receives *wanted*: a list for each field."""
 
     @functools.wraps(command)
     def with_filter(**others: Any) -> None:

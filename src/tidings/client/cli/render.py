@@ -79,7 +79,7 @@ def show_list(
     empty: str,
     row: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> None:
-    """Print *answers* as JSON, or as a table with a *row* for each; print *empty* if empty."""
+    """Print *answers* as JSON, or as a table with a *row* for each; print *empty* for no answer."""
     if as_json:
         click.echo(compact(answers))
     elif not answers:
@@ -109,7 +109,7 @@ def phase_bars(*, silent: bool = False) -> Progress:
     """
     Return a progress display with a bar per phase.
 
-    It is shown only if stderr is a terminal, and never if *silent*.
+    The display is shown only if stderr is a terminal, and never if *silent*.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -17,7 +17,7 @@ from tidings.client.errors import WrongUrl
 if TYPE_CHECKING:
     from rich.console import Group
 
-EVERY_S = 2.0  # the server caches a report for a second
+EVERY_S = 2.0  # the interval of --watch; the server caches a report for a second
 PATIENCE_S = 10.0  # timeout of a request, enough for a cold start and a slow store
 OK = "OK"
 _STYLES = {OK: "bold green", "LAGGING": "bold yellow"}

@@ -1,4 +1,4 @@
-"""Read a feed: `tidings tail` prints events, `tidings snoop` items, `tidings log` entries."""
+"""Print the events of a feed (`tail`), its items (`snoop`) or the operations of its log (`log`)."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def snoop(
     ws_url: str | None,
 ) -> None:
     """
-    Print every matching item of a change feed, one line of JSON each, until Ctrl-C.
+    Print every matching item of a feed, one line of JSON each, until Ctrl-C.
 
-    After a lost connection, the command reconnects. The exit code is 1 if the registration is
-    refused or an option is missing.
+    The command is a listener of Triton's protocol. After a lost connection, it reconnects. The exit
+    code is 1 if the registration is refused or an option is missing.
 
     \b
     Example:
