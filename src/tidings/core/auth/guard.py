@@ -1,10 +1,10 @@
 """
 Decide by password, key or token which callers may read a feed, post to it and administer it.
 
-A feed without any credential is open if the deployment is open, and closed otherwise. The first
-password, key or user closes all roles of the feed, including roles that have no password. A
-password opens the whole feed. A key may be restricted to a part of the feed; `Guard.check` returns
-this part.
+A feed without any credential is open if the deployment is open, and closed otherwise. When the
+first password, key or user of a feed is stored, all roles of the feed are closed, including roles
+that have no password. A password opens the whole feed. A key may be restricted to a part of the
+feed, which is called its bound; `Guard.check` returns this part.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Profile, ProfileStore
 
 _BASIC, _BEARER = "basic", "bearer"
-# Separates the principal from the id that a client chose. Such an id is printable and has no tab.
+# The separator of the principal and an id that a client chose. Such an id is printable, so it has
+# no tab.
 OWNER_END = "\t"
-# Every key begins with this prefix, by which secret scanners find keys. It is defined here, so that
-# a check of a password does not load the module of keys.
+# Every key begins with this prefix, by which secret scanners find keys. The prefix is defined here,
+# so that a check of a password does not load the module of keys.
 KEY_PREFIX = "tdk_"
 
 
@@ -47,7 +48,7 @@ class Role(Enum):
     """
     A role that a key grants: `consume` moves named consumers, `admin` administers the feed.
 
-    These two roles have no password of their own. The ingest password opens both.
+    These two roles have no password of their own. The ingest password opens both of them.
     """
 
     READ = "read"
@@ -72,8 +73,8 @@ class Credential:
     """
     A credential in a request. *user* is the user name of HTTP Basic.
 
-    *bearer* is True if the credential was sent as `Authorization: Bearer`; it cannot be a password
-    then. *is_charged* is True if the request was already counted against the rate of the key.
+    *bearer* is True if the credential was sent as `Authorization: Bearer`, so that it cannot be a
+    password. *is_charged* is True if the request was already counted against the rate of the key.
     """
 
     secret: str = field(repr=False)
@@ -87,8 +88,9 @@ class Allowed:
     """
     The part of a feed that an authorized caller may use, and the caller's admission, which may end.
 
-    *principal* identifies the key, the token's subject or the user. It is empty for all callers
-    with a password. *streams* is the maximum number of open streams, or 0 if it is unlimited.
+    *bound* is that part. *principal* identifies the key, the token's subject or the user, and is
+    empty for all callers with a password. *streams* is the maximum number of open streams, or 0 if
+    the number is unlimited.
     """
 
     bound: Filter = EVERYTHING
@@ -102,15 +104,15 @@ class Allowed:
 
     def narrow(self, wanted: Filter, *, leave: bool = False) -> Filter:
         """
-        Return the requested filter, restricted to the bound.
+        Return the requested filter *wanted*, restricted to the bound.
 
-        With *leave*, it also requests leaves if the request or the bound names parents.
+        With *leave*, the result also requests leaves if *wanted* or the bound names parents.
         """
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
     def namespaced_key(self, key: str) -> str:
         """
-        Return *key*, which is printable, in the namespace of the caller's credential.
+        Return *key*, which is printable, prefixed by the principal and a separator.
 
         Every id that a client chooses and the feed stores must be passed through this method, so
         that no credential can use the ids of another credential.
@@ -132,13 +134,13 @@ ALL = Allowed()
 
 
 class Bearers(Protocol):
-    """Credentials that identify their kind by their text, such as keys and tokens."""
+    """An authenticator for credentials whose kind is seen in their text, such as keys or tokens."""
 
     def knows(self, given: Credential) -> bool:
         """
         Return True if *given* looks like a credential of this kind.
 
-        If it does, no other kind and no password is tried.
+        In this case, *given* is not tried as a credential of another kind or as a password.
         """
 
     def may_block(self, feed: str, given: Credential) -> bool:
@@ -158,15 +160,15 @@ class FailedAttemptLimiter:
     A limit of *most* failed attempts per feed in each `limits.MISSES_MS`.
 
     The streaming URL has no API throttle, and each guess costs a slow hash or two reads of the
-    store. Each process therefore counts the failed attempts of a feed. Above the limit it rejects
-    every credential that it has not verified before, and neither reads nor hashes anything for it.
-    Credentials that it has verified before still pass.
+    store. Each process therefore counts the failed attempts of a feed. Above the limit, the process
+    rejects every credential that it has not verified before, without a read or a hash. Credentials
+    that the process has verified before still pass.
     """
 
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock, self._most = clock, most
-        # A list for each feed and window, with an entry for each failed attempt. A server may count
-        # in its event loop, which must not wait for a lock. None is needed, because `setdefault`
+        # A list for each feed and window, with an item for each failed attempt. A server may count
+        # in its event loop, which must not wait for a lock. No lock is needed, because `setdefault`
         # and `append` are atomic.
         self._counted: dict[tuple[str, int], list[None]] = {}
 
@@ -197,10 +199,10 @@ class Guard:
     """
     The access check of all feeds.
 
-    *open* admits every caller to a feed that has no credential. *bearers* are tried first, in
-    order, so a caller that presents a key has only the rights of the key, even on an open feed.
-    *failures* counts wrong passwords. Error messages suggest commands to the operator, in which
-    *target* is the option that names this host.
+    If *open* is True, every caller is admitted to a feed that has no credential. *bearers* are
+    tried first, in order, so a caller that presents a key has only the rights of the key, even on
+    an open feed. *failures* counts wrong passwords. Error messages suggest commands to the
+    operator; *target* is the option of these commands that names this host.
     """
 
     profiles: ProfileStore
@@ -219,7 +221,7 @@ class Guard:
         Raises:
             NoPasswordSet: the feed has no password for the role.
             WrongPassword, WrongKey: the credential is wrong.
-            OutsideKey: the key lacks the role, or is restricted and *unrestricted* is True.
+            OutsideKey: the key lacks the role, or *unrestricted* is True and the key is restricted.
             TooManyRequests: the rate is used up, or there were too many failed attempts.
         """
         kind = self._kind(given)
@@ -273,7 +275,7 @@ class Guard:
 
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
         """
-        Check that a caller admitted at *since_ms* may still be answered. Call this after each read.
+        Check that a caller admitted at *since_ms* may still be answered; call this after each read.
 
         Raises:
             KeyEnded: the key has ended in the meantime.
@@ -297,7 +299,7 @@ class Guard:
 
 
 class Bounded(Enum):
-    """How a request is answered when its key is restricted to part of the feed."""
+    """The way in which a request is answered if its key is restricted to a part of the feed."""
 
     NARROWED = "narrowed"  # the response has only the part that the key allows
     BY_TYPE = "by type"  # like NARROWED, but a key that is restricted by parents is rejected
@@ -306,7 +308,7 @@ class Bounded(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The permission that a route or message needs; without a *role* it is public."""
+    """The permission that a route or message needs; if *role* is None, all callers have it."""
 
     role: Role | None = None
     bounded: Bounded = Bounded.NARROWED
@@ -328,7 +330,7 @@ class Need:
 
 PUBLIC = Need()
 READ = Need(Role.READ)
-REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # leaves would reveal other parents
+REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # for other keys, leaves would reveal other parents
 READ_ALL = Need(Role.READ, Bounded.REFUSED)
 CONSUME = Need(Role.CONSUME, Bounded.REFUSED)  # moving a consumer affects every worker
 INGEST = Need(Role.INGEST)
@@ -337,7 +339,7 @@ ADMIN = Need(Role.ADMIN, Bounded.REFUSED)
 
 
 def password_role(role: Role) -> Role:
-    """Return the role with the password that opens *role*: INGEST for CONSUME and ADMIN."""
+    """Return the role whose password opens *role*: INGEST for CONSUME and ADMIN."""
     return Role.READ if role is Role.READ else Role.INGEST
 
 
@@ -348,7 +350,7 @@ def passwords_of(profile: Profile, role: Role) -> tuple[str, ...]:
 
 
 def credential(secret: str | None) -> Credential | None:
-    """Return the credential with the *secret* of a WebSocket message; None if it has none."""
+    """Return the credential with the *secret* of a WebSocket message; None if *secret* is None."""
     return None if secret is None else Credential(secret)
 
 

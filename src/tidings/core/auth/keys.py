@@ -1,10 +1,10 @@
 """
 Keys, each of which is the credential of one user, with roles, a bound, an expiry and a rate.
 
-A key is `tdk_<id>_<secret>`. The key is looked up by its id, which is public. The secret has 192
-random bits and cannot be guessed. A plain SHA-256 of the secret, which is compared in a
-microsecond, is therefore safe to store. The prefix lets secret scanners find keys that were
-published by mistake.
+The bound is the part of the feed to which the key is restricted. A key is `tdk_<id>_<secret>`, and
+is looked up by its id, which is public. The secret has 192 random bits and cannot be guessed. A
+plain SHA-256 of the secret, which is compared in a microsecond, is therefore safe to store. The
+prefix lets secret scanners find keys that were published by mistake.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Key:
 
     *rate* is in requests per second. *expires_ms* and *rate* are 0 if they are unlimited. *streams*
     is the maximum number of open streams, or 0 for `limits.KEY_STREAMS`. *revoked_ms* is 0 unless
-    the key was revoked. *successor* is the id of the key that replaces this one. An update is
-    rejected if the stored *version* has changed in the meantime.
+    the key was revoked. *successor* is the id of the key that replaces this key, or "". An update
+    is rejected if the stored *version* has changed in the meantime.
     """
 
     id: str
@@ -114,7 +114,7 @@ class KeyStore(Protocol):
 
 
 def parse(text: str) -> PresentedKey | None:
-    """Parse *text* as a key; return None if it is not one."""
+    """Parse *text* as a key; return None if *text* is not a key."""
     match = _KEY.fullmatch(text)
     return PresentedKey(match["id"], match["secret"]) if match else None
 
@@ -187,10 +187,10 @@ class KeyRing:
 
     A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once in this time,
     for half a read unit, and a revocation takes effect within this time. A server checks keys in
-    its event loop, which must not wait for a lock. The cache needs none, because each operation on
-    it is atomic.
+    its event loop, which must not wait for a lock. The cache needs no lock, because each operation
+    on the cache is atomic.
 
-    *clock* decides whether a key has expired, *aging* how long it was cached.
+    *clock* decides whether a key has expired, *aging* how long a key was cached.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class KeyRing:
     ) -> None:
         self._stored, self._clock, self._aging = stored, clock, aging
         self._failures, self._meter = failures, meter
-        # Each key with the time at which it was read, in the order of these times.
+        # The time at which each key was read, and the key, in the order of these times.
         self._known: dict[tuple[str, str], tuple[int, Key]] = {}
 
     def knows(self, given: Credential) -> bool:
@@ -253,9 +253,9 @@ class KeyRing:
         """
         Return the cached or stored key.
 
-        A missing key is not cached, because it may be created at any time. A key that was read
-        before is read again regardless of failed attempts, so that the guesses of another client
-        cannot block it.
+        A missing key is not cached, because it may be created at any time. If *shown* matches a key
+        that was cached before, read that key again regardless of failed attempts, so that the
+        guesses of another client cannot block the key.
         """
         now, place = self._aging(), (feed, shown.id)
         cached = self._from_cache(place)
@@ -292,7 +292,7 @@ class KeyIssuer:
         Store *given*, which must be fresh and random, with the rights of *wanted*.
 
         Raises:
-            InvalidSetting: a right breaks its rule, or the id is taken.
+            InvalidSetting: a field of *wanted* breaks its rule, or the id is taken.
         """
         now = self.clock()
         made = replace(wanted, id=given.id, digest=digest_of(given.secret), made_ms=now)
@@ -315,7 +315,7 @@ class KeyIssuer:
 
     def revoke(self, feed: str, name: str) -> Key:
         """
-        Revoke the key at once; if it was revoked before, it keeps the time of that revocation.
+        Revoke the key at once; a key that was revoked before keeps the time of that revocation.
 
         Raises:
             InvalidSetting, UnknownKey: see `find`.
@@ -334,7 +334,8 @@ class KeyIssuer:
         *overlap_ms* is 0, the old key is revoked.
 
         Raises:
-            InvalidSetting, UnknownKey: see `find`; or the old key has ended.
+            InvalidSetting: *name* is not an id, the old key has ended, or the new id is taken.
+            UnknownKey: the feed has no such key.
         """
         now, old = self.clock(), self.find(feed, name)
         if 0 < old.ended_ms <= now:

@@ -2,8 +2,9 @@
 Derive permissions from the claims of a verified OpenID Connect token.
 
 The deployment names the claim that holds a list of grants. A grant has the fields `feed`, `roles`
-and, optionally, `types` and `parents`. The first grant that has the role on the feed applies. For a
-role that needs the whole feed, grants with `types` or `parents` are skipped.
+and, optionally, `types` and `parents`. A request needs a role on a feed, and the first grant with
+this feed and role applies. If the role needs the whole feed, grants with `types` or `parents` are
+skipped.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def may_ask(url: str) -> bool:
 
 def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
     """
-    Return the rights of a token with *claims* for *role* on *feed*, until it expires.
+    Return the rights of a token with *claims* for *role* on *feed*, until the token expires.
 
     Raises:
         OutsideKey: the token does not grant the role, or its grants cannot be parsed.
@@ -100,7 +101,7 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
 
 
 def _who(claims: Mapping[str, Any]) -> str:
-    """Return a digest of issuer and subject, which may have any length and any characters."""
+    """Return a digest of issuer and subject, because these may have any length and characters."""
     named = f"{claims.get('iss', '')}\0{claims.get('sub', '')}"
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -135,7 +136,7 @@ def _parse_bound(grant: Mapping[str, Any]) -> Filter:
     Return the bound of *grant*.
 
     Raises:
-        OutsideKey: the bound is invalid, and must not be mistaken for one that allows everything.
+        OutsideKey: the bound is invalid.
     """
     types, parents = _values(grant, "types"), _values(grant, "parents")
     return EVERYTHING if types is None and parents is None else Filter(types, parents)

@@ -2,10 +2,10 @@
 Check the host and origin of browser requests, and build the CORS headers.
 
 A browser can reach every server that its user can reach, including one on the same machine, and
-sends its stored passwords with the requests of any page. The headers of such a request show where
-it comes from. `Origin` names the page, `Sec-Fetch-Site` states the relation of the page to this
-server, and `Host` has the host name that the browser resolved.
-Other clients send neither `Origin` nor `Sec-Fetch-Site` and are not affected.
+sends its stored passwords with the requests of any page. The headers of a request show which page
+sent it. `Origin` has the scheme, host and port of the page. `Sec-Fetch-Site` states the relation of
+the page to this server. `Host` has the host name that the browser resolved. Clients other than
+browsers send neither `Origin` nor `Sec-Fetch-Site` and are not affected.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tidings.core.errors import Rejected, WrongContentType
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-ANY = "*"  # all origins may read; the origin of a page that changes something must be listed
-# Response headers exposed to other origins, in addition to those that browsers always expose.
+ANY = "*"  # pages of all origins may read; to change something, a page needs a listed origin
+# The response headers exposed to other origins, in addition to those that browsers always expose.
 EXPOSED = ("allow", "last-event-id", "retry-after")
 READING = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 _UNKNOWN = "is not a known name of this server; --allow-host adds a name"
 _LOCALHOST = "localhost"
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _EXPOSING = {"access-control-expose-headers": ", ".join(EXPOSED)}
-# Content types that an HTML form can send to any server without a CORS preflight request.
+# The content types that an HTML form can send to any server without a CORS preflight request.
 _OF_FORMS = ("", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
@@ -43,8 +43,9 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
     """
     Check that `Host` is an IP address, `localhost` or one of the *known* names.
 
-    This rejects DNS rebinding, in which the host name of a foreign page resolves to our address.
-    `Host` then has that host name. If `Host` is an IP address, no name was resolved.
+    This check prevents DNS rebinding, in which the host name of a foreign page resolves to the
+    address of this server, so that `Host` has the foreign name. If `Host` is an IP address, no name
+    was resolved.
 
     Raises:
         UnknownHost: `Host` is another name.
@@ -61,7 +62,7 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """
     Check that the page that sent the request, if any, may read.
 
-    Our own pages and pages of *origins* may.
+    Pages of this server and of *origins* may.
 
     Raises:
         ForeignOrigin: the page may not read.
@@ -75,7 +76,7 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
     """
     Check that the page that sent the request, if any, may change something.
 
-    Our own pages and pages of *origins* may.
+    Pages of this server and of *origins* may.
 
     Raises:
         ForeignOrigin: the page may not change anything.

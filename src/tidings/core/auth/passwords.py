@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class _Hash:
-    """A parsed hash. It contains *log_n*, *r* and *p*, so that the defaults may change."""
+    """A parsed hash. It contains the parameters of scrypt, so that the defaults may change."""
 
     log_n: int
     r: int
@@ -46,7 +46,7 @@ def check_password(password: str) -> str:
     Return *password* if it may be set.
 
     Raises:
-        InvalidSetting: it is too short, too long, or contains a control character.
+        InvalidSetting: *password* is too short, too long, or contains a control character.
     """
     size = len(_bytes(password))
     if not limits.PASSWORD_BYTES_MIN <= size <= limits.PASSWORD_BYTES_MAX:
@@ -89,19 +89,19 @@ class Verifier:
     """
     A verifier of passwords against stored hashes. *key* is random and private to this process.
 
-    Only correct passwords are cached, so that wrong passwords cannot evict them. *check* compares a
-    password with one hash.
+    Only correct passwords are cached, so that wrong passwords cannot evict correct ones. *check*
+    compares a password with one hash.
     """
 
     def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_password_of) -> None:
         self._key, self._check = key, check
-        # A server verifies passwords in its event loop, which must not wait for a lock. None is
+        # A server looks up passwords in its event loop, which must not wait for a lock. No lock is
         # needed, because each call on this dictionary is atomic.
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def remembers(self, password: str, stored: Sequence[str]) -> bool:
         """
-        Return True if *password* was verified against one of *stored* before; takes microseconds.
+        Return True if *password* was verified against one of *stored* before; compute no slow hash.
         """
         given = _bytes(password)
         return any([self._is_cached(self._digest(given, each)) for each in stored])
@@ -133,7 +133,7 @@ class Verifier:
         return True
 
     def _digest(self, given: bytes, stored: str) -> bytes:
-        """Return the key in the cache: a digest of password and hash, which changes with either."""
+        """Return the key in the cache: a digest of the password and the stored hash."""
         return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
 
 

@@ -1,23 +1,24 @@
 """
 Quotas of keys over all processes, for the request rate and the number of open streams.
 
-Each process counts the requests of a key. At most once a second it adds its count to a stored
-count and gets the total of all processes, so no request needs its own write. Each process accepts
-at most the rate of the key in each second. In each window of ten seconds, all processes together
-accept at most ten times the rate, plus one second's rate for each process that has not written yet.
+Each process counts the requests of a key. At most once a second, the process adds its count to a
+stored count and gets the total of all processes, so no request needs its own write. Each process
+accepts at most the rate of the key in each second. In each window of ten seconds, all processes
+together accept at most ten times the rate, plus one second's rate for each process that has not
+written yet.
 
 Data that is read for a key counts as one request per `limits.KEY_READ_SIZE`, because the whole feed
-is read even for a key that is restricted to a small part of it. The amount is known only after the
-read, so the count of a window may exceed the rate. The process that counted the excess carries it
-over to the next window.
+is read even if the key is restricted to a small part of the feed. The amount is known only after
+the read, so the count of a window may exceed the rate. The process that counted the excess carries
+the excess over to the next window.
 
-The number of open streams has a bound of its own. A stream occupies an instance of a function as
+The number of open streams has a limit of its own. A stream occupies an instance of a function as
 long as it is open, and a stage has a few hundred instances. A rate limits how often a key connects,
 but not for how long. Each stream occupies a slot, which is written before the slots are counted. If
-two streams open at the same time, both may be rejected, but they never exceed the bound together.
+two streams open at the same time, both may be rejected, but they never exceed the limit together.
 The slots of a crashed process expire after `limits.STREAM_HOLD_MS`, which is longer than a function
-can run. A server does not end streams, so it renews its slots. On AWS a stream of a key costs 2
-write units, and 1 read unit for each 4 KB, which is some 50 slots.
+can run. A server does not end streams, so it renews its slots. On AWS, a stream of a key costs 2
+write units to write and delete its slot, and 1 read unit for each 50 slots that are counted.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class KeyUsage(Protocol):
         """Add *requests* of the key *name* in *window*; return the total of all processes."""
 
     def hold(self, feed: str, principal: str, name: str, *, until_ms: int, now_ms: int) -> int:
-        """Store a slot until *until_ms*; return how many slots of *principal* have not expired."""
+        """Store the slot *name* until *until_ms*; return how many slots *principal* has now."""
 
     def release(self, feed: str, principal: str, name: str, until_ms: int) -> None:
         """Delete the slot *name*, which was stored until *until_ms*."""
@@ -61,11 +62,11 @@ class _Used:
     The counts of requests with one key.
 
     *here* is the count of this process in *second*. *settled* is the stored count of all processes
-    in *window*. *open* is the count that this process has not written yet; it last wrote at
-    *settled_ms*.
+    in *window*. *open* is the count that this process has not written yet. *settled_ms* is the time
+    of the last write of this process.
 
     *above* is the part of this process's count in *window* that exceeded the rate. *read* is the
-    amount of data that was read but does not count yet, because it is not enough for a request.
+    size of the data that was read but does not count yet, because it is not enough for a request.
     """
 
     second: int = -1
@@ -117,8 +118,8 @@ class RateLimiter:
         """
         Count *size* of data that was read; return True if it counts as at least one request.
 
-        The data counts even if the rate is used up. The rest, which is not enough for a request,
-        counts with the next read for the key.
+        The data counts even if the rate is used up. A rest that is not enough for a request counts
+        with the next read for the key.
         """
         now = self._clock()
         with self._lock:
@@ -137,7 +138,7 @@ class RateLimiter:
         self._settle(feed, key, rate, now)  # other processes may have used up the rate
         with self._lock:
             used = self._of(feed, key, rate, now)
-            # `>`, not `>=`, because the data that the last allowed request asks for may be read.
+            # The comparison is `>`, so that the data for the last allowed request may be read.
             exceeded = used.settled + used.open > rate * _SECONDS
         return _window_rest_ms(now) if exceeded else 0
 
@@ -188,10 +189,11 @@ def _window_rest_ms(now_ms: int) -> int:
 @dataclass(slots=True)
 class ReadCharge:
     """
-    The charge of data read on *feed* to the rate of *admission*'s key, if the key has a rate.
+    A counter of the data that is read on *feed* for a request with *admission*.
 
-    *due* is True if the rate must be checked before more is read. It is False at first, because the
-    request itself was counted just before.
+    The data counts against the rate of the key, if the key has a rate. *due* is True if the rate
+    must be checked before more data is read, and False at first, because the rate was checked when
+    the request itself was counted.
     """
 
     feed: str = ""
@@ -200,7 +202,7 @@ class ReadCharge:
     due: bool = False
 
     def add(self, size: int) -> None:
-        """Charge *size*, in the unit of `limits.KEY_READ_SIZE`."""
+        """Count data of *size*, in the unit of `limits.KEY_READ_SIZE`."""
         key, rate = self.admission.key, self.admission.rate
         if self.meter is not None and rate and self.meter.charge(self.feed, key, rate, size):
             self.due = True
@@ -215,12 +217,12 @@ class ReadCharge:
         return rest_ms
 
 
-# A function that returns the charge for reading a feed with an admission.
+# A function that takes a feed and an admission, and returns the counter of the data that is read.
 Charges = Callable[[str, Admission], ReadCharge]
 
 
 def free(feed: str, admission: Admission) -> ReadCharge:
-    """Implement `Charges` for hosts without rates: count nothing."""
+    """Implement `Charges` for hosts without rates: return a counter without effect."""
     return ReadCharge()
 
 
@@ -236,7 +238,7 @@ class StreamSlot:
     over: bool = False
 
     def renew(self, now_ms: int) -> None:
-        """Extend the slot if less than half of its time is left."""
+        """Extend the expiry of the slot if less than half of its lifetime is left."""
         renewed_ms = self.until_ms - limits.STREAM_HOLD_MS
         if self.over or not has_passed(renewed_ms, now_ms, limits.STREAM_HOLD_MS // 2):
             return
@@ -265,7 +267,7 @@ class StreamQuota:
 
     def acquire(self, feed: str, allowed: Allowed) -> StreamSlot | None:
         """
-        Return a slot for one more stream of the caller, or None if the caller has no bound.
+        Return a slot for one more stream of the caller, or None if the number is unlimited.
 
         Raises:
             TooManyRequests: the maximum number of streams is open.

@@ -1,11 +1,11 @@
 """
 Read from any cursor to the frontier of the log.
 
-A catch-up reads the log if the log goes back to the cursor. Otherwise it reads the state if the
-state still has all objects that were deleted since the cursor, or else the archive. If none of them
-has all changes, it sends `reset` and the whole state. `start` finds the source for a cursor; `step`
-returns the next events and the progress after them. SSE streams and WebSocket replays use the same
-steps.
+A catch-up reads the log if the log goes back to the cursor. Otherwise it copies the objects that
+changed since the cursor from the state, if the state still has the tombstones of all objects
+deleted since then, or else reads the archive. If neither has all changes, it sends `reset` and a
+copy of the whole state. `start` finds the source for a cursor; `step` returns the next events and
+the progress after these events. SSE streams and WebSocket replays use the same steps.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Progress:
 
     *seconds* is the commit time of *page*. During a copy, *bucket* and *after_key* are the
     position, *since_ms* and *tombstones* select the rows, and the log follows after *page*.
-    *passed* is the number of living objects of the bucket before the position. *skips* is how many
-    living objects a resumed copy still has to skip.
+    *passed* is the number of living objects (not deleted ones) of the bucket before the position.
+    *skips* is how many living objects a resumed copy still has to skip.
 
     *resets* is True if `reset` must still be sent. *announces* is True if `live` must be sent at
     the frontier. *archived* is True if the next pages may be in the archive only.
@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def in_step(self) -> bool:
-        """Return True if a page of the log was sent completely, and nothing else is pending."""
+        """Return True if the catch-up is at the end of a page of the log and has nothing to add."""
         return not (self.copying or self.resets or self.announces) and self.slot >= PAGE_END
 
     @property
@@ -93,8 +93,8 @@ class Progress:
         """
         Encode the fields that differ from their default.
 
-        While a stage is updated, functions of the older release can then decode a progress in which
-        the new fields have their defaults.
+        While a stage is updated, functions of the older release can then decode the result, unless
+        a new field differs from its default.
         """
         stored = {name: v for name, v in asdict(self).items() if v != _DEFAULTS.get(name)}
         return json.dumps(stored, separators=(",", ":"))
@@ -142,7 +142,7 @@ def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
 
 def in_parts(progress: Progress, living: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """
-    Yield the *living* objects after *progress* in groups, each with the cursor of its objects.
+    Yield the *living* objects after *progress* in groups, each with the cursor for its objects.
     """
     at = 0
     while at < len(living) or not at:
@@ -168,12 +168,12 @@ LIVE = "live"
 
 
 def margin(seconds: int) -> int:
-    """Return the second from which a reader that was at *seconds* needs all changes."""
+    """Return the second since which changes may be missing at a reader that was at *seconds*."""
     return max(0, seconds - limits.STAMP_DISORDER_MS // 1000)
 
 
 def _requested_from(progress: Progress) -> int:
-    """Return the second from which a copy by time was requested; 0 for any other copy."""
+    """Return the second of the cursor for which a copy by time was made; 0 for other copies."""
     if not progress.tombstones:
         return 0
     return (progress.since_ms + limits.STAMP_DISORDER_MS) // 1000
@@ -181,7 +181,7 @@ def _requested_from(progress: Progress) -> int:
 
 def _reset(progress: Progress) -> Step:
     """
-    Return the step that sends `reset` before a copy of everything, and before its first cursor.
+    Return the step that sends `reset` before a copy of everything, and before any cursor.
 
     If the client received a cursor first and the connection broke, the client would resume from the
     cursor without the `reset`, and would keep objects that were deleted in the meantime.
@@ -202,8 +202,9 @@ class CatchUp:
     """
     A reader from a cursor to the frontier.
 
-    *tombstones* has the time since which the state has all deleted objects. *lost* returns True if
-    a reader with a cursor may have seen lost pages. For *copied_until* see
+    *tombstones* has the time since which the state has the tombstones of all deleted objects.
+    *lost* takes a feed and a cursor. It returns True if a reader with this cursor may have received
+    operations that a restore of the log has lost. For *copied_until* see
     `replication.copies.CopiedUntil`.
     """
 
@@ -238,7 +239,8 @@ class CatchUp:
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Return the next events after *progress* that match the filter."""
-        # A copy by time has no leaves for a restricted reader, so send everything instead.
+        # A copy by time cannot tell a restricted reader which objects left its part of the feed, so
+        # send everything instead.
         if wanted.redacted and progress.tombstones:
             progress = self._everything(feed)
         if progress.resets:
@@ -249,11 +251,11 @@ class CatchUp:
 
     def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
         """
-        Return the pages after page *after*; with *leave*, only pages with known removed parents.
+        Return the pages after page *after*.
 
-        Page *begun*, of which the reader has a part, is returned even if its removed parents are
-        unknown. A producer may resume from the id of an operation that it has just posted, and a
-        hand-over to push needs whole pages.
+        With *leave*, stop before the first page whose removed parents are not stored yet. However,
+        return page *begun*, of which the reader has a part, in any case: a producer may resume from
+        the id of an operation that it has just posted, and a hand-over to push needs whole pages.
         """
         if not leave:
             return self.reader.read(feed, after)
@@ -271,8 +273,8 @@ class CatchUp:
         """
         Return the place after *page*, which is the last page and was trimmed.
 
-        The place has the current time, because later pages are written from now on. In a chained
-        feed it has the time of the copied page.
+        The time of the place is the current time, because later pages are written from now on. In a
+        chained feed, it is the time of the copied page.
         """
         seconds = self.copied_until(feed, page)
         return Place(page, PAGE_END, self.reader.clock() // 1000 if seconds is None else seconds)
@@ -291,10 +293,10 @@ class CatchUp:
 
     def _is_beyond(self, feed: str, number: int, seconds: int) -> bool:
         """
-        Return True if page *number* is above the head because this log had it and lost it.
+        Return True if page *number* is above the head because this log had that page and lost it.
 
         Return False if a chained feed may still reach the page. Also return False if the number is
-        too high to have been assigned by the time *seconds*: the id is from another feed then.
+        too high to have been assigned by the time *seconds*, because it is from another feed then.
         """
         head = self.reader.log.head(feed)
         if number <= head or self.copied_until(feed, number) is not None:
@@ -351,9 +353,9 @@ class CatchUp:
 
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
         """
-        Resume a copy if the log, alone or with the archive, has all pages since the copy started.
+        Resume a copy if the log, alone or with the archive, has all pages since the copy began.
 
-        Otherwise start another copy. If tombstones that the copy needs are missing, send `reset`
+        Otherwise begin another copy. If tombstones that the copy needs are missing, send `reset`
         and everything.
         """
         ours = cursor.page <= self._state_checkpoint(feed)
@@ -371,11 +373,11 @@ class CatchUp:
 
     def _count_sent(self, feed: str, cursor: Replication) -> int:
         """
-        Return how many objects of the bucket need not be sent again.
+        Return how many objects of the bucket, counted from its beginning, need not be sent again.
 
-        An object that was alive when the objects were counted is still alive, or has a tombstone
-        because it was deleted after the page of the copy. The same objects are therefore found
-        again until such a tombstone is removed.
+        An object that was living when the objects were counted is still living, or has a tombstone
+        because it was deleted after the page of the copy. Counting therefore finds the same objects
+        again, until such a tombstone is removed.
         """
         run = self.reader.read(feed, cursor.page, 1)
         seconds = run.pages[0].seconds if run.pages else self.reader.clock() // 1000
@@ -396,7 +398,7 @@ class CatchUp:
         complete = progress.since_ms == 0 and not progress.tombstones
         read = self._read_lines if complete else self._read_rows
         while progress.bucket < limits.BUCKETS and seen < limits.COPY_STEP_ROWS:
-            if size >= limits.KEY_READ_SIZE:  # large rows fill messages sooner
+            if size >= limits.KEY_READ_SIZE:  # large rows fill a step before there are many of them
                 break
             more, texts, progress = read(feed, progress, wanted)
             parts += more
@@ -409,8 +411,8 @@ class CatchUp:
         """
         Move towards the position of a resumed copy by one read; a large bucket takes several reads.
 
-        If the bucket has fewer objects than were sent, for instance after a repair, send the whole
-        bucket again.
+        If the bucket has fewer objects than must be skipped, for instance after a repair, send the
+        whole bucket again.
         """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         if not rows:
@@ -457,7 +459,7 @@ class CatchUp:
         return [Chosen(events)], [row.line for row in rows], progress_after(progress, after, living)
 
     def _after_copy(self, feed: str, progress: Progress) -> Progress:
-        """Return the progress after a complete copy; the log follows after its page."""
+        """Return the progress after a complete copy, which continues after the page of the copy."""
         number = progress.page
         page = self.reader.at(feed, number)
         if page is None and self.archive:
@@ -469,10 +471,10 @@ class CatchUp:
         """
         Return the second since which the pages after the page of *progress* were written.
 
-        The page of *progress* is missing, so use the time of the next page. If that page is still
-        in flight, use the time of the page after it, less `limits.WRITE_MS_MAX`, because a writer
-        may be late by one request. If the next page was trimmed, use the time from which a copy by
-        time was requested. Return 0 if the time is unknown.
+        The page of *progress* is missing, so use the time of the next page. If the next page is
+        still in flight, use the time of the first page after it, less `limits.WRITE_MS_MAX`,
+        because a writer may be late by one request. If the next page was trimmed, use the time for
+        which a copy by time was made. Return 0 if the time is unknown.
         """
         number = progress.page
         run = self.reader.read_or_trimmed(feed, number, 1)
@@ -529,7 +531,7 @@ class CatchUp:
         Return a step from the archive or the state, in place of lost pages.
 
         Raises:
-            PagesLost: neither has the operations of these pages.
+            PagesLost: neither the archive nor the state has the operations of these pages.
         """
         step = self._archive_step(feed, progress, wanted, after, lost.beyond)
         if self._leads_back(feed, step, lost.beyond):
@@ -563,7 +565,7 @@ class CatchUp:
     def _archive_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
     ) -> Step:
-        """Read the archive below the *floor* of the log; if it has a hole, copy by time."""
+        """Read the archive below the *floor*; copy by time if the archive lacks the next page."""
         pages = self.archive.read(feed, after, floor - 1) if self.archive else ()
         if not pages:
             copy = self._by_time(feed, progress.seconds)
@@ -585,9 +587,10 @@ class CatchUp:
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
         """
-        Add `live`, if it is still due, to the step with the last pages.
+        Return the step at the frontier, with `live` after *parts* if `live` is still due.
 
-        A separate step might never happen, because a busy feed has new pages all the time.
+        A separate step for `live` might never happen, because a busy feed has new pages all the
+        time.
         """
         if not progress.announces:
             return Step(parts, progress, at_frontier=True)

@@ -1,8 +1,9 @@
 """
-Select the events of a page or a row that match a consumer's filter, and add their refs.
+Select the events of a page or a row that match a consumer's filter, and add the field `ref`.
 
-A ref is the address of an event's object, from the template of the feed. It is built when the event
-is sent, not when the event is stored, so that a changed template applies to all operations.
+The field `ref` is the address of the event's object, built from a template of the feed. It is added
+when the event is sent, not when the operation is stored, so that a changed template applies to all
+operations.
 
 A part is a sequence of events of a catch-up. Its lines are parsed only when a transport requests
 the events. Unfiltered operations become SSE text by slicing their lines. This avoids parsing JSON
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Events that were selected one by one because they match a filter, or `reset` or `live`."""
+    """Events that were selected because they match a filter, or an event `reset` or `live`."""
 
     picked: Sequence[Event]
 
@@ -151,7 +152,7 @@ def _events_and_leaves(
     page: Page, wanted: Filter, first: int, left: Left | None
 ) -> Iterator[Event]:
     if page.compacted:
-        left = None  # incomplete, because an operation that left a parent may have been compacted
+        left = None  # unknown: compaction may have removed an operation that removed a parent
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
@@ -165,9 +166,9 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
     """
     Return the name of the event for *row*, or "" if the filter does not select it.
 
-    With *changed*, the consumer gets the objects that changed since it last read. The state does
-    not record the parents that an object left. The consumer therefore gets a leave for each object
-    that does not match, because the object may have matched before.
+    With *changed*, the consumer gets the objects that changed since its cursor. The state does not
+    have the parents that were removed from an object. The consumer therefore gets a leave for each
+    object that does not match, because the object may have matched before.
     """
     operation = None if wanted.is_everything else parse_line(row.line)
     if operation is None or wanted.matches(operation):
@@ -176,7 +177,7 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
 
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")
-_LASTING_MAX = 8  # enough for the pages that are sent to many streams at the same time
+_LASTING_MAX = 8  # sufficient for the pages that are sent to many streams at the same time
 
 
 def with_ref(event: Event, template: str) -> Event:

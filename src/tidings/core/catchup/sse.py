@@ -4,9 +4,9 @@ Stream an endless catch-up as text, either as blocks of SSE or as lines of NDJSO
 A stream is a state machine without a socket. `take` returns the data to send now from memory, and
 `next` from the stores. The host decides how long to wait if there is nothing to send.
 
-The tail cache holds the last pages of a log in memory, read once for all waiting streams. It is a
-contiguous part of the log up to `last`. A stream within this part gets the next pages from memory;
-a stream before this part reads the log. Pages never change, so the cache stays correct.
+The tail cache holds the last pages of a log in memory, read once for all waiting streams. The cache
+has all pages from some page to `last`. A stream that needs only these pages gets them from memory;
+a stream that needs an earlier page reads the log. Pages never change, so the cache stays correct.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An unpacked page and the part with all its events. The text is built once for all streams."""
+    """An unpacked page and the part with all its events, whose text is built once."""
 
     page: Page
     part: Lasting
@@ -55,7 +55,7 @@ class Held:
 
 @dataclass(slots=True)
 class Tail:
-    """A cache of the last pages of a log. The next page is read after *last*."""
+    """A cache of the last pages of a log. *last* is the last page that was added."""
 
     last: int = 0
     bytes_max: int = limits.TAIL_BYTES_MAX
@@ -109,9 +109,9 @@ def _weight(page: Page) -> int:
 _NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
-EMPTY_LINE = "\n"  # the heartbeat for lines, which NDJSON readers ignore
+EMPTY_LINE = "\n"  # the heartbeat of an NDJSON stream, whose readers ignore empty lines
 # The first block of a stream has this field if its host ends streams or its client asked for
-# cursors. A browser then waits this long before it resumes, instead of three to five seconds.
+# cursors. A browser then resumes after this time, instead of after three to five seconds.
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
 
 
@@ -158,12 +158,13 @@ class Stream:
     """
     The stream of one consumer of *feed*.
 
-    *template* is the link template of `catchup.matching`, from version *version* of the feed's
-    profile. *admission* was granted at *since_ms*; the profile shows whether it has ended. A
-    password has no such admission, so *still_opens* checks it again. `close` releases *hold*.
-    *charge* counts the data read. *write* formats events for clients that asked for traces, for
-    another format or for *lines*; if it is None, the text of the parts is sent. *cursors* is True
-    if the client accepts blocks that hold only an id.
+    *template* is the template of `ref` (`catchup.matching`), from version *version* of the feed's
+    profile. *admission* was granted at *since_ms*; the profile shows whether the admission has
+    ended. The admission of a password never ends, so *still_opens* checks the password again when
+    the profile changes. `close` releases *hold*. *charge* counts the data that is read. *write*
+    formats events for clients that asked for traces, for another format or for *lines*; if *write*
+    is None, the text of the parts is sent. *cursors* is True if the client accepts blocks that have
+    only an id.
     """
 
     catch_up: CatchUp
@@ -230,8 +231,8 @@ class Stream:
         Return an empty text if the block is not needed.
 
         If the host *ends* streams, a client without a cursor would miss the operations that are
-        posted while it reconnects. oplog's clients accept a cursor only with an event, so they get
-        a `live` event, which is correct because they start at the end of the log.
+        posted while the client reconnects. oplog's clients accept a cursor only with an event. They
+        therefore get a `live` event, which is true because they start at the end of the log.
         """
         if self.lines:
             return ""
@@ -270,8 +271,9 @@ class Stream:
         """
         Return the text for a consumer that got no event since its last text.
 
-        It is an empty line for a stream of lines. If the client asked for cursors and its cursor
-        has moved, it is the cursor. Otherwise it is the comment that oplog sent.
+        For a stream of lines, the text is an empty line. If the client asked for cursors and its
+        cursor has moved, the text is a block with the cursor. Otherwise it is a comment, as in
+        oplog.
         """
         if self.lines:
             return EMPTY_LINE
@@ -306,8 +308,8 @@ class Streamer:
     """
     A factory of streams.
 
-    *for_copy* may prepare the state for a stream that copies the state. *charges* counts the data
-    that is read.
+    *for_copy* returns the store of the state to use for a stream that copies the state. *charges*
+    returns the counter of the data that is read.
     """
 
     catch_up: CatchUp
@@ -330,7 +332,7 @@ class Streamer:
         Open the stream of *feed* after *cursor*, filtered by *query* (`filters.from_query`).
 
         With `trace=true` in *query*, events have their traces. With `cursors=true`, the client
-        accepts blocks that hold only an id. `format` is one of `envelopes.FORMATS`. With *lines*,
+        accepts blocks that have only an id. `format` is one of `envelopes.FORMATS`. With *lines*,
         the stream is written as NDJSON.
 
         Raises:

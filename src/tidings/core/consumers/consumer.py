@@ -1,9 +1,10 @@
 """
-The state of a named consumer, the functions that change it, and the store that keeps it.
+The state of a named consumer, the functions that change the state, and the store.
 
-Only one worker at a time reads for a consumer: the holder of the consumer's lease. A fence
-identifies the holder. Entries that a worker had begun to write when it failed or crashed are sent
-again, one at a time. All functions are pure and return the next state of a consumer.
+A worker receives the entries (lines of the log) for a consumer, and writes them to its own store.
+Only one worker at a time does this: the holder of the consumer's lease, which a fence identifies.
+Entries that a worker had begun to write when it failed or crashed are sent again, one at a time.
+All functions are pure, and those that change a consumer return its next state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of the worker. *id* is the entry that was not written, or "" if it is unknown."""
+    """A failure of a worker. *id* names the entry that it could not write; "" if unknown."""
 
     id: str
     error: str
@@ -41,11 +42,12 @@ class Consumer:
     The stored state of a named consumer.
 
     *filter* selects the operations to send; all others count as acknowledged. Everything up to
-    *position* is acknowledged; if *position* is None, nothing is. The entries *acked* after the
+    *position* is acknowledged, and nothing if *position* is None. The entries *acked* after the
     position are acknowledged, too. The worker has begun to write entries up to *sent*. An earlier
-    worker, which did not finish, had begun to write entries up to *single*; these are sent again
-    one at a time. *retries* are the ids of parked messages to send again. A write is rejected if
-    the stored *version* has changed in the meantime.
+    worker, which did not finish, had begun to write entries up to *single*; these entries are sent
+    again one at a time. A parked message is an entry that was set aside for an operator: *parked*
+    is their number, and *retries* are the ids of those to send again. A write is rejected if the
+    stored *version* has changed in the meantime.
     """
 
     feed: str
@@ -69,7 +71,7 @@ class Consumer:
 
     @property
     def copying(self) -> bool:
-        """Return True while the state is copied; the log follows after that."""
+        """Return True while the consumer receives a copy of the state; the log follows after it."""
         return isinstance(self.position, Since | Replication)
 
     def state(self, now_ms: int) -> str:
@@ -170,7 +172,7 @@ def check_fence(consumer: Consumer, fence: int) -> None:
 
 
 def renew(consumer: Consumer, now_ms: int) -> Consumer:
-    """Renew the lease, even if it has expired: no other worker has taken it since."""
+    """Renew the lease, even if it has expired, because no other worker has taken it since."""
     return replace(consumer, until_ms=now_ms + limits.CONSUMER_LEASE_MS)
 
 
@@ -218,7 +220,7 @@ def fail(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
 
 
 def release(consumer: Consumer) -> Consumer:
-    """Release the lease after a worker has finished, so that no entry is sent again."""
+    """Release the lease of a worker that has written all entries sent; none is sent again."""
     return _drop_passed(replace(consumer, sent=None, owner="", until_ms=0))
 
 
@@ -257,7 +259,7 @@ def revoke_lease(consumer: Consumer) -> Consumer:
 
 
 def _mark_doubtful(consumer: Consumer) -> Consumer:
-    """Mark the entries up to *sent*, so that those not acknowledged are sent one at a time."""
+    """Set *single* to *sent*, so that unacknowledged entries are sent again one at a time."""
     return _drop_passed(replace(consumer, single=later(consumer.single, consumer.sent)))
 
 

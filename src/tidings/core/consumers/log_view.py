@@ -42,7 +42,8 @@ class LogView:
     """
     A read-only view of the log, which also checks positions.
 
-    *lost* returns True if a reader with a cursor may have seen pages that were lost.
+    *lost* takes a feed and a cursor. It returns True if a reader with this cursor may have received
+    operations that a restore of the log has lost.
     """
 
     reader: Reader
@@ -59,8 +60,8 @@ class LogView:
         Check that the log has reached *position*, and has not lost its page.
 
         Raises:
-            InvalidConsumer: *position* is after the end of the log, so it cannot be an id of this
-                feed, or its page was lost.
+            InvalidConsumer: a restore has lost the page of *position*, or *position* is after the
+                end of the log, so that it cannot be an id of this feed.
         """
         if self.lost(feed, position):
             rule = "names a page that was lost; begin with `copy`, or with an id that is in the log"
@@ -120,7 +121,7 @@ class LogView:
         Return the next entries to send to *consumer*, in order, *count* at most.
 
         The list is empty if these entries are after the pages that one request reads. `advance`
-        then moves the position closer to them.
+        then moves the position closer to the entries.
         """
         pages = self._pages(consumer, limits.ADVANCE_READS_MAX)
         return list(islice((each for page in pages for each in _open(consumer, page)), count))
@@ -135,8 +136,8 @@ class LogView:
         """
         Return the entry that the worker could not write, or None.
 
-        The id of the entry is in the failure. A search might not reach the entry if the filter
-        excludes the pages before it.
+        `Failure` has the id of the entry. A search from the position might not reach the entry,
+        because the filter may exclude many pages before it.
         """
         place, behind = (
             positions.read(consumer.failure.id if consumer.failure else None),
@@ -167,7 +168,7 @@ class LogView:
         return next(self._from(feed, Place(self.reader.log.floor(feed), 0, 0)), None)
 
     def current(self, feed: str) -> Place | None:
-        """Return the last entry of the log; None if the log is empty."""
+        """Return the place of the last entry; None if the last pages are empty or missing."""
         number = self.frontier(feed).page
         for _ in range(limits.ADVANCE_READS_MAX):
             page = self.reader.at(feed, number)
@@ -195,7 +196,7 @@ class LogView:
             after = run.pages[-1].number
 
     def _pages(self, consumer: Consumer, reads_max: int) -> Iterator[Page]:
-        """Yield the pages with entries after the position of *consumer*; none while it copies."""
+        """Yield the pages after the position; none while *consumer* receives a copy."""
         if consumer.position is not None and not isinstance(consumer.position, Place):
             return
         floor = self.check_within(consumer)

@@ -1,9 +1,9 @@
 """
-The position of a named consumer, and the entries that it acknowledged after it.
+The position of a named consumer, and the entries after the position that are acknowledged.
 
-A position is a place in the log, a place within a copy, or `Since(0)` before a copy has begun.
-Everything up to the position is acknowledged. A consumer that never acknowledged anything has the
-position None and begins with the oldest page.
+A position is a place in the log, a place within a copy of the state, or `Since(0)` before a copy
+has begun. Everything up to the position is acknowledged. A consumer that begins with the oldest
+page, and has not acknowledged anything, has the position None.
 
 Entries acknowledged after the position are stored as ascending, disjoint ranges of the slots of a
 page. Ranges are compact, because a sink usually acknowledges adjacent entries.
@@ -53,7 +53,11 @@ def later(one: Position | None, other: Position | None) -> Position | None:
 
 
 def last_unneeded_page(position: Position | None) -> int | None:
-    """Return the last page that a consumer at *position* has handled; None if it needs no page."""
+    """
+    Return the last page that a consumer at *position* has handled.
+
+    Return 0 before the first page, and None before a copy of the state, when no page is needed.
+    """
     match position:
         case Place(page, slot, _):
             return page if slot >= PAGE_END else page - 1
@@ -66,7 +70,7 @@ def last_unneeded_page(position: Position | None) -> int | None:
 
 def fell_off(position: Position | None, floor: int) -> bool:
     """
-    Return True if pages that the consumer still needs are below *floor*.
+    Return True if a consumer at *position* still needs pages below *floor*.
 
     A consumer without a position (None) starts at the oldest page, so it never falls off.
     """
@@ -94,8 +98,8 @@ def oldest(floor: int) -> str:
     """
     Return the cursor that continues with the first page of a log that begins at *floor*.
 
-    A cursor at the end of the previous page could not be checked, because that page is gone.
-    Return instead the cursor of a copy that has no rows left, which continues at the same page.
+    A cursor at the end of the page before *floor* could not be checked, because that page is gone.
+    Return instead the cursor of a copy that has no rows left, which continues with page *floor*.
     """
     if floor <= 1:
         return START.encode()
@@ -106,9 +110,9 @@ def cursor(position: Position | None, floor: int) -> str:
     """
     Return the cursor that a worker resumes from, in a log that begins at *floor*.
 
-    If a consumer is at the end of the last trimmed page, it has missed nothing. The cursor of this
-    page would be treated as a time, and the worker would get the state. Return instead the cursor
-    that continues at the floor.
+    A consumer at the end of the last trimmed page has missed nothing. The cursor of this page would
+    be treated as a time, because the page is gone, and the worker would get rows of the state.
+    Return instead the cursor that continues at the floor.
     """
     gone = isinstance(position, Place) and position.slot >= PAGE_END and position.page < floor
     return oldest(floor) if position is None or gone else encode_position(position) or ""

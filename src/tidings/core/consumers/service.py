@@ -2,9 +2,9 @@
 The operations that workers, operators, readers and retention perform on named consumers.
 
 Each call of a worker costs a read and a write of the consumer. Actions of operators are safe while
-workers run, because each is one conditional write, and a worker that lost its lease is notified at
-its next acknowledgement. Each action of an operator stores a note with its author, time and reason.
-An action that would change nothing is refused.
+workers run, because each action is one conditional write, and a worker that lost its lease gets an
+error at its next acknowledgement. Each action of an operator stores a note with the author, time
+and reason of the action. An action that would change nothing is refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The answer to a worker: its consumer, and the cursor from which the worker resumes."""
+    """The answer to a worker: the consumer, and the cursor from which the worker resumes."""
 
     consumer: Consumer
     cursor: str
@@ -99,9 +99,9 @@ class Acknowledgement:
     """
     The entries that a worker has written, and those that it is about to write.
 
-    It acknowledges everything up to *through*, the entries *ids*, and the parked messages
-    *retried*. The worker is about to write the entries up to *sending*. To skip a message, a worker
-    acknowledges it without writing it.
+    The worker acknowledges everything up to *through*, the entries *ids*, and the parked messages
+    *retried*, and is about to write the entries up to *sending*. To skip a message, a worker
+    acknowledges the message without writing it.
     """
 
     through: Position | None = None
@@ -209,7 +209,8 @@ class Consumers:
         Record that the worker could not write *entry*, and release the lease.
 
         *entry* is empty if the worker does not know which entry failed. If *entry* is a parked
-        message that was sent again, it stays parked with the new error, and the lease is kept.
+        message that was sent again, the message stays parked with the new error, and the lease is
+        not released.
 
         Raises:
             UnknownConsumer, FenceLost: nothing was recorded.
@@ -303,8 +304,8 @@ class Consumers:
         Create the consumer or change its filter; return the consumer, and True if it is new.
 
         *wanted* has the filter. A new consumer begins at *start*, see `place`; an existing consumer
-        keeps its position. If the filter changes, the current worker loses its lease, because it
-        would acknowledge messages that it did not receive with the old filter.
+        keeps its position. If the filter changes, the current worker loses its lease, because its
+        acknowledgement would cover messages that the old filter excluded.
 
         Raises:
             InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
@@ -419,7 +420,7 @@ class Consumers:
 
     def drop(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
         """
-        Delete the parked message *which*, or all if *which* is `all`; keep the consumer's notes.
+        Delete the parked message *which*, or all parked messages if *which* is `all`.
 
         Raises:
             UnknownParked: the message is not parked.
@@ -435,7 +436,7 @@ class Consumers:
 
     def place(self, feed: str, text: object, field: str) -> Position | None:
         """
-        Parse `oldest` (None), `now`, `copy`, or the id of an event.
+        Return the position for *text*: `oldest` (None), `now`, `copy`, or the id of an event.
 
         Raises:
             InvalidConsumer: *text* is another value, or not an id of this feed.
@@ -474,7 +475,7 @@ class Consumers:
         parked: Callable[[Entry], Parked | None] = lambda entry: None,
     ) -> Entry:
         """
-        Move past the next message, and park the message if *parked* returns it.
+        Move past the next message; store the result of *parked* as a parked message if not None.
 
         The worker has to take the lease again.
         """
@@ -500,7 +501,7 @@ class Consumers:
         """
         Return the ids of the parked messages.
 
-        The ids are still valid if a write of *consumer* with its version succeeds.
+        If a later write of *consumer* with its version succeeds, these ids were still valid.
         """
         return [each.id for each in self.store.parked(consumer.feed, consumer.name)]
 
@@ -523,7 +524,7 @@ class ConsumerRetention:
     cap: Retention
 
     def pages(self, feed: str) -> frozenset[int]:
-        """Return the last page that each consumer has handled, if it needs the log."""
+        """Return the last page handled by each consumer, except before a copy of the state."""
         handled = (
             positions.last_unneeded_page(each.position) for each in self.store.consumers(feed)
         )
@@ -535,7 +536,7 @@ class ConsumerMonitor:
     """
     The metrics of consumers.
 
-    If a lag exceeds *retention*, the log keeps pages only because the consumer needs them.
+    If the lag of a consumer exceeds *retention*, the log keeps pages only for this consumer.
     """
 
     consumers: Consumers

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 BEGINNING, NOW = "-1", "now"
-_EPOCH_MS = 1_728_432_000_000  # 2024-10-09, the epoch of the protocol's cursors
+_EPOCH_MS = 1_728_432_000_000  # 2024-10-09, the epoch that Durable Streams sets for cursors
 _OFFSET = re.compile(r"([0-9a-f]{10})([0-9a-f]{6})([0-9a-f]{8})", re.ASCII)
 
 
@@ -66,8 +66,8 @@ def live_cursor(given: str, now_ms: int) -> int:
 
 TYPE = "durable-stream"  # the type of a stream as an object of the feed
 _BREAK = re.compile("\r\n|\r|\n")
-# The space for data in an operation, which also has the name of the stream. Escaping in JSON makes
-# up to six bytes of a byte of the name.
+# The space for data in an operation, which also has the name of the stream. JSON may escape a byte
+# of the name as six bytes.
 _ROOM = limits.OPERATION_BYTES_MAX - 6 * limits.ID_BYTES_MAX - 512
 _BASE64_BYTES = _ROOM // 4 * 3
 
@@ -144,7 +144,9 @@ def _bytes_of(data: dict[str, str]) -> bytes:
 
 def data_of(page: Page, first: int) -> list[Any]:
     """
-    Return the data of the messages on *page*, which has no other operations, from slot *first* on.
+    Return the data of the messages on *page* from slot *first* on.
+
+    The page has messages of one stream, and no other operations.
     """
     return [decode(line).get("data") for _, line in page.entries(first)]
 

@@ -1,8 +1,8 @@
 """
 Read the messages of a stream after an offset, and write messages to a stream.
 
-A read returns the messages of one response, which has a maximum size. Each write appends a page to
-the feed's log and updates the document of the stream.
+A read returns the messages of one response, which has a maximum size. A write appends its messages,
+if it has any, as a page to the feed's log, and updates the document of the stream.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StreamPart:
 
     @property
     def is_last(self) -> bool:
-        """Return True if no message can follow, because the stream is closed."""
+        """Return True if no message can follow *end*, because the stream is closed there."""
         return self.at_tail and self.stream.closed
 
     @property
@@ -81,7 +81,10 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 @dataclass(frozen=True, slots=True)
 class StreamReader:
     """
-    A reader of streams. *lost* returns True if a reader with a cursor may have seen lost pages.
+    A reader of streams.
+
+    *lost* takes a feed and a cursor. It returns True if a client with this cursor may have received
+    operations that a restore of the log has lost.
     """
 
     store: StreamStore
@@ -106,8 +109,8 @@ class StreamReader:
         Raises:
             UnknownStream: the stream does not exist.
             InvalidStream: *offset* is not an offset.
-            OffsetGone: a message after *offset* is below the floor of the log, the page of *offset*
-                was lost, or the stream has no such offset.
+            OffsetGone: a message after *offset* is below the floor of the log, a restore has lost
+                the page of *offset*, or the stream has no such offset.
         """
         stream = self.stream(feed, name)
         if offset == messages.NOW:
@@ -136,7 +139,7 @@ class StreamReader:
         """
         Return the extents after *start* up to the tail of *stream*.
 
-        Extents after the tail belong to a newer stream with the same name, and are left out.
+        Leave out extents after the tail, because they belong to a newer stream with the same name.
         """
         found = self.store.extents(feed, stream.name, start, limits.STREAM_PAGES_MAX)
         return [each for each in found if _order(each.last) <= _order(stream.tail)]
@@ -146,7 +149,8 @@ class StreamReader:
         Return the page of *extent*, the next page of the stream after *end*.
 
         Raises:
-            OffsetGone: the page, or an extent between *end* and *extent*, is missing.
+            OffsetGone: the page is not in the log, or an extent between *end* and *extent* is
+                missing.
         """
         number = extent.last.page
         page = None
@@ -167,9 +171,9 @@ class StreamWriter:
     """
     A writer that creates, extends and deletes streams.
 
-    In all methods, *trace* is a parsed trace header (`tracing.parse_trace_headers`).
+    In all methods, *trace* is the result of `tracing.parse_trace_headers`.
 
-    *together* returns a transaction, in which a page and the document of its stream are written. A
+    *together* starts a transaction, in which a page and the document of its stream are written. A
     producer that does not know whether its request was accepted can therefore repeat the request,
     and gets the same response.
     """
@@ -230,7 +234,7 @@ class StreamWriter:
 
         Raises:
             UnknownStream: the stream does not exist.
-            Chained: *feed* is a copy.
+            Chained: *feed* is a chained feed.
         """
         with self.together():
             require_stream(self.store.stream(feed, name), name)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Returns a context in which all reads and writes are one transaction, and no other process writes.
+# A function that returns a context in which all reads and writes are one transaction, and no other
+# process writes.
 Together = Callable[[], AbstractContextManager[object]]
 
 
@@ -34,7 +35,7 @@ class Extent:
 
 
 class StreamStore(Protocol):
-    """The streams of each feed, and the pages of its log that have their messages."""
+    """The documents of the streams of each feed, and the extents of each stream."""
 
     def stream(self, feed: str, name: str) -> Stream | None:
         """Return the stream, or None if it does not exist."""
@@ -47,9 +48,9 @@ class StreamStore(Protocol):
 
     def extents(self, feed: str, name: str, after: Place, limit: int) -> Sequence[Extent]:
         """
-        Return at most *limit* pages of the stream with messages after *after*, in order.
+        Return at most *limit* extents of the stream with messages after *after*, in order.
 
-        Pages below the floor of the log may be left out.
+        Extents below the floor of the log may be left out.
         """
 
 
@@ -73,7 +74,7 @@ class OffsetGone(Rejected, code="offset_gone", status=410):
 
 
 class StreamConflict(Rejected, code="stream_conflict", status=409):
-    """The stream has other properties than the request, or already has its `Stream-Seq`."""
+    """The request has other properties than the stream, or a `Stream-Seq` that is not higher."""
 
 
 class StreamClosed(Rejected, code="stream_closed", status=409):
@@ -85,7 +86,7 @@ class StreamClosed(Rejected, code="stream_closed", status=409):
 
 
 class StaleEpoch(Rejected, code="stale_epoch", status=403):
-    """A newer process of the producer has started, with the epoch *epoch*."""
+    """The producer has sent requests with *epoch*, which is above the epoch of this request."""
 
     def __init__(self, given: int, epoch: int) -> None:
         super().__init__(f"must be {epoch} or more", field="Producer-Epoch", value=given)
@@ -192,11 +193,11 @@ def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
 
 def is_repeated(stream: Stream, appending: Appending) -> bool:
     """
-    Return True if *stream* already has the request *appending*, so that nothing is left to do.
+    Return True if the request *appending* was applied to *stream* before.
 
     The fields of the producer are checked first. Even if the stream was closed in the meantime, a
-    producer with an old epoch gets `StaleEpoch`, and one that repeats an accepted request gets a
-    success.
+    producer with an old epoch gets `StaleEpoch`, and a producer that repeats an accepted request
+    gets a success.
 
     Raises:
         InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: the request is neither
@@ -234,14 +235,15 @@ def _keep_newest(producers: Sequence[Producer]) -> Sequence[Producer]:
     """
     Return *producers*, without one of them if there are too many.
 
-    Take the credential with the most producers, and remove the one of its producers that has not
-    appended for the longest time. A credential thus cannot displace the producers of another
-    credential that has fewer.
+    Find the credential with the most producers, and remove the producer of this credential that has
+    not appended for the longest time. A credential thus cannot displace the producers of another
+    credential that has fewer producers.
     """
     if len(producers) <= limits.STREAM_PRODUCERS_MAX:
         return producers
     counts = Counter(each.owner for each in producers)
-    # If several have the highest count, `max` returns the first, which appended the longest ago.
+    # If several producers have the highest count, `max` returns the first of them, which appended
+    # the longest ago.
     oldest = max(producers, key=lambda each: counts[each.owner])
     return [each for each in producers if each is not oldest]
 

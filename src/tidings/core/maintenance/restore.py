@@ -2,11 +2,11 @@
 Continue a feed after its tables were restored from a backup, so that no reader skips pages.
 
 The tables may have been restored to different times. The log is therefore kept up to its first
-hole, and every follower and consumer that had read further is moved back to this place. The page
-numbers after this place that may have been sent to readers are never used again. An empty page
-replaces all of them (`Page.skipped`), the counter continues after them, and the profile records the
-range (`settings.profiles`). This record is written first and the empty page last. If a run is
-killed between the two writes, the next run detects this and completes it.
+hole, and every follower and consumer that had read further is moved back to the last page that is
+kept. Later page numbers that may have been sent to readers are never used again: empty pages
+replace them (`Page.skipped`), the counter continues after them, and the profile records them as
+lost (`settings.profiles`). The record in the profile is written first and the empty pages last. If
+a run is killed in between, the next run detects this and completes the restore.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PUT_BACK = (
 
 
 class Numbers(Protocol):
-    """The page numbers of a feed, to which no other process writes during the restore."""
+    """The page numbers of a feed. No other process appends to the feed during the restore."""
 
     def raise_head(self, feed: str, page: int) -> None:
         """Raise the counter to *page* if it is lower, so that the next number is above *page*."""
@@ -60,8 +60,8 @@ class Plan:
     """
     A plan to keep the log up to *kept*. The pages after *kept* up to page *last* count as lost.
 
-    *last* is the highest page number that may have been sent to a reader. *strays* are the pages
-    after the first hole that exist. They stay in the log with their numbers.
+    *last* is the highest page number that may have been sent to a reader. *strays* are the existing
+    pages after the first hole, which stay in the log with their numbers.
     """
 
     kept: Place
@@ -77,7 +77,8 @@ class Plan:
         """
         Return the number of the last empty page.
 
-        This number was never sent to a reader, so places after it belong to the new log.
+        This number was never sent to a reader before the restore. Places after it therefore belong
+        to the restored log.
         """
         return self.last + 1
 
@@ -122,9 +123,9 @@ class Restorer:
         """
         Return the plan, given that no reader was sent a page above *last_sent*.
 
-        If *last_sent* is None, assume that the feed has assigned as many numbers as it can, and has
-        sent pages with all of them. The time for this began with the last page that is kept, or
-        with *copied_ms* if that is later: the restored log has all pages committed before
+        If *last_sent* is None, assume that the feed has assigned numbers at the highest possible
+        rate, and has sent pages with all of them. Count the time from the last page that is kept
+        or, if it is later, from *copied_ms*: the restored log has all pages committed before
         *copied_ms*. *hint* is a page at or below the frontier, or 0.
         """
         frontier = self.reader.frontier(feed, hint)
@@ -157,7 +158,7 @@ class Restorer:
         return Restored(rewound, moved, parts)
 
     def _unfinished(self, feed: str, frontier: int) -> Lost | None:
-        """Return the lost pages of an unfinished restore, or None if all were completed."""
+        """Return the lost pages of an unfinished restore, or None if all restores are complete."""
         unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
         return unfinished[-1] if unfinished else None
 
@@ -185,7 +186,7 @@ class Restorer:
             yield from (span.last for span in all_spans(self.archive, feed, head))
 
     def _take_back(self, feed: str, kept: int) -> Iterator[str]:
-        """Move each follower that is after page *kept* back to this page; yield its name."""
+        """Move each follower that is after page *kept* back to page *kept*; yield its name."""
         for name, page in self.reader.checkpoints.checkpoints(feed).items():
             if page <= kept:
                 continue
@@ -199,8 +200,8 @@ class Restorer:
         """
         Take the lease of the follower *name*.
 
-        The restored lease may have a holder from the time of the backup. That process does not
-        renew the lease any more, so the lease can be taken after `limits.LEASE_MS`.
+        The restored lease may name a holder from the time of the backup. That process does not
+        renew the restored lease, so the lease can be taken after `limits.LEASE_MS`.
         """
         owner = self.new_id()
         lease = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
@@ -216,7 +217,7 @@ class Restorer:
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
         """
-        Move each named consumer that is after *kept* back to this place; yield its name.
+        Move each named consumer that is after *kept* back to *kept*; yield its name.
 
         Revoke the leases of all workers. Every consumer gets a note of the restore, because its
         store may still have operations that are lost now.

@@ -3,15 +3,16 @@ Raise the floor of the log by the rules of retention, and renew pages that are n
 
 Pages are trimmed by age, except the last *records_min* pages and pages that a built-in follower has
 not handled. Pages that a named consumer needs are kept up to a maximum age, the cap. The page at
-the position of a consumer stays as long as the next page, to prove that the position belongs to
-this log. Trimmed pages are not deleted explicitly, which would have a price. DynamoDB deletes a
-page for free at the expiry time with which the page was written. This time is a day after the
-longest time for which readers may need the page (`page_ms` of the settings).
+the position of a consumer stays as long as the page after it, to prove that the position belongs to
+this log. Trimmed pages are not deleted explicitly, because DynamoDB charges for a deletion, but
+deletes a page for free at the expiry time with which the page was written. This time is a day after
+the longest time for which readers may need the page (`page_ms` of the settings).
 
 Only a few pages are needed after their expiry time. These are the last pages of a feed with little
 traffic, pages that a stopped built-in follower has not handled, and pages that were written with a
-shorter lifetime than the current setting. The `Renewer` checks all pages in rounds, a part each
-minute, and extends the lifetime of such pages before they expire.
+shorter lifetime than the current setting. The `Renewer` therefore checks the pages above the floor
+that are older than the retention. It does so in rounds, a few pages with each sweep, and extends
+the lifetime of pages that expire soon.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class RenewStore(Protocol):
         """
         Return the pages above *after* up to *last*, each with its expiry time in ms.
 
-        The pages are in ascending order, from one read of about 1 MB at most. The expiry time is 0
-        for a page that never expires. The result may be some seconds old. An empty list means that
-        no page above *after* up to *last* exists.
+        The pages are in ascending order, and come from one read of about 1 MB at most. The expiry
+        time is 0 for a page that never expires. The result may be some seconds old. An empty list
+        means that no page above *after* up to *last* exists.
         """
 
     def renew(self, feed: str, page: int, expires_ms: int) -> None:
@@ -77,7 +78,7 @@ class Renewer:
         """
         Return the round to continue or to begin, or None if no round is due.
 
-        If it is None, the caller need not determine which pages must stay.
+        If the result is None, the caller need not determine which pages must stay.
         """
         round_, now = self.store.round(feed), self.runtime.clock()
         if round_.page:
@@ -86,7 +87,7 @@ class Renewer:
         return Round(began_ms=now) if is_due else None
 
     def run(self, feed: str, round_: Round, first: int, last: int) -> None:
-        """Renew pages from *first* to *last* that expire soon, until the limit of one run."""
+        """Renew pages from *first* to *last* that expire soon, up to `limits.RENEW_PAGES_MAX`."""
         if first > last:
             self.store.keep(feed, replace(round_, page=0))
             return
@@ -128,10 +129,10 @@ class RetentionService:
     The service that raises the floor of each feed.
 
     *retention* is the rule of all feeds. *purge* returns the rule that the operator of a feed has
-    set in addition, and *aged* the rule that follows from the `maxAge` of a feed. *holds* returns
-    the pages that the named consumers of a feed need. If *archives* is True, only archived pages
-    are trimmed. *lanes* returns the number of push lanes of a feed. *clock* decides how old a page
-    is.
+    set in addition, and *aged* returns the rule that follows from the `maxAge` of a feed. *holds*
+    returns the pages that the named consumers of a feed need. If *archives* is True, only archived
+    pages are trimmed. *lanes* returns the number of push lanes of a feed. *clock* decides how old a
+    page is.
     """
 
     reader: Reader
@@ -209,8 +210,8 @@ class RetentionService:
         Return the first page from *floor* on that was committed after *since_ms*, or *bound*.
 
         Use a binary search. Commit times ascend except for the clock skew of the writers, which is
-        far below any retention. A missing page counts as committed with the next page in the log,
-        and without a next page as committed after *since_ms*.
+        far below any retention. A missing page counts as committed at the time of the next page in
+        the log, or after *since_ms* if there is no next page.
         """
         low, high = floor, max(floor, bound)
         while low < high:

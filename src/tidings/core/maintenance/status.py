@@ -68,7 +68,8 @@ class FollowerStatus:
         """
         Return True if the lag is too high.
 
-        The archive may lag for longer, because it waits for many pages on purpose (ADR 51).
+        The archive may lag for longer than other followers, because it waits for many pages on
+        purpose (ADR 51).
         """
         bound_ms = limits.ARCHIVE_LAG_S_MAX * 1000 if self.name == ARCHIVE else limits.LAG_MS_MAX
         return self.lag_ms > bound_ms
@@ -103,7 +104,8 @@ class Reporter:
     The status service. Reports are cached for `limits.STATUS_AGE_MS`.
 
     *sources* are the upstreams of chained feeds. *lanes* returns the number of push lanes of a
-    feed, *lost* its lost pages, and *condition* the status of the relay of a chained feed.
+    feed, *lost* the ranges of pages that restores of the feed lost, and *condition* the status of
+    the relay of a chained feed.
     """
 
     log: LogStore
@@ -194,8 +196,9 @@ class Reporter:
         """
         Return *number*, the next page of the follower *name*, if the page is lost; else 0.
 
-        The archive skips lost pages, and so does push in a chained feed. While a chained feed is
-        copied, its follower `state` may be below the floor, which is not reported.
+        The archive skips lost pages, as push does in a chained feed, so return 0 for these
+        followers. The follower `state` of a chained feed may be below the floor while the state is
+        copied; this is no loss.
         """
         passes = name == ARCHIVE or (feed in self.sources and name != STATE)
         if passes or not waiting or waiting[0].first <= number:
@@ -208,7 +211,7 @@ class Reporter:
         """
         Return the frontier and True, or the last place that was read and False.
 
-        The frontier is not reached if it is further than the limit of reads for a report.
+        The frontier is not reached if this takes more than `limits.STATUS_READS_MAX` reads.
         """
         *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
         return frontier
@@ -221,7 +224,7 @@ def _status(followers: Sequence[FollowerStatus]) -> str:
 
 
 def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Report:
-    """Return the field `problems`, which names each problem once; {} without a problem."""
+    """Return the field `problems`, which has each problem once; {} if there are no problems."""
     problems = dict.fromkeys(each.problem(feed, head) for each in followers)
     problems.pop("", None)
     return {"problems": list(problems)} if problems else {}

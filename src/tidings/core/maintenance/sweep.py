@@ -2,9 +2,9 @@
 Run the sweep, a periodic run that does the work for which a wake-up was lost.
 
 The sweep wakes followers and other functions that have work, trims the log, and completes changes
-of connections that a crashed function left unfinished. Connections are checked in rounds, see
-`ConnectionStore`. The sweep counts the problems that it finds, and `core.attention` raises alerts
-by these counts.
+of connections that a crashed function left unfinished. Connections are checked in rounds: each
+sweep checks some of them (`ConnectionStore`). The sweep counts the problems that it finds, and
+`core.attention` raises alerts by these counts.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class Sweeper:
     The periodic sweep over all feeds and connections.
 
     *archives* is True if the deployment has an archive. A page is archived after *archive_wait_ms*,
-    or as soon as there are enough pages for a part. *index* and *outbox* check whether their
-    functions have work. *about* is called with each feed before the sweep of the feed, and with ""
-    after the last feed.
+    or as soon as there are enough pages for a part of the archive. *index* and *outbox* wake the
+    functions that write the tag index and forward the outbox, if these have work. *about* is called
+    with each feed before the sweep of the feed, and with "" after the last feed.
     """
 
     reader: Reader
@@ -149,7 +149,7 @@ class Sweeper:
 
     def _connections(self, failures: Failures, until_ms: int) -> None:
         """
-        Continue the round: check some pages of connections, at least one page.
+        Continue the round: check the connections on some pages of the store, at least one page.
 
         The progress is stored after the work. The next sweep therefore repeats the work of a sweep
         that was killed.
@@ -182,10 +182,10 @@ class Sweeper:
 
     def _wake_late(self, feed: str) -> Look:
         """
-        Wake the followers that lag, or with a lease that is late; return what was read of the log.
+        Wake each follower that lags or has a late lease; return the head and the checkpoints.
 
-        A lease is late if its holder seems to have crashed. Without a new page, such a follower
-        would get no other wake-up.
+        A lease is late if its holder seems to have crashed. Until a page is appended, a follower
+        with a late lease gets no other wake-up.
         """
         leases = {lease.name: lease for lease in self.checkpoints.leases(feed)}
         look = Look(
@@ -231,7 +231,7 @@ class Sweeper:
 
     def _waited_ms(self, feed: str, checkpoint: int) -> int:
         """
-        Return how long ago the first page after *checkpoint* was written; 0 without such a page.
+        Return how long ago the first page after *checkpoint* was written; 0 if no page follows.
         """
         waiting = self.reader.log.read(feed, checkpoint, 1)
         return max(0, self.reader.clock() - waiting[0].at_ms) if waiting else 0
@@ -240,8 +240,8 @@ class Sweeper:
         """
         Wake the archive follower if it is due. No other function wakes this follower.
 
-        Each run of the follower costs two writes and a part. It is therefore seldom woken, and lags
-        by some pages most of the time.
+        Each run of the follower costs two writes and a part of the archive. The follower is
+        therefore seldom woken, and lags by some pages most of the time.
         """
         checkpoint = look.handled.get(ARCHIVE, 0)
         lag = look.head - checkpoint
@@ -275,16 +275,16 @@ class Sweeper:
         if leaves_push(connection):
             return partial(self._hand_over, connection)
         if is_ahead(connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS):
-            return None  # a replay is running, or a listener has not received its answer yet
+            return None  # a replay is running, or an answer to a Triton listener is not sent yet
         if serves(connection):
             return partial(self.waker.replay, connection.id)
         return partial(self._hand_over, connection) if connection.state is State.JOINING else None
 
     def _hand_over(self, connection: Connection) -> None:
         """
-        Post the change of *connection* again, and wake its lane.
+        Ask the lane of *connection* again to make it live or to release it, and wake the lane.
 
-        The function that stored the change may have crashed before it woke the lane.
+        The function that changed the connection may have crashed before it woke the lane.
         """
         joins = connection.state is State.JOINING
         (self.lanes.hand_over if joins else self.lanes.take_back)(connection)

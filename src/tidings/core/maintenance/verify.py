@@ -2,19 +2,20 @@
 Compare the state with the log, and repair rows of the state that differ.
 
 The fold of the log is the latest operation of each object. The log is read once and sorted by
-bucket. Each bucket is then compared with its fold by a checksum, and row by row if the checksums
-differ. A row is correct if it is the object's latest operation up to the checkpoint of the follower
-`state`, or any later operation of the object, because rows are written before the checkpoint moves.
-The checkpoint is read before the rows, and the end of the log after them. Therefore no correct row
-is reported, although the feed stays in use during the verification.
+bucket. Each bucket of the state is then compared with the fold by a checksum, and row by row if the
+checksums differ. A row is correct if it is the object's latest operation up to the checkpoint of
+the follower `state`. A row is also correct if it is any later operation of the object, because rows
+are written before the checkpoint moves. The checkpoint is read before the rows, and the end of the
+log after them. Therefore no correct row is reported, although the feed stays in use during the
+verification.
 
 If an object's latest operation is below the floor, the log does not have it. The rows of such
 objects are counted, but not verified. With an archive, the comparison starts at the beginning of
 the archive instead of the floor. Even a compacted archive has the latest operation of each object.
 
-A repair replaces a row only if the row has not changed since the verification, so that it
+A repair replaces a row only if the row has not changed since the verification, so that the repair
 overwrites no concurrent write of the follower `state`. A rebuild that is killed and run again has
-the same result. A row that is older than the log is never changed.
+the same result. A row with an operation below the floor is never changed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _SUMS = 1 << 8 * _DIGEST_BYTES
 
 
 class Spill(Protocol):
-    """The operations of a log as rows, by bucket. There may be more rows than memory can hold."""
+    """A store of operations as rows, by bucket. There may be more rows than fit into memory."""
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append *rows*, which may be of any buckets."""
@@ -87,10 +88,11 @@ class _Fold:
 @dataclass(slots=True, kw_only=True)
 class Verifier:
     """
-    A verification of some *buckets* of a feed. Call `read` first, and then `compare` for each one.
+    A verification of some *buckets* of a feed.
 
-    *floor* is the floor of the log at the start of the run, or the first page of the archive if the
-    archive is read, too. *page* is the last page that was read.
+    Call `read` first, and then `compare` for each bucket. *floor* is the floor of the log at the
+    start of the run or, if the archive is read, too, the first page that is read from the archive.
+    *page* is the last page that was read.
     """
 
     feed: str
@@ -181,7 +183,7 @@ class Verifier:
         ]
 
     def _look(self) -> None:
-        """Read the checkpoint before any row, so that no row is older than the fold."""
+        """Read the checkpoint before any row, so that the rows contain all pages up to it."""
         checkpoint = self.checkpoints.checkpoints(self.feed).get(STATE, 0)
         self._read_on()
         if self._lost or self.page < checkpoint:
@@ -218,7 +220,9 @@ class Verifier:
 
     def _read_archive(self, archive: ArchiveReader) -> Iterator[int]:
         """
-        Read the archive from its last hole up to the floor; yield the last page of each read.
+        Read the archive up to the floor; yield the last page of each read.
+
+        Begin with the first page after the last gap of the archive.
         """
         until = self.floor - 1
         self.floor = archive.begins(self.feed, until)
@@ -236,7 +240,7 @@ class Verifier:
             yield from rows_of(page, tombstone_ms=self.tombstone_ms)
 
     def _is_older(self, row: Row) -> bool:
-        """Return True if *row* is older than the log, so that the log cannot verify the row."""
+        """Return True if *row* is an operation below the floor, which the log does not have."""
         return row.is_complete and row.page < self.floor
 
     def _remembered(self, rows: Iterable[Row]) -> list[Row]:
@@ -265,7 +269,7 @@ def _expires_rightly(row: Row) -> bool:
     """
     Return True if the expiry time is 0 for an existing object, or late enough for a tombstone.
 
-    The exact time depends on the retention when the row was written.
+    The exact expiry time of a tombstone depends on the retention when its row was written.
     """
     if not row.deleted:
         return row.expires_ms == 0
@@ -295,7 +299,7 @@ class Repaired:
     The result of a repair.
 
     *repaired* is the number of rows that were made to match the log. *moved* is the number of rows
-    that another process has changed since the verification.
+    that were not repaired, because another process has changed them since the verification.
     """
 
     repaired: int
