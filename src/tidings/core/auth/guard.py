@@ -134,7 +134,7 @@ ALL = Allowed()
 
 
 class Bearers(Protocol):
-    """An authenticator for credentials whose kind is seen in their text, such as keys or tokens."""
+    """An authenticator for credentials of one kind, which has a text of its own, such as keys."""
 
     def knows(self, given: Credential) -> bool:
         """
@@ -339,7 +339,7 @@ ADMIN = Need(Role.ADMIN, Bounded.REFUSED)
 
 
 def password_role(role: Role) -> Role:
-    """Return the role whose password opens *role*: INGEST for CONSUME and ADMIN."""
+    """Return the role with the password for *role*: INGEST for the roles CONSUME and ADMIN."""
     return Role.READ if role is Role.READ else Role.INGEST
 
 

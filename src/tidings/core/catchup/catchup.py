@@ -239,8 +239,8 @@ class CatchUp:
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         """Return the next events after *progress* that match the filter."""
-        # A copy by time cannot tell a restricted reader which objects left its part of the feed, so
-        # send everything instead.
+        # A copy by time does not show which objects left the part of the feed that a restricted
+        # reader may read, so send everything instead.
         if wanted.redacted and progress.tombstones:
             progress = self._everything(feed)
         if progress.resets:
@@ -253,9 +253,10 @@ class CatchUp:
         """
         Return the pages after page *after*.
 
-        With *leave*, stop before the first page whose removed parents are not stored yet. However,
-        return page *begun*, of which the reader has a part, in any case: a producer may resume from
-        the id of an operation that it has just posted, and a hand-over to push needs whole pages.
+        With *leave*, stop before the first page for which the removed parents are not stored yet.
+        However, return page *begun*, of which the reader has a part, in any case: a producer may
+        resume from the id of an operation that it has just posted, and a hand-over to push needs
+        whole pages.
         """
         if not leave:
             return self.reader.read(feed, after)

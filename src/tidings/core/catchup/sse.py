@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An unpacked page and the part with all its events, whose text is built once."""
+    """An unpacked page and the part with all its events. The text of the part is built once."""
 
     page: Page
     part: Lasting
@@ -109,7 +109,7 @@ def _weight(page: Page) -> int:
 _NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
-EMPTY_LINE = "\n"  # the heartbeat of an NDJSON stream, whose readers ignore empty lines
+EMPTY_LINE = "\n"  # the heartbeat of an NDJSON stream; readers of NDJSON ignore empty lines
 # The first block of a stream has this field if its host ends streams or its client asked for
 # cursors. A browser then resumes after this time, instead of after three to five seconds.
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
