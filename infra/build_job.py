@@ -3,8 +3,8 @@ Build the archives for EMR Serverless: of the sync job, of the lake job, and of 
 
 Spark unpacks an archive (`spark.archives`) in the working folder of each process of a job, and
 PYTHONPATH contains that folder. EMR provides Python and PySpark. botocore contains the descriptions
-of 400 services; an archive contains only the descriptions of the services that its job uses. The
-build is reproducible, so that unchanged archives are not uploaded again.
+of some 440 services. An archive contains only the descriptions of the services that its job uses.
+The build is reproducible, so that unchanged archives are not uploaded again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def build(folder: Path = BUILD / "job") -> Path:
     Build the archive of the sync job; install the wheels only if the wanted wheels changed.
 
     Raises:
-        LayerNotBuilt: pip found no wheel, or no network.
+        LayerNotBuilt: pip found no wheel, or the network is unavailable.
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with packing.turn(folder):
@@ -177,7 +177,7 @@ def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") ->
     Build the archive of the pipeline *name*: *file*, the packages of Tidings and dependencies.
 
     Raises:
-        LayerNotBuilt: pip found no wheel, or no network.
+        LayerNotBuilt: pip found no wheel, or the network is unavailable.
         FileNotFoundError: *file* does not exist.
     """
     contents, archive = folder / name / "contents", folder / name / "environment.tgz"

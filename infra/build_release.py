@@ -77,7 +77,7 @@ def build(dist: Path, time_s: int) -> list[str]:
     Build everything in *dist*, which is emptied first; return the lines of the checksum file.
 
     Raises:
-        LayerNotBuilt: pip found no wheel, or no network.
+        LayerNotBuilt: pip found no wheel, or the network is unavailable.
     """
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)

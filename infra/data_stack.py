@@ -1,8 +1,8 @@
 """
 The stack of a stage's tables and buckets, and of the key that encrypts them.
 
-This stack is separate from the stack of the functions, because it is updated rarely. If the stage
-keeps its data, the stack is protected from deletion.
+This stack is updated rarely, so it is separate from the stack of the functions. If the stage keeps
+its data, this stack is protected from deletion.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 The emulator MiniStack, which deploys the CDK's templates and runs without Docker.
 
 `running` starts MiniStack, `adapt` changes an assembly to the subset that MiniStack can deploy, and
-`serve_stage` completes a deployed stage for its clients. docs/operations/TESTING.md lists the
+`serve_stage` runs the streaming function of a deployed stage. docs/operations/TESTING.md lists the
 differences from AWS.
 
 MiniStack is installed in a separate environment with boto3 and without Tidings. So the functions

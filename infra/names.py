@@ -48,7 +48,9 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 
 
 def addresses(stage: Stage) -> str:
-    """Return the addresses of the stage's upstreams, to which some commands must not write."""
+    """
+    Return the upstream of each chained feed as JSON, for commands that must not write to the feed.
+    """
     return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
 
 

@@ -82,7 +82,7 @@ class Alarms(Construct):
 
     def watch_feeds(self) -> None:
         """
-        Add an alarm for alerts that need action now, and one for alerts that need it if they last.
+        Add an alarm for urgent alerts, and one for alerts that need action only if they last.
         """
         self._above("Attention", measures.of_feed("Attention", self.stage))
         self._above("Behind", measures.of_feed("Behind", self.stage), periods=LASTING_PERIODS)

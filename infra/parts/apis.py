@@ -254,7 +254,7 @@ class FeedSocketApi(Construct):
         )
 
     def _take(self, key: str) -> None:
-        """Add a route without a route response, which sends nothing back."""
+        """Add a route that sends nothing back, because it has no route response."""
         self.api.add_route(
             key,
             integration=integrations.WebSocketMockIntegration(

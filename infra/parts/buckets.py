@@ -140,7 +140,7 @@ def make_given_up_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
 
 
 def _lifecycle(stage: Stage) -> s3.LifecycleRule:
-    colder = s3.StorageClass.GLACIER_INSTANT_RETRIEVAL  # a replay cannot wait for other classes
+    colder = s3.StorageClass.GLACIER_INSTANT_RETRIEVAL  # a replay cannot wait for a colder class
     days = stage.archive_cold_days
     return s3.LifecycleRule(
         abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS),

@@ -77,7 +77,7 @@ EACH_CALL = lambda_.SystemLogLevel.INFO
 # With this flag, the CDK also publishes a new version of a function if only a layer changed. This
 # is necessary, because our code is in layers.
 _VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
-WAKE_AGE_S = 60  # an older wake-up is useless, because the sweep sends one every minute
+WAKE_AGE_S = 60  # an older wake-up is useless: the sweep sends a wake-up every minute
 
 
 FOLLOWER = "follow"  # the folder of the functions that run the log's followers

@@ -78,7 +78,7 @@ class Archive:
         Write one part for each group of parts, with the remaining entries of the group.
 
         *left* has a row for each group. In this row, `group` is the index of the group, and `at`
-        has the places of the remaining entries.
+        has the page and the slot of each remaining entry.
         """
         name = _registered(left.sparkSession, self, groups)
         left.write.format(name).mode("append").save()

@@ -319,8 +319,8 @@ class FeedTables:
         """
         Replace the rows of `latest` and of the tables of types with *state*, as of *place*.
 
-        `history` keeps its rows and only gets the new place. This is committed last, so that the
-        next run repeats the replacement after a crash.
+        `history` keeps its rows and only gets the new place. The new place is committed last, so
+        that the next run repeats the replacement after a crash.
         """
         self._commit(self.latest, partial(self.latest.replace, state, place))
         for name, each in list(self.types.items()):

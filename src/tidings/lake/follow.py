@@ -91,7 +91,7 @@ class Follower:
     _taking: threading.Lock = field(default_factory=threading.Lock)  # held while a batch is written
 
     def stop(self) -> None:
-        """Stop after the current batch. A signal handler may call this."""
+        """Stop after the current batch. A signal handler may call this method."""
         self._stopping.set()
 
     def run(self, *, once: bool = False, for_s: float | None = None) -> Place:

@@ -58,7 +58,9 @@ class TypesFailed(LakeError):
 
 
 class Stopped(LakeError):
-    """A check stopped the run before it could do harm. Only the work that was reported is done."""
+    """
+    A check stopped the run before the run could do harm. Only the work that was reported is done.
+    """
 
 
 CATALOG = "lake"

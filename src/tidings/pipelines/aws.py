@@ -540,7 +540,9 @@ class SqsQueue:
         return list(received.values())
 
     def _asked(self, wait_s: int) -> dict[str, Received]:
-        """Return the messages of one request by id. If one occurs twice, keep the later receipt."""
+        """
+        Return the messages of one request by id. Keep the later receipt if a message occurs twice.
+        """
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_CALL,

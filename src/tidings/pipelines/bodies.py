@@ -49,7 +49,7 @@ def blame_message(messages: Sequence[Message], *errors: type[Exception]) -> Iter
     """
     Raise `Unwritten` for the message if a batch of one message fails with one of *errors*.
 
-    This is used by stores that write a batch completely or not at all.
+    Stores that write a batch completely or not at all use this function.
 
     Raises:
         Unwritten: the batch has only one message, so this message caused the error.

@@ -422,7 +422,11 @@ class Rows(Keyed):
         return query.format(_named(columns), self.table, keys, arrays), columnwise
 
     def same(self, values: Sequence[Iterable[str]]) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """Return a query for the rows with the keys *values*, and the query's parameters."""
+        """
+        Return a query for the rows with the keys *values*, and the query's parameters.
+
+        The keys are in the server's text format, as `place` returns them.
+        """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
         each = sql.SQL(", ").join([sql.SQL("({})").format(places)] * len(values))

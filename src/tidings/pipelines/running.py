@@ -44,7 +44,9 @@ class Progress:
     error: str = ""
 
     def count(self, records: int, written: int | None = None) -> None:
-        """Count a batch. *written* of its *records* were written, or all if *written* is None."""
+        """
+        Count a batch of *records* operations, of which *written* were written; None means all.
+        """
         self.state, self.error = "running", ""
         self.records += records
         self.written += records if written is None else written
@@ -87,7 +89,7 @@ class SourceWorker:
     The work of one reader.
 
     *settled* returns True as soon as the stores have everything that the feed had at the start. The
-    source is not read before.
+    source is read only then.
     """
 
     def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:

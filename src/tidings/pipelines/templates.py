@@ -9,7 +9,8 @@ class Sample(NamedTuple):
     """
     An example of a source or store.
 
-    *name* is its class. *extra* is the extra of the package that has to be installed for it.
+    *name* is the name of the class, and *extra* the extra of the package `tidings` that the class
+    needs.
     """
 
     description: str

@@ -31,7 +31,7 @@ from tidings.spark.backends import Ends, cut_log, even
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.options import Gone, Log, SparkError, Where
 
-# Consecutive attempts without new data. They take about 2 min, longer than a deployment.
+# Consecutive attempts without new data. They take one to two minutes, longer than a deployment.
 ATTEMPTS_MAX = 8
 _BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")
 _REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # `ref` is the last key of an event
@@ -78,7 +78,9 @@ class HttpBackend:
         return cut_log(after, last, sorted(page for page in cuts if page <= projected))
 
     def fallen(self, place: Place) -> Replication | Place:
-        """Return *place*, or the copy that the server sends instead to a stream from *place*."""
+        """
+        Return *place*, or the copy of the state that the server sends to a stream from *place*.
+        """
         stream = self._stream(place.encode(), EVERYTHING)
         with closing(stream):
             id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
@@ -221,7 +223,7 @@ def _bucket(copy: Replication, id: str) -> int:
     Return the bucket of the row *id* in *copy*, or `BUCKETS` if *id* is after the last row.
 
     Raises:
-        Gone: the row is in another copy, because the feed started a new one.
+        Gone: the row is in another copy, because the feed started a new copy.
     """
     cursor = parse(id)
     if isinstance(cursor, Place):

@@ -74,7 +74,7 @@ class Log(InputPartition):
 @dataclass(frozen=True)
 class Rows(InputPartition):
     """
-    The buckets of a copy from `copy.bucket` up to, but not including, *end*.
+    The buckets of a copy of the state, from `copy.bucket` up to, but not including, *end*.
 
     These buckets are the content of a batch, or the part of a batch that one task reads. With
     *resets*, a row `reset` precedes the rows of the buckets; at this row, readers discard all

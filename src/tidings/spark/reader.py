@@ -317,7 +317,7 @@ class StreamReader(DataSourceStreamReader):
         Return True if *at* was lost, or the log after it was trimmed.
 
         *ends* may be slightly old. So a place after `ends.frontier` is not necessarily lost, and
-        the backend is asked.
+        this method asks the backend.
         """
         if place.page + 1 < ends.floor:
             return True

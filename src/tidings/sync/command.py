@@ -182,7 +182,7 @@ class Sync:
             through = wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
             work = job.Job(spark, str(folder), self.options, phases.begin, names=copied.names)
             summary = work.make_plan(copied.paths, self.place.source(), through=through)
-        (folder / "plan").mkdir(exist_ok=True)  # Spark creates it only if there are corrections
+        (folder / "plan").mkdir(exist_ok=True)  # Spark creates the folder only for corrections
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
             shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)

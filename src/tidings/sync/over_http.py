@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import ReadRows
 
 Answer = TypeVar("Answer")
-ATTEMPTS_MAX = 8  # attempts of a request, for about two minutes: longer than a deployment
+ATTEMPTS_MAX = 8  # attempts of a request, for one to two minutes: longer than a deployment
 
 
 class NotCorrected(TidingsError):

@@ -24,7 +24,7 @@ from tidings.pipelines.postgres import Rows, connect, table_of, without_secrets
 
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds; a slower query lacks an index
 CONNECT_S = 10  # an available server responds within 1 s
-ATTEMPTS_MAX = 8  # attempts of a query, for about two minutes: longer than a failover
+ATTEMPTS_MAX = 8  # attempts of a query, for one to two minutes: longer than a failover
 _OPTIONS = f"-c statement_timeout={STATEMENT_MS_MAX} -c default_transaction_read_only=on"
 _KIND = """SELECT relkind::text AS kind, pg_is_in_recovery() AS standby,
     greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = to_regclass(%s)"""
@@ -65,9 +65,9 @@ class Mapping:
     """
     The mapping of columns to fields of an operation.
 
-    *key* names the columns that form the id; if it is empty, the primary key does. *changed* is the
-    column with the time, and *parents* the column with the parents. If *data*, the data of an
-    operation has all columns.
+    *key* names the columns that form the id; if *key* is empty, the columns of the primary key form
+    the id. *changed* is the column with the time, and *parents* the column with the parents. If
+    *data*, the data of an operation has all columns.
     """
 
     type: str = ""

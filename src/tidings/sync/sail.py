@@ -115,10 +115,11 @@ def _close_to_others(host: str, port: int) -> None:
 @dataclass(slots=True)
 class _Reading:
     """
-    The progress of the reads in Python, in bytes of files, or in numbers of `Engine.rows`.
+    The progress of the reads in Python.
 
-    The only instance is a global of this module. Functions are sent to Sail as copies, but globals
-    of a module by name, so that all copies update the same instance.
+    `text` counts the bytes of the files, and `rows` the numbers that it passes to *read*. The only
+    instance is a global of this module. Functions are sent to Sail as copies, but globals of a
+    module by name, so that all copies update the same instance.
     """
 
     done: int = 0

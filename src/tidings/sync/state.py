@@ -15,10 +15,10 @@ moved.
 
 An object that is missing from the state has no position. If it was created and deleted after the
 comparison, and its tombstone has expired, it looks like an object that never existed. So a plan
-expires: let `through` be the page up to which the rows of the plan are complete. The plan expires
-when half the lifetime of a tombstone has passed since the commit of `through`. For an export,
-`through` is the checkpoint of the follower `state`. This checkpoint must be read with strong
-consistency before the time of the export. Then the export includes everything up to this
+must expire. Let `through` be the page up to which the rows of the plan are complete. The plan
+expires when half the lifetime of a tombstone has passed since the commit of `through`. For an
+export, `through` is the checkpoint of the follower `state`. This checkpoint must be read with
+strong consistency before the time of the export. Then the export includes everything up to this
 checkpoint. A checkpoint that is read later would make the plan appear younger than it is.
 """
 
