@@ -252,7 +252,7 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
 
 
 def _entries(page: Page) -> Iterator[dict[str, Any]]:
-    """Yield the entries of *page* in the format of `tidings log show`."""
+    """Yield the operations of *page* in the format of `tidings log show`."""
     for slot, line in page.entries():
         event = of_line(prefix(page.number, page.seconds), slot, line)
         head = {"id": event.id, "at_ms": page.at_ms, "event": event.name}

@@ -33,7 +33,7 @@ from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 _TWIN = "local"
 _READ_S = 10  # long, because bulk reads may be slow; a wrong endpoint already fails on connect
 _ATTEMPTS = 5  # many, because reads may be throttled, and no person waits for a single read
-_CONNECTIONS = 16  # for the threads that repair rows, and a few more
+_CONNECTIONS = 16  # one for each thread that repairs rows, and a few more
 
 
 @dataclass(frozen=True, slots=True)

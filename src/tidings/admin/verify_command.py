@@ -213,7 +213,7 @@ archive_option = click.option(
 def run_over(
     target: Examined, buckets: Collection[int], archive: str | None
 ) -> Iterator[tuple[Verifier, Progress]]:
-    """Yield a verifier, which spills the log to a temporary folder, and a progress display."""
+    """Yield a verifier, which copies the log to a temporary folder, and a progress display."""
     reader = None if archive is None else _reader(target, archive)
     with (
         tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,

@@ -20,7 +20,7 @@ from tidings.core.errors import Rejected
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
 
-NOTICE_EVERY_S = 60.0  # so an outage of one night logs only a few hundred lines
+NOTICE_EVERY_S = 60.0  # interval of similar messages; a night's outage logs a few hundred lines
 WAKE_WAIT_S = 1.0  # the longest wait for a wake-up, which is lost if the pipe is full
 CHECK_CHUNKS = 4  # chunks per transaction; few, because a shutdown waits for the transaction
 _COUNT = struct.Struct("<I")

@@ -289,7 +289,7 @@ class _Filling:
 
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
-    """Return the oldest stored batch, else a new batch of checked lines; None without both."""
+    """Return the oldest stored batch, else a new batch of checked lines; None if there is none."""
     rows = store.read(_FIRST)
     if not rows:
         return _create(store, new_key)

@@ -327,7 +327,7 @@ class Pace:
 def post_history(
     poster: Poster, commits: Iterable[tuple[Commit, list[Operation]]], pace: Pace
 ) -> int:
-    """Post each commit under its own Idempotency-Key. Return the number of operations."""
+    """Post the commits in chunks, each with an Idempotency-Key; return the operation count."""
     posted = 0
     for commit, operations in commits:
         for number, chunk in enumerate(_chunks(operations)):

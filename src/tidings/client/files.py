@@ -41,7 +41,7 @@ def make_private(path: Path) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open *path* so that only this user can read a new file; pass as the `opener` of `open`."""
+    """Implement `opener` of `open` so that only this user can read a new file."""
     return os.open(path, flags, MODE)
 
 

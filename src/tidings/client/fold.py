@@ -41,7 +41,11 @@ class Held(NamedTuple):
 
 
 class _BucketRows(NamedTuple):
-    """The rows of a bucket at page *state* or later; *seconds* has the time of each row's page."""
+    """
+    The rows of a bucket: they contain all pages up to *state*, and may contain later operations.
+
+    *seconds* has the time of each row's page.
+    """
 
     rows: dict[str, Held]
     state: int

@@ -189,7 +189,7 @@ class MemoryBuffer:
 
 class SqliteBuffer:
     """
-    Implements `Buffer` in a file, for limits that do not fit into memory.
+    Implements `Buffer` in a file, for more items than fit into memory.
 
     Texts of an earlier process are deleted, because the new process registers and bootstraps again.
     """

@@ -112,7 +112,7 @@ class ResumeState:
 
 
 def _place(text: str) -> tuple[int, int] | None:
-    """Return page and slot of a cursor; None if the cursor is not a place in the log."""
+    """Return the page of *text* and the slot in the page; None for a cursor that has no place."""
     cursor = parse_cursor(text)
     return (cursor.page, cursor.slot) if isinstance(cursor, Place) else None
 

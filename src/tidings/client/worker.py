@@ -121,7 +121,7 @@ class Session(Closing):
         Report a failure.
 
         If the feed parks the message, the worker continues. Otherwise, the feed releases the lease.
-        A row of a copy is not named, because it is not an entry of the log.
+        The id of a row of a copy is not reported, because the row is not an operation in the log.
         """
         named = {"id": event_id} if is_entry(event_id) else {}
         self._note(self._say("fail", {**named, "error": error or "no reason given"}))
@@ -165,7 +165,7 @@ def is_entry(event_id: str) -> bool:
 
 
 def place_of(event_id: str) -> tuple[int, int]:
-    """Return page and slot of an event."""
+    """Return the page number of an event, and its slot, the place in the page."""
     return int(event_id[8:18], 16), int(event_id[18:], 16)
 
 

@@ -2,10 +2,10 @@
 Build responses from JSON values and errors, and add the headers that every response has.
 
 Only a few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11). All others
-have `no-store`. A response that waits for new entries is shared, so that many clients at the same
-cursor cost one request. A response is also shared if more entries follow it, because its readers
-send another request in any case. The constants `CACHED_...` and `CACHE_...` document how to
-configure the cache.
+have `no-store`. A response that waits for new entries (changes or pages) is shared, so that many
+clients at the same cursor cost one request. A response is also shared if more entries follow it,
+because its readers send another request in any case. The constants `CACHED_...` and `CACHE_...`
+document how to configure the cache.
 """
 
 from __future__ import annotations

@@ -116,11 +116,11 @@ class Visit:
 
 def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> Visit:
     """
-    Return the visit of *request* if its credential meets *need*.
+    Return the visit of *request* if its credential has the permission *need*.
 
     Raises:
-        Rejected: the feed does not exist, or the credential does not meet *need* or does not allow
-            the object of the stream.
+        Rejected: the feed does not exist, the credential does not have the permission *need*, or
+            the credential does not allow the object of the stream.
     """
     feed, name = check_known(request.feed, feeds), request.parameters["name"]
     allowed = need.admit(guard, feed, request.credential)

@@ -1,4 +1,4 @@
-"""The store of the twin: boto3 clients, the deployed tables, and the leases of a killed run."""
+"""The twin's DynamoDB: boto3 clients, the deployed tables, and the leases of a killed run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import boto3  # noqa: TID251 the twin creates tables and reads streams, as AWS itself does
-from botocore.config import Config  # noqa: TID251 see above
+from botocore.config import Config  # noqa: TID251 the twin acts as AWS itself
 from botocore.exceptions import (  # noqa: TID251 the twin acts as AWS itself
     BotoCoreError,
     ClientError,

@@ -17,7 +17,7 @@ failing batches and reports single items:
 * a single record is retried until its retries are used up, then it is discarded;
 * a record that has become too old is discarded before it is tried.
 
-Records stay in order: a record is only tried when the previous record is done or discarded.
+Records stay in order: a batch is only tried when all earlier records are done or discarded.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     Serve until *stopped*; call *ready* with the HTTP and WebSocket URLs once the twin is ready.
 
     Raises:
-        Problem: the twin cannot start, or the store ended.
+        Problem: the twin cannot start, or DynamoDB Local ended.
     """
     # Only this user may read the databases, logs and archives of the twin and its children.
     os.umask(0o077)

@@ -273,7 +273,8 @@ class StreamFunction:
     """
     The server process of a streaming function.
 
-    It is started by `warm` or by the first request, and by the first request after a crash.
+    The process is started by `warm` or by the first request, and by the first request after a
+    crash.
     """
 
     def __init__(self, program: Program, log: IO[bytes]) -> None:

@@ -215,7 +215,7 @@ def show(offset: str, as_json: bool, place: Place) -> None:
 
 
 def _entries(api: NamedConsumers, first: str, last: str) -> Iterator[dict[str, Any]]:
-    """Yield the entries from *first* to *last*, both included; request a thousand at a time."""
+    """Yield the operations from *first* to *last*, both included; request a thousand at a time."""
     end = {"to": last} if last else {}
     begun, seen = first, ""
     while True:

@@ -1,8 +1,8 @@
 """
 Answer requests of operators for health, configuration, cluster and diagnostics.
 
-A managed service has no cluster, so the response reports a single member, which is the leader. Data
-about the machine describes only the process that serves the request.
+A managed service has no cluster, so responses about the cluster report a single member, which is
+the leader. Data about the machine describes only the process that serves the request.
 
 Configurations are written in the subset of YAML that JSON can express. Aliases and tags are
 rejected, because aliases can expand a few lines to gigabytes, and tags can select the type that is

@@ -117,7 +117,7 @@ def text(body: Body, field: str) -> str:
 
 
 def entry_document(entry: Entry) -> Document:
-    """Return the position, commit time, event and data of *entry*."""
+    """Return the position, commit time, event and data of *entry*, an operation in the log."""
     return {"id": entry.place.encode(), "at_ms": entry.at_ms, **_operation(entry.line)}
 
 

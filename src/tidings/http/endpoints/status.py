@@ -25,7 +25,8 @@ _PAGE_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# A page cannot set these rules itself. The first one forbids other sites to embed the page.
+# Only headers can set these rules; a page cannot. The first rule forbids other sites to embed the
+# page.
 _PAGE_GUARDS = {
     "content-security-policy": "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",

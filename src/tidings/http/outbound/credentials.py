@@ -5,8 +5,8 @@ The keys are fetched for the first token, and again when they are old. If a toke
 key, the keys are fetched again, but at most once in `ASK_AGAIN_S`, so that forged tokens cause few
 requests.
 
-On Lambda, the request that needs a key fetches the keys. A server fetches them (`fetches` False)
-before it passes a request to a thread, so that an unresponsive issuer occupies no thread.
+On Lambda, the request that needs a key fetches the keys. A server (`fetches` is False) fetches the
+keys before it passes a request to a thread, so that an unresponsive issuer occupies no thread.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Tokens:
         return name is not None and name not in self._keys
 
     def fetch(self) -> None:
-        """Fetch the keys of the issuer. After a failure, `authorize` rejects unknown keys."""
+        """Fetch the keys. After a failure, `authorize` raises Unavailable for unknown keys."""
         with self._lock:
             self._renew()
 

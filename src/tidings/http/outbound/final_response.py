@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     import urllib3
 
-INFORMATIONAL_MAX = 32  # maximum per request; a server that sends more may never send another one
+INFORMATIONAL_MAX = 32  # maximum per request; after more, a final response may never arrive
 _FINAL, _SWITCHING = 200, 101
 
 

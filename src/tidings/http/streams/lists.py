@@ -228,7 +228,7 @@ class ChangeLists(WaitingList):
         A client that may have read pages that were lost does not wait, because it must start again.
         """
         until_s = request.came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
-        if listing.waiting:  # the client may have posted the entries after the hole: await its page
+        if listing.waiting:  # wait for the hole, because the client may have posted later entries
             now_s = asyncio.get_running_loop().time()
             until_s = max(until_s, now_s + limits.CHANGES_HOLE_S)
         poller = self.pollers.of(feed, partial(self.lister().reader.read, feed))
@@ -249,7 +249,7 @@ class ChangeLists(WaitingList):
         """
         Return the entries after *listing*.
 
-        Take the entries from memory if the poller's tail has them, else read the log.
+        Take the entries from memory if *poller* has read them recently, else read the log.
         """
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):

@@ -1,8 +1,9 @@
 """
 Prefetch rows of the state for a client that copies the state, while earlier rows are sent.
 
-The order and the content of the reads do not change, only their time. Only a few clients at a time
-get this, so that memory stays bounded. For other clients, a read begins after the previous send.
+The order and the content of the reads do not change, only their time. Rows are prefetched only for
+a few clients at a time, so that memory stays bounded. For other clients, a read begins after the
+earlier rows were sent.
 """
 
 from __future__ import annotations

@@ -61,11 +61,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 # The interval between two checks of the credentials of streams. A stream ends within five seconds
-# after its credential: the maximum age of a cached profile, and this interval.
+# after its credential: the sum of this interval and the maximum age of a cached profile (the
+# settings of a feed).
 CHECK_S = 0.5
 CUT_S = 0.3  # time for a client to receive the end of a stream after its credential has ended
 LAST_MS = 5_000  # time for a client to receive the last piece before the function ends
-_LAMBDA = "x-amzn-lambda-context"  # the web adapter sets it; it has the function's deadline
+_LAMBDA = "x-amzn-lambda-context"  # header of the web adapter, with the function's deadline
 EVENT_STREAM = "text/event-stream"
 
 

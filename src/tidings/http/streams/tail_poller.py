@@ -282,7 +282,7 @@ class TailPollers:
 
 
 class Chunks:
-    """The chunks of a stream, from memory if the poller's tail has them, else from the stores."""
+    """The chunks of a stream, from memory if the poller has their pages, else from the stores."""
 
     def __init__(self, stream: Stream, poller: TailPoller) -> None:
         self._stream, self._poller = stream, poller
