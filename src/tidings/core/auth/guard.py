@@ -134,7 +134,7 @@ ALL = Allowed()
 
 
 class Bearers(Protocol):
-    """An authenticator for credentials of one kind, which has a text of its own, such as keys."""
+    """An authenticator for one kind of credential, such as keys, which its text identifies."""
 
     def knows(self, given: Credential) -> bool:
         """

@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def in_step(self) -> bool:
-        """Return True if the catch-up is at the end of a page of the log and has nothing to add."""
+        """Return True if *page* was sent completely, and no copy, `reset` or `live` is due."""
         return not (self.copying or self.resets or self.announces) and self.slot >= PAGE_END
 
     @property
@@ -93,8 +93,8 @@ class Progress:
         """
         Encode the fields that differ from their default.
 
-        While a stage is updated, functions of the older release can then decode the result, unless
-        a new field differs from its default.
+        New fields are thus left out unless they are needed, so that functions of the older release
+        can decode most results while a stage is updated.
         """
         stored = {name: v for name, v in asdict(self).items() if v != _DEFAULTS.get(name)}
         return json.dumps(stored, separators=(",", ":"))

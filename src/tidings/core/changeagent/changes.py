@@ -1,10 +1,11 @@
 """
 Convert changes that changeagent's clients post, and entries of the log for those clients.
 
-A change does not belong to an object. It is an operation of a special type that the state ignores,
-marked by a key that no producer of operations can write. Every entry of the log, from any producer,
-has an integer id. The id packs the page and slot of the entry into one number, so that ids ascend
-in log order and fit the numbers of any client.
+A change does not belong to an object. It is stored as an operation of a special type, which the
+state ignores. A key that no producer of operations can write marks this operation. An entry is a
+line of the log: a change, or an operation of any producer. Every entry has an integer id, which
+packs the page and slot of the entry into one number, so that ids ascend in log order and fit the
+numbers of any client.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ _LAST_SLOT = _SLOTS - 1
 ID_MAX = 2**64 - 1  # the largest id in changeagent
 # A body with one of these fields is a change. Any other body is the data of a change.
 _OURS = ("data", "_id", "_ts")
-# Precedes the data of a line. It cannot occur in a JSON string, where quotes are escaped.
+# The text before the data of a line. It cannot occur in a JSON string, where quotes are escaped.
 _DATA = ',"data":'
-_LINE_ENDS = str.maketrans("\r\n", "  ")  # valid between the tokens of JSON, but not in a line
+# Line ends are valid between the tokens of JSON, but not in a line of the log.
+_LINE_ENDS = str.maketrans("\r\n", "  ")
 _NS_PER_MS = 1_000_000
 
 
@@ -98,7 +100,7 @@ def change_from(body: bytes) -> Change:
 
 def line_of(change: Change, *, name: str, now_ms: int) -> str:
     """
-    Return the line of the log for *change*; *name* is its unique id as an operation.
+    Return the line of the log for *change*; *name* is the unique id of the operation.
 
     Raises:
         TooLarge: the line is longer than an operation may be.
@@ -139,7 +141,7 @@ def entry_of(line: str, *, number: int, at_ms: int) -> str:
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
     """
-    Return False only if no line in *text* can have one of *tags*: their JSON does not occur in it.
+    Return False only if no line in *text* can have one of *tags*, because *text* has no such JSON.
     """
     return any(to_canonical_json(tag) in text for tag in tags)
 

@@ -1,9 +1,9 @@
 """
 The configuration of a feed as changeagent's operators know it: purge, webhooks and health.
 
-The time limits of a cluster are accepted, checked, stored and returned, but have no effect, because
-no leader is elected. Durations have Go's format. Documents are stored as JSON; the package `http`
-converts YAML.
+The time limits of a cluster (`electionTimeout`, `heartbeatTimeout`) are checked, stored and
+returned, but have no effect, because Tidings has no cluster as in changeagent. Durations in a
+document have Go's format. Documents are stored as JSON; the package `http` converts YAML.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Configuration:
 
     @property
     def purge(self) -> Retention | None:
-        """Return the rule for purging, or None unless both limits are set."""
+        """Return the rule for purging if both of its limits are set, else None."""
         if not (self.purge_records and self.purge_ns):
             return None
         return Retention(age_ms=-(-self.purge_ns // _MS), records_min=self.purge_records)
@@ -138,7 +138,7 @@ def replace_configuration(current: Configuration, document: object) -> Configura
     Return the configuration in *document*. Missing durations are taken from *current*.
 
     Raises:
-        InvalidSetting: *document* is invalid. If changeagent has a message for this, it is used.
+        InvalidSetting: *document* is invalid. The error has changeagent's message, if there is one.
     """
     given = {} if document is None else document
     if not isinstance(given, dict):
@@ -244,7 +244,7 @@ class Administrator:
         return name
 
     def is_up(self) -> bool:
-        """Return True if load balancers should send traffic; also if the store does not answer."""
+        """Return True if load balancers should send traffic, or if the store does not answer."""
         try:
             return self.operator_documents.operator_document(DEPLOYMENT, HEALTH).text != DOWN
         except Unavailable:
@@ -252,7 +252,7 @@ class Administrator:
 
     def mark(self, *, up: bool) -> None:
         """
-        Set the health that load balancers get. The deployment serves every request in either case.
+        Set the health that load balancers get. The deployment serves requests in either case.
         """
         self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
 

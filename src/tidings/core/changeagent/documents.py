@@ -1,5 +1,5 @@
 """
-The documents that an operator sets for a feed or the deployment: configuration, users, health.
+The documents that an operator sets for a feed or the deployment, such as users and health.
 
 A change takes effect within seconds.
 """
@@ -20,7 +20,11 @@ class OperatorDocuments(Protocol):
     """The store of the documents of operators, by feed and name."""
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
-        """Return a document, empty if it was never written. Strongly consistent."""
+        """
+        Return the document, which is empty if it was never written.
+
+        The read is strongly consistent, except in `RecentDocuments`.
+        """
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
         """
@@ -32,12 +36,12 @@ class OperatorDocuments(Protocol):
 
 
 CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
-DEPLOYMENT = "-"  # the name for all feeds, which no feed can have
+DEPLOYMENT = "-"  # in place of the name of a feed, for documents of all feeds
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorDocument:
-    """A document. *text* is empty if it was never written. *version* detects concurrent updates."""
+    """A document; *text* is "" if it was never written. *version* detects concurrent updates."""
 
     text: str = field(default="", repr=False)
     version: int = 0

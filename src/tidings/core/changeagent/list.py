@@ -1,9 +1,10 @@
 """
 List the changes after an id, up to the size of a reply.
 
-A reply has a maximum number of entries and of bytes. Entries that do not match do not count. `next`
-in the reply is after everything that was read. If the client filters by tags, the tag index shows
-which pages need not be read.
+An entry is a line of the log, in changeagent's JSON. A reply has a maximum number of entries and of
+bytes; entries that the client did not request do not count. `next` in the reply is the id after
+which the next request continues. If the client filters by tags, the tag index shows which pages
+need not be read.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page
 
-_GROWTH = 4  # each read is larger than the previous one by this factor
+_GROWTH = 4  # each read is this many times as large as the previous read
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Query:
     The request of a client. Without *tags* it selects all entries of *bound*.
 
     *bound* is the part of the feed that the client may read. *block_s* is the maximum wait for new
-    entries.
+    entries. If *strict* is True, the request fails if entries after *since* are gone.
     """
 
     since: int = 0
@@ -70,10 +71,10 @@ class Listing:
     """
     A reply.
 
-    *entries* are JSON. *page* is the last page that was read; it is never after the frontier.
-    *waiting* is True if the page after *page* is still in flight although later pages exist. *lost*
-    is True if the client may have seen pages that were lost. *read* is the size of the pages that
-    were read, as `limits.KEY_READ_SIZE` counts it.
+    *entries* are JSON objects. *page* is the last page that was read; it is never after the
+    frontier. *waiting* is True if the page after *page* is still in flight although later pages
+    exist. *lost* is True if the client may have received entries that a restore of the log has
+    lost. *read* is the size of the pages that were read, as `limits.KEY_READ_SIZE` counts it.
     """
 
     entries: list[str]
@@ -162,7 +163,7 @@ class Scan:
     _pages: int = 0
 
     def wanting(self) -> int:
-        """Return how many pages have the rest, if they have as many entries as those so far."""
+        """Estimate how many more pages the reply needs, from the entries per page so far."""
         if self.query.is_selective or not self.entries:
             return limits.READ_ITEMS_MAX
         rest = self.query.limit + 1 - len(self.entries)
@@ -219,9 +220,10 @@ class Lister:
     """
     The service that lists the changes of feeds.
 
-    *lost* returns True if a client with a cursor may have seen lost pages. *chained* are the
-    chained feeds: an id after the end of such a feed may come from its upstream. The head of each
-    feed is cached for `limits.HEAD_AGE_MS`.
+    *lost* takes a feed and a cursor. It returns True if a client with this cursor may have received
+    entries that a restore of the log has lost. *chained* are the chained feeds: an id after the end
+    of such a feed may come from its upstream. The head of each feed is cached for
+    `limits.HEAD_AGE_MS`.
     """
 
     reader: Reader
@@ -236,7 +238,8 @@ class Lister:
         Return the entries of *feed* that *query* selects, without waiting for new entries.
 
         Raises:
-            BelowFloor: *query* is strict, and its id is below the floor or in a page that was lost.
+            BelowFloor: the page after `query.since` is lost. Or *query* is strict, and its id is
+                below the floor or in a page that a restore has lost.
         """
         lost = self._has_lost(feed, query.since)
         floor = self.reader.log.floor(feed)
@@ -290,7 +293,7 @@ class Lister:
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
         """
-        Fill *scan*; return True if it reached the end, and True if a page is in flight there.
+        Fill *scan*; return whether it reached the end, and whether a page is in flight there.
         """
         until = self.steady() + limits.CHANGES_SCAN_MS
         if scan.query.tags:
@@ -317,7 +320,7 @@ class Lister:
         return False, False
 
     def _read_by_index(self, feed: str, scan: Scan, until: int) -> None:
-        """Read the pages up to the last summary; skip those in summaries that exclude the tags."""
+        """Read up to the last summary; skip the pages of summaries that exclude the tags."""
         size = limits.CHANGES_FIRST_SUMMARIES
         while not scan.full and self.steady() < until:
             summaries = self.index.read(feed, scan.page, size)
@@ -344,14 +347,14 @@ class Lister:
         Return the id of the last readable entry, or of an entry shortly before it.
 
         Never return the id of an entry that is not readable yet, because a reader that starts after
-        it would miss entries before it.
+        such an id would miss the entries before it.
         """
         now = self.reader.clock()
         made_ms, known = self._heads.get(feed, (0, 0))
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
         elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
-            # If the end was reached, `scan.page` may be after it.
+            # If the end was reached, `scan.page` may be after the end.
             page = 0 if reached else scan.page
             self._heads[feed] = (now, max(known, self._look(feed, page)))
         return max(gone, self._heads[feed][1])
@@ -366,7 +369,7 @@ class Lister:
 
 
 def _last(page: Page) -> int:
-    """Return the id of the last entry of *page*; if *page* is empty, the id after it."""
+    """Return the id of the last entry of *page*; if *page* is empty, return its `end_of`."""
     return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
 
 

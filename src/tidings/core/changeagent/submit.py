@@ -51,7 +51,7 @@ class Proposer:
         Append the change of *request*; return its id.
 
         Raises:
-            Rejected: one of its subclasses; nothing was written.
+            Rejected: nothing was written; the subclass and the message say why.
             Unavailable: it is unknown whether the change was written.
         """
         try:

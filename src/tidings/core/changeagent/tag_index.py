@@ -1,5 +1,5 @@
 """
-The tag index shows which pages may hold entries with a tag. Readers skip all other pages.
+The tag index shows which pages may have entries with a tag. Readers skip all other pages.
 
 A summary is a Bloom filter over the tags of consecutive pages. It depends only on these pages, so
 that concurrent and repeated runs write the same summaries. Readers read all pages that have no
@@ -32,9 +32,9 @@ class TagStore(Protocol):
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         """
-        Return the summaries that end after page *after*, in order; at most *limit* or some 1 MB.
+        Return the summaries that end after page *after*, in order; at most *limit* and about 1 MB.
 
-        The read is eventually consistent. The expiry of a summary is not read and is 0.
+        The read is eventually consistent. The expiry time of the summaries is not read, so it is 0.
         """
 
     def last(self, feed: str) -> int:
@@ -75,7 +75,7 @@ def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) ->
 
 
 def summed_up(pages: Iterable[Page], *, page_ms: int, all_of_it: bool) -> Iterator[Summary]:
-    """Yield full summaries of consecutive *pages*; with *all_of_it*, also one of the rest."""
+    """Yield full summaries of consecutive *pages*; with *all_of_it*, also a summary of the rest."""
     group: list[Page] = []
     tags: set[str] = set()
     for page in pages:
@@ -106,9 +106,9 @@ class Indexer:
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """
-        Write summaries of new pages until *until_ms* (`Runtime.steady`).
+        Write summaries of new pages; return the last page up to which all pages were handled.
 
-        Return the last page that has one.
+        End at *until_ms* on the clock *steady*, or after `limits.INDEX_RUN_MS` if it is None.
         """
         until = until_ms or self.steady() + limits.INDEX_RUN_MS
         after, more = max(self.store.last(feed), self.reader.log.floor(feed) - 1), True
@@ -135,10 +135,10 @@ class IndexMonitor:
 
     def run(self, feed: str, *, head: int) -> None:
         """
-        Wake the indexer if the pages without a summary fill one.
+        Wake the indexer if there are enough pages without a summary to fill a summary.
 
-        If they do not, wake it only once in `limits.INDEX_EVERY` sweeps. No reader waits for a
-        summary, because pages without a summary are read from the log.
+        If there are fewer, wake the indexer only once in `limits.INDEX_EVERY` sweeps. No reader
+        waits for a summary, because pages without a summary are read from the log.
         """
         waiting = head - self.store.last(feed)
         turn = self.clock() // limits.SWEEP_EVERY_MS % limits.INDEX_EVERY

@@ -1,5 +1,5 @@
 """
-The users of a feed, stored as an htpasswd file with bcrypt hashes, and how they are checked.
+The users of a feed, stored as an htpasswd file with bcrypt hashes, and their authentication.
 
 A feed without users is protected by its passwords alone (`auth.guard`).
 """
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
 
 
-# Returns True if the second argument is the bcrypt hash of the first, which has at most 72 bytes.
+# A function that returns True if its second argument is the bcrypt hash of its first argument, a
+# password of at most 72 bytes.
 CheckBcrypt = Callable[[bytes, bytes], bool]
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
 _COST_MIN = 4
@@ -71,7 +72,7 @@ def _user(line: str, where: str) -> tuple[str, str]:
 
 
 def _principal(name: str) -> str:
-    """Return a digest of *name*, which may have any length and any characters."""
+    """Return a digest of *name*, because *name* may have any length and any characters."""
     return hashlib.sha256(f"user\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -99,10 +100,11 @@ class UserVerifier(Verifier):
 @dataclass(frozen=True, slots=True)
 class UserAuthenticator:
     """
-    The authenticator for changes. It accepts the users of a feed, or its password if it has none.
+    The authenticator for changes. It accepts the users of a feed, and keys and tokens.
 
-    In both cases it also accepts keys. The check of an unknown user takes as long as the check of a
-    wrong password, and both count as failed attempts.
+    If the feed has no users, the authenticator accepts the passwords of the feed instead. The check
+    of an unknown user takes as long as the check of a wrong password, and both count as failed
+    attempts.
     """
 
     operator_documents: OperatorDocuments

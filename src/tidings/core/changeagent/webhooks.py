@@ -1,9 +1,9 @@
 """
 Webhooks that can veto a change before it is appended, and their answers.
 
-All hooks of a feed are called at the same time, and all have to accept. A hook may have any address
-except one in the deployment's own network, because its answers would reveal which hosts exist
-there. A deployment may allow such addresses.
+All hooks of a feed are called at the same time, and all have to accept. A hook must not have an
+address in the deployment's own network, because the answers would reveal which hosts exist there. A
+deployment may allow such addresses.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from tidings.core.errors import InvalidSetting, RefusedByHook
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # Send a change, as JSON, to all webhooks in parallel; return their verdicts in order.
+    # A function that sends a change, as JSON, to all hooks in parallel, and returns their verdicts
+    # in order.
     WebhookVeto = Callable[[Sequence["Hook"], str], Sequence["Verdict"]]
-    # Send all requests in parallel and return the verdict for each, in order. When the call
-    # returns, nothing more is sent for these requests.
+    # A function that sends all requests in parallel, and returns the verdict for each, in order.
+    # When the call returns, nothing more is sent for these requests.
     Post = Callable[[Sequence["Outgoing"]], Sequence["Verdict"]]
 
 
 _SCHEMES = ("http", "https")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-# Shown instead of the value of a header that may be a credential. If an operator writes this text
-# back, the stored value is kept.
+# The text that is shown instead of the value of a header that may be a credential. If an operator
+# writes this text back, the stored value is kept.
 REDACTED = "redacted"
 _SECRET_NAME = re.compile(
     "auth|cookie|credential|key|pass|secret|session|sign|token", re.IGNORECASE
@@ -39,7 +40,7 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A webhook. *headers* are sent with each request; they may hold secrets."""
+    """A webhook. *headers* are sent with each request, and may contain secrets."""
 
     uri: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -107,10 +108,10 @@ def _hook(given: object, where: str) -> Hook:
 
 def checked_uri(given: object, where: str) -> str:
     """
-    Return *given*, the address of a hook, if a hook may have it.
+    Return *given* if it is valid as the address of a hook.
 
     Raises:
-        InvalidSetting: the address may not be called; the error names the field.
+        InvalidSetting: *given* is not a valid address; the error names the field.
     """
     if not isinstance(given, str) or not re.fullmatch(r"[!-~]+", given):
         raise InvalidSetting(f"{where} must be an address in ASCII without blanks")
@@ -139,7 +140,7 @@ def _headers(given: Any, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def as_document(hooks: Sequence[Hook]) -> list[Mapping[str, object]]:
-    """Return *hooks* as they are in a document, the inverse of `hooks_from`."""
+    """Return *hooks* in the form of the document that `hooks_from` parses."""
     return [
         {"uri": each.uri, **({"headers": dict(each.headers)} if each.headers else {})}
         for each in hooks
@@ -162,10 +163,10 @@ def redact_headers(hooks: Sequence[Hook]) -> tuple[Hook, ...]:
 
 def with_stored(hooks: Sequence[Hook], stored: Sequence[Hook]) -> tuple[Hook, ...]:
     """
-    Return *hooks* with the stored value for each header with the value `REDACTED`.
+    Return *hooks* with each header value `REDACTED` replaced by the stored value.
 
     Raises:
-        InvalidSetting: no hook of *stored* at the same address has this header.
+        InvalidSetting: no hook of *stored* with the same address has the header.
     """
     values = {(hook.uri, name.lower()): value for hook in stored for name, value in hook.headers}
 
