@@ -171,8 +171,8 @@ class Follower:
                 self._wait(query, going)
             finally:
                 with self._taking:
-                    # `query.stop` waits for a batch that has begun. Such a batch does nothing from
-                    # now on.
+                    # From now on, a batch does nothing. So `query.stop`, which waits for the
+                    # current batch, returns soon.
                     self._ended = True
                 query.stop()
 

@@ -166,7 +166,7 @@ class EntryStore:
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write the messages in order, and stop at the first one that fails.
+        Write the messages before the first message that cannot be encoded.
 
         Raises:
             Unwritten: a message cannot be encoded, or the store rejected it.

@@ -393,8 +393,8 @@ class Pipeline:
         after `tidings consumers park`, and the next messages are written.
 
         Raises:
-            WrongPipeline: the name is invalid or used already, or *namespace* is not a regular
-                expression.
+            WrongPipeline: the name is invalid or used already, *namespace* is not a regular
+                expression, *bulk* is less than 1, or a step is not a function.
         """
         validate_name(name, "a store")
         if any(branch.name == name for branch in self.branches):

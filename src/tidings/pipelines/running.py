@@ -177,7 +177,7 @@ class SinkWorker:
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
         self._reconnect = Reconnect()
-        self._refused = ""  # the event id of the message that caused the last failure
+        self._refused = ""  # the event id of the rejected message; "" if it is not from the log
 
     def stop(self) -> None:
         if self._worker is not None:
@@ -199,7 +199,8 @@ class SinkWorker:
         """
         Park the message that failed, and return its id.
 
-        Return "" if parking is not enabled, or if the store itself failed.
+        Return "" if parking is not enabled, the store itself failed, or the feed rejects the
+        request.
 
         Raises:
             Lost: the feed is not available, or did not record this failure. Retry the message.

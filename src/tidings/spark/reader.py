@@ -135,7 +135,7 @@ class Reader(DataSourceReader):
         Return the place after which to start.
 
         Raises:
-            Gone: the log after the cursor was trimmed.
+            Gone: the log after the cursor was trimmed, or the cursor is not of this log.
         """
         if self._options.since == OLDEST:
             return before(ends.floor)

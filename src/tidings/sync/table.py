@@ -279,7 +279,7 @@ class TableSync:
         If the run fails, `progress` has the work that was done.
 
         Raises:
-            Stopped: a guard objects. Nothing was deleted.
+            Stopped: a guard objects. The step `deletes` has deleted nothing.
             BadTable: see `PostgresTable`.
             BrokenRow: a row of the state is incomplete.
             TidingsError: the feed rejects a request, or does not respond.
