@@ -1,12 +1,13 @@
 """
-Show, pause, start, reset, yield and promote chained feeds for an operator, and monitor them.
+Show, pause, start, reset, yield, promote and monitor chained feeds for an operator.
 
-Each action is one conditional write of the relay's document. A run of the relay finds the change at
-its next write. An action that would change nothing is refused.
+Each action is one conditional write of the relay document, which has the progress of a chained
+feed. A run of the relay notices the change at its next write. An action that would change nothing
+is refused.
 
-A feed moves to another deployment in two steps. First the master of the feed yields to a copy, and
-from then on assigns no page numbers. Once the copy has every page, an operator promotes the copy,
-which continues with the next page number.
+A feed moves to another deployment in two steps. First the master, to which producers post, yields
+to a copy, and from then on assigns no page numbers. Once the copy has every page, an operator
+promotes the copy, which continues with the next page number.
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ _FIELDS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayControl:
     """
-    The operator's view of chained feeds, and the operator's actions.
+    The status of feeds for an operator, and the actions of an operator.
 
     *feeds* are all feeds of the deployment, and *sources* the sources of its chained feeds. *log*
-    assigns the page numbers for producers. Without a *coordinator* the members of a cluster are not
-    listed.
+    assigns the page numbers for producers. Without a *coordinator*, the status of a feed does not
+    list the members of its cluster.
     """
 
     store: RelayStore
@@ -153,8 +154,9 @@ class RelayControl:
         """
         Store *after*. If the upstream may have more pages, skip the numbers of these pages.
 
-        Readers may have cursors of these pages, which are lost. Record the lost pages first, and
-        then write the page that follows them. Readers with such cursors are then recognized.
+        These pages are lost here, but readers may have received them from the upstream. Therefore
+        first record the range of the lost pages, by which the cursors of these readers are
+        recognized, and then write a page with the number after this range.
         """
         feed, now = after.feed, self.reader.clock()
         self.log.yield_to(feed, "")  # the feed may have yielded when it was a master before
@@ -270,7 +272,7 @@ def apply_action(relay: Relay, action: Action) -> Relay:
 
 def promote_relay(relay: Relay, source: Source, fields: Mapping[str, object]) -> Relay:
     """
-    Return *relay* of a feed that becomes a master.
+    Return *relay* changed for a feed that becomes a master.
 
     Raises:
         IncompleteCopy: the upstream may have more pages, and no reason was given for losing them.
@@ -295,7 +297,7 @@ def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, obj
     Return *relay* reset to the upstream's state, to the upstream's next page, or to an event.
 
     The local log already has page numbers up to *here*, and no number is used twice. Therefore the
-    next page must have a higher number.
+    next page that is copied must have a higher number.
 
     Raises:
         InvalidRelay: a field breaks its rule.
@@ -412,7 +414,7 @@ def _copy_document(copy: Copy) -> Document:
 
 
 def _end_document(page: Page | None, slot: int | None = None) -> Document | None:
-    """Describe *page* as an end of the log, with the cursor of *slot* or of the page's end."""
+    """Describe *page*, the first or last of the log; the cursor is at *slot* or the page's end."""
     if page is None:
         return None
     place = page.end if slot is None else replace(page.end, slot=slot)
@@ -444,7 +446,7 @@ class ReplicaMonitor:
     runtime: Runtime
 
     def run(self, feed: str) -> None:
-        """Wake the relay of *feed*; count its lag unless an operator has stopped it."""
+        """Wake the relay of *feed*; count its lag unless an operator has stopped the relay."""
         if feed not in self.sources:
             return
         self.waker.wake(feed, RELAY)
@@ -461,5 +463,5 @@ class ReplicaMonitor:
         self.runtime.count("RelayMasterAge", self._age_s(relay.master_read_ms))
 
     def _age_s(self, read_ms: int) -> int:
-        """Return the seconds since *read_ms*; 0 if nothing was read yet (see `RelayRetries`)."""
+        """Return the seconds since *read_ms*, or 0 if *read_ms* is 0 because nothing was read."""
         return max(0, self.runtime.clock() - read_ms) // 1000 if read_ms else 0

@@ -2,14 +2,15 @@
 Copy the state of an upstream, and compare it with the state of the chained feed.
 
 A chained feed copies the upstream's state if the upstream's log does not go back to the checkpoint
-of the feed. The rows contain at least all pages up to the checkpoint of the upstream's state, so
-the log of the chained feed continues after that page. Rows are copied one reply at a time under the
-lease of the follower `state`. Objects that the upstream does not have become tombstones, so that
-returning readers receive the deletion. Each step can be repeated.
+of the feed. The rows contain at least all pages up to the checkpoint of the upstream's follower
+`state`, so the log of the chained feed continues after that checkpoint. Rows are copied one reply
+at a time, while the relay holds the lease of the local follower `state`. Objects that the upstream
+does not have become tombstones, so that returning readers receive the deletion. Each step can be
+repeated.
 
 After the copy, the sums of both states are compared periodically, at the same page (PROTOCOL 20).
-The follower `state` computes the sums from the log, so they do not reveal a change of the stored
-rows. Therefore each comparison also adds up the stored rows of one bucket.
+The follower `state` computes the sums from the log, so the sums do not reveal a row that was
+changed in the store. Therefore each comparison also adds up the stored rows of one bucket.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from tidings.core.state.tombstones import TombstoneStore
 
 
-_BATCH_ROWS = 1000  # written in about 2 s, after which the lease of 20 s is renewed
+_BATCH_ROWS = 1000  # rows written between two renewals of the lease of 20 s, in about 2 s
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,8 +53,8 @@ class Bootstrapper:
     """
     A copier of the upstream's state. It needs the lease of the follower `state`, see `acquire`.
 
-    *tombstone_ms* is the lifetime of the tombstones that are created here. *tombstones* records
-    that tombstones of the upstream may have a shorter lifetime.
+    *tombstone_ms* is the lifetime of the tombstones that the copier creates. The copier records in
+    *tombstones* that tombstones of the upstream may have a shorter lifetime.
     """
 
     upstream: Upstream
@@ -69,9 +70,9 @@ class Bootstrapper:
 
     def acquire(self, feed: str) -> bool:
         """
-        Take the lease of the follower `state`; return True if this process has it.
+        Take the lease of the follower `state`; return True if this process has the lease.
 
-        No other process then writes the state of *feed*.
+        While this process has the lease, no other process writes the state of *feed*.
         """
         if feed not in self._leases:
             owner, now_ms = self.runtime.new_id(), self.runtime.clock()
@@ -120,9 +121,9 @@ class Bootstrapper:
         """
         Replace the local rows of *bucket* with those of the upstream. Call `acquire` first.
 
-        The upstream's state must contain all local pages. If a row is of a later page, the row is
-        stored before the page arrives; the page then does not change the row. An object that the
-        upstream has deleted is deleted here, with the current time.
+        The upstream's state must contain all local pages. A row may be of a page that was not
+        copied yet. When this page is copied later, it does not change the row. An object that the
+        upstream has deleted is deleted in the local state, with the current time.
 
         Raises:
             Unavailable, LeaseLost: see `step`.
@@ -137,10 +138,10 @@ class Bootstrapper:
 
     def finish(self, relay: Relay, copy: Copy) -> Relay:
         """
-        Let the log continue after the page of *copy*; return the new *relay*, to be stored.
+        Let the log continue after the page of *copy*; return the changed *relay* to be stored.
 
-        Raise the floor first, so that concurrent readers find a trimmed log, and not the end of
-        the log.
+        The floor is raised before the relay is stored. Concurrent readers therefore find that pages
+        were trimmed, instead of waiting at the old end of the log.
         """
         page = copy.page
         self.log.raise_floor(relay.feed, page + 1)
@@ -187,16 +188,16 @@ class Bootstrapper:
             yield row
 
     def _tombstone(self, row: Row, page: int) -> Row:
-        """Return a tombstone for *row* with the current time. The log continues after *page*."""
+        """Return a tombstone for *row* at the current time and *page*, the page of the copy."""
         now, line = self.runtime.clock(), as_event(row.line, "delete")
         return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
     def _write(self, feed: str, changes: Iterator[Difference]) -> None:
         """
-        Write each change if the stored row is still the one that was read.
+        Write each change if the stored row is still equal to the row that was read.
 
-        Do not compare positions, because rows of another log may have any position. Renew the lease
-        before each batch, so that a process that was suspended for long writes nothing.
+        Positions are not compared, because rows of another log may have any position. The lease is
+        renewed before each batch, so that a process that was suspended for long writes nothing.
         """
         while batch := list(islice(changes, _BATCH_ROWS)):
             lease = self._leases[feed]
@@ -242,9 +243,9 @@ class Comparison:
     """
     A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
 
-    The upstream's sums are of a certain page. Later pages are not appended for some seconds, until
-    the local state has reached that page, too. *waits* is how often the comparison may still wait,
-    or 0 between comparisons.
+    The upstream's sums are of one page. The relay does not append later pages until the local state
+    has also reached this page, which takes seconds. *waits* is how often the comparison may still
+    wait for this, or 0 between comparisons.
     """
 
     bootstrapper: Bootstrapper
@@ -255,7 +256,7 @@ class Comparison:
     _next_ms: int = 0
 
     def begin(self, relay: Relay) -> None:
-        """Begin a comparison if one is due. All pages of the upstream must have been copied."""
+        """Begin a comparison if it is due. All pages of the upstream must have been copied."""
         runtime, every_ms = self.bootstrapper.runtime, limits.RELAY_COMPARE_MS
         if is_ahead(relay.compared_ms + every_ms, runtime.clock(), every_ms):
             return
@@ -263,11 +264,11 @@ class Comparison:
             self.waits = limits.RELAY_COMPARE_WAITS
 
     def blocks(self, relay: Relay) -> bool:
-        """Return True if no page may be read now."""
+        """Return True if the relay must wait before it reads pages from the upstream."""
         return self.waits > 0 and not (self._theirs and relay.checkpoint < self._theirs.page)
 
     def allows(self, page: int) -> bool:
-        """Return True if *page* may be appended now."""
+        """Return True if the comparison allows that *page* is appended now."""
         return self._theirs is None or page <= self._theirs.page
 
     def step(self, relay: Relay, url: str) -> Relay | None:
@@ -282,7 +283,7 @@ class Comparison:
         self.waits -= 1
         try:
             found = self._compare(relay, url)
-        except (Unavailable, BrokenBatch, UpstreamRefused):  # older releases refuse to send sums
+        except (Unavailable, BrokenBatch, UpstreamRefused):  # older releases have no sums
             self.waits = 0
             found = None
         if not self.waits:
@@ -319,8 +320,8 @@ class Comparison:
         """
         Return the sum of the rows of *bucket*, as of *page*.
 
-        Return None if there are too many rows to read while pages wait, or if a row is of a later
-        page, because the row was copied.
+        Return None if there are more rows than can be read while pages wait. Also return None if a
+        row is of a later page, because the row was copied when that page was not.
         """
         total = 0
         for read, row in enumerate(bucket_rows(self.bootstrapper.states.read, feed, bucket)):

@@ -96,7 +96,7 @@ ALL_LOCAL = WriteGuard({})
 
 @dataclass(frozen=True, slots=True)
 class CopiedUntil:
-    """A lookup of the commit time of the last copied page of a *chained* feed."""
+    """A lookup of the commit time of the last copied page of each feed in *chained*."""
 
     chained: Container[str]
     relays: RelayStore
@@ -105,7 +105,7 @@ class CopiedUntil:
         """
         Return the second in which *page* was committed upstream, or 0 if the time is unknown.
 
-        Return None for a local feed. The next page of a local feed is committed at some later time,
+        Return None for a local feed. The next page of a local feed is committed later than now,
         whereas the next page of a copy may have been committed upstream long ago.
         """
         if feed not in self.chained:
@@ -116,7 +116,7 @@ class CopiedUntil:
 
 @dataclass(frozen=True, slots=True)
 class CopiedLosses:
-    """A lookup of the pages that the upstreams of *chained* feeds lost."""
+    """A lookup of the pages that the upstream of each feed in *chained* lost."""
 
     chained: Container[str]
     relays: RelayStore

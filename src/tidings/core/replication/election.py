@@ -1,10 +1,11 @@
 """
-Elect the leaders of a cluster, which read the master. Every other deployment reads a leader.
+Elect the leaders of a cluster.
 
-A cluster has as many leader leases as leaders. A member that holds a lease renews the lease and
-reads the master. A member without a lease reads a leader. When a lease is free or has expired, such
-a member takes the lease with the next term. The log stays correct even if members disagree, because
-each deployment writes only its own log, and only the pages that follow its own checkpoint.
+A cluster is a set of deployments, its members, that copy the same master. It has one leader lease
+for each leader. A member that holds a lease is a leader: it renews the lease and reads the master.
+A member without a lease reads a leader. When a lease is free or has expired, a member without a
+lease takes it with the next term. The logs stay correct even if members disagree about the leaders,
+because each member writes only its own log, and only the pages that follow its own checkpoint.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Member:
     heard_ms: int
 
     def is_alive(self, now_ms: int) -> bool:
-        """Return True if the member has announced itself recently, and not in the future."""
+        """Return True if the member has announced itself in the last `limits.MEMBER_MS`."""
         return is_ahead(self.heard_ms + limits.MEMBER_MS, now_ms, limits.MEMBER_MS)
 
 
@@ -73,7 +74,7 @@ class Coordinator(Protocol):
 
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
         """
-        Return the leases that a member has ever taken, by number, with a strongly consistent read.
+        Return the leases that were ever taken, in order of *number*, strongly consistent.
         """
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:
@@ -87,7 +88,7 @@ class Coordinator(Protocol):
         """Store *member*."""
 
     def members(self, cluster: str) -> Sequence[Member]:
-        """Return the announced members, by address."""
+        """Return the announced members in the order of their addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ class Elector:
         """
         Return the current assignment.
 
-        Query the coordinator at most once in `limits.LEADER_LEASE_RENEW_MS`. If it does not answer,
-        the last assignment stays.
+        The coordinator is queried at most once in `limits.LEADER_LEASE_RENEW_MS`. If it does not
+        answer, return the last assignment.
         """
         if self.source.role is not Role.ELECTED:
             return static_assignment(self.source)
@@ -188,7 +189,7 @@ class Elector:
     def _must_yield(
         self, coordinator: Coordinator, relay: Relay, leases: Sequence[LeaderLease], now: int
     ) -> bool:
-        """Return True if this leader cannot read the master, and another member could take over."""
+        """Return True if this leader fails to read the master, and a member could replace it."""
         if relay.role is not Role.LEADER or relay.failures < limits.LEADER_LEASE_FAILURES:
             return False
         leaders = {lease.address for lease in leases if lease.is_held(now)}
@@ -198,7 +199,7 @@ class Elector:
         )
 
     def _leases(self, coordinator: Coordinator) -> list[LeaderLease]:
-        """Return one lease per leader, including those that no member has taken yet."""
+        """Return one lease per leader, including leases that no member has taken yet."""
         cluster = self.source.cluster
         leases = {lease.number: lease for lease in coordinator.leases(cluster)}
         numbers = range(self.source.leaders)

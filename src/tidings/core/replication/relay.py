@@ -3,8 +3,8 @@ The relay of a chained feed: its progress, its upstream, and the state requested
 
 Each chained feed has one relay document. A run of the relay stores the pages that it copied and the
 changed document in one write. If an operator or another run has changed the document in the
-meantime, its *version* differs. The run then writes nothing and reads the document again. One run
-at a time holds a relay.
+meantime, the document has another version. The run then writes nothing and reads the document
+again. A lock in the document ensures that only one run at a time copies a feed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class RelayStore(Protocol):
     """A store of relay documents. Only this port appends to the log of a chained feed."""
 
     def relay(self, feed: str) -> Relay:
-        """Return the relay of *feed*, with version 0 if it is not stored. Strongly consistent."""
+        """Return the relay of *feed*, strongly consistent; its version is 0 if it is not stored."""
 
     def relays(self) -> Sequence[Relay]:
-        """Return all relays in the order of their feeds, with strongly consistent reads."""
+        """Return all relays in the order of their feeds, strongly consistent."""
 
     def write(self, before: Relay, after: Relay) -> bool:
         """
         Replace *before* with *after* and return True if the stored version is that of *before*.
 
-        The stored version becomes `before.version + 1`, also if *after* has another version.
+        The stored version becomes `before.version + 1`, even if *after* has another version.
         """
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
@@ -75,7 +75,7 @@ class Condition(Enum):
     RUNNING = "running"
     RETRYING = "retrying"  # the upstream does not answer
     FELL_OFF = "fell-off"  # the upstream's log does not go back far enough; an operator must act
-    OTHER_LOG = "other-log"  # the upstream's log is not the one that was copied so far
+    OTHER_LOG = "other-log"  # the upstream's log is not the log that was copied so far
     CYCLE = "cycle"  # the upstream is itself a copy of this feed, directly or indirectly
     REFUSED = "refused"  # the upstream does not allow this feed to read
 
@@ -85,9 +85,10 @@ class Copy:
     """
     An unfinished copy of the upstream's state.
 
-    The rows of the buckets below *bucket* are copied, and those of *bucket* up to the key *after*.
-    The log continues after page *page* (-1: not known yet), committed at *seconds* (0: unknown).
-    If *empty* is True, no row is copied and all local rows are deleted.
+    The rows of the buckets below *bucket* are copied, and the rows of *bucket* up to the key
+    *after*. When the copy is complete, the log continues after page *page* (-1: not known yet),
+    which was committed at *seconds* (0: unknown). If *empty* is True, no row is copied and all
+    local rows are deleted.
     """
 
     page: int = -1
@@ -121,17 +122,18 @@ class Relay:
     """
     The document of a chained feed.
 
-    *checkpoint* is the last local page, or 0 before the first page. It was committed at *seconds*
-    (0: unknown). *id* identifies the relay in the `via` of the feeds that copy this feed.
-    *low_watermark* is the first page that was ever stored here.
+    *checkpoint* is the last local page, or 0 before the first page. This page was committed at
+    *seconds* (0: unknown). *via* are the ids of the relays from the master to this feed, and *id*
+    is the id of this relay. *low_watermark* is the first page that was ever stored here.
 
-    *owner* holds the relay until *lease_until_ms*. After *failures* in a row the next attempt is
-    due at *attempt_ms*. *upstream* is the address that was read last. If *upstream_ended* is True,
-    the log of the upstream ends with page *upstream_head*, and another feed continues it. *term* is
-    the term of a leader's lease. *why* is the operator's reason for the last reset or promotion.
-    The state was last compared with that of the upstream at *compared_ms*, at page *compared_page*.
-    *mended* is the number of buckets that differed so far. The next comparison adds up the stored
-    rows of bucket *counted*. *lost* are the pages that the upstreams lost (`settings.profiles`).
+    The run *owner* holds the lock of the relay until *lease_until_ms*. After *failures* in a row
+    the next attempt is due at *attempt_ms*. *upstream* is the address that was read last. If
+    *upstream_ended* is True, the log of the upstream ends with page *upstream_head*, and another
+    feed continues the log. *term* is the term of the leader lease if this feed is a leader. *why*
+    is the operator's reason for the last reset or promotion. The state was last compared with the
+    upstream's state at the time *compared_ms*, when both were at page *compared_page*. *mended* is
+    the number of buckets that differed so far. The next comparison adds up the stored rows of
+    bucket *counted*. *lost* are the pages that the upstreams lost (`settings.profiles`).
     """
 
     feed: str
@@ -180,12 +182,12 @@ class Relay:
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the upstream has ended and all its pages are here."""
+        """Return True if the upstream's log has ended and all its pages were copied."""
         return self.upstream_ended and self.copy is None and self.checkpoint >= self.upstream_head
 
     @property
     def status(self) -> str:
-        """Return the state that the operator requests, or the condition if it is `Wanted.RUN`."""
+        """Return `condition` if the operator wants the relay to run, otherwise `wanted`."""
         return self.condition.value if self.wanted is Wanted.RUN else self.wanted.value
 
     def is_held(self, now_ms: int) -> bool:
@@ -237,11 +239,12 @@ class _ObservedStatus:
 @dataclass(slots=True)
 class RelayLock:
     """
-    A lock on a relay. It is stored in the relay's document, which is written only if unchanged.
+    A lock on a relay, stored in the relay document.
 
-    *relay* is the document as *owner* last read or wrote it; call `refresh` if it may have changed.
-    *repeated* is the number of pages that arrived again since the last write. The next write stores
-    this number and the upstream's status.
+    *relay* is the document as *owner* last read or wrote it. Call `mark_stale` if the stored
+    document may have changed, and `refresh` before each step. *repeated* is the number of pages
+    that arrived again since the last write. The next write stores this number and the upstream's
+    status.
     """
 
     store: RelayStore
@@ -265,7 +268,7 @@ class RelayLock:
 
     def save(self, after: Relay) -> bool:
         """
-        Store *after* as `relay` and renew the lease.
+        Store *after* as `relay` and renew the lock.
 
         If another process has changed the document, write nothing and return False.
         """
@@ -278,7 +281,7 @@ class RelayLock:
         return self._remember(held) if self.store.append(self.relay, held, pages) else False
 
     def renew(self) -> None:
-        """Renew the lease and store the upstream's status, at most every `limits.RELAY_SAVE_MS`."""
+        """Renew the lock and store the upstream's status, at most every `limits.RELAY_SAVE_MS`."""
         if has_passed(self._saved_ms, self.clock(), limits.RELAY_SAVE_MS):
             self.save(self.relay)
 
@@ -287,7 +290,7 @@ class RelayLock:
         self.store.write(self.relay, free)
 
     def observe(self, status: UpstreamStatus, url: str) -> None:
-        """Record the *status* of the feed at *url*, which is the master if *status* names none."""
+        """Record *status* of the feed at *url*; this feed is the master if *status* names none."""
         now, known = self.clock(), self._seen or self.relay
         read_ms = min(now, status.master_read_ms) if status.master else now
         self._seen = _ObservedStatus(

@@ -1,10 +1,11 @@
 """
 Copy whole pages of an upstream to a chained feed, in order, with the same numbers.
 
-One run at a time holds the relay, by a lock in the relay's document. Each write stores the pages,
-the checkpoint and the head in one step, on the condition that the document has not changed.
-Therefore the local log is always a prefix of the upstream's log, even if runs, operators and
-elections interfere. A run that finds a changed document writes nothing, and reads the new one.
+A lock in the relay document ensures that one run at a time copies a feed. Each write stores the
+pages, the checkpoint and the head in one step, on the condition that the relay document has not
+changed. Therefore the local log is always a prefix of the upstream's log, even if runs, operators
+and elections interfere. A run that finds a changed document writes nothing, and reads the document
+again.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def pack_page(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
     """
     Return *page* as the log stores it.
 
-    The page may be older than the retention of the log. It expires no earlier than a day after it
-    was copied, so that it is trimmed before it expires.
+    A copied page may be older than the retention of the log. Its expiry is at least a day after
+    *now_ms*, so that the page is trimmed before it expires.
 
     Raises:
         TooLarge, BrokenBatch: the page is too large.
@@ -169,7 +170,11 @@ class Relayer:
 
 @dataclass(slots=True)
 class _Run:
-    """One run of one relay. *size* is the size of reply that the next page needs if it is large."""
+    """
+    One run of one relay.
+
+    *size* is the size of the reply that the next page needs, if the page did not fit the last one.
+    """
 
     parts: Relayer
     source: Source
@@ -200,7 +205,7 @@ class _Run:
         return self.copied
 
     def _abandon(self) -> None:
-        """Release the state and the relay after an error, if their stores answer."""
+        """Release the lease of the state and the lock of the relay, if their stores answer."""
         with suppress(Exception):  # the error that ended the run is reported, and not this one
             self.parts.bootstrapper.release(self.relay.feed)
         with suppress(Exception):
@@ -225,7 +230,7 @@ class _Run:
         return relay.wanted is Wanted.RUN or self.source.role is Role.ELECTED
 
     def _try_step(self) -> bool:
-        """Do one step; return True to continue. Tolerate a few failures of the local store."""
+        """Do one step; return True if the run continues. Tolerate some failures of the store."""
         try:
             continues = self._step()
             self.failures = 0
@@ -245,7 +250,7 @@ class _Run:
         """
         Do one step, and return True if the run continues.
 
-        It ends after its maximum time, if it has lost the lock, or if the relay must not run.
+        The run ends after its maximum time, if it has lost the lock, or if the relay must not run.
         """
         if not self.lock.refresh():
             return False
@@ -287,8 +292,8 @@ class _Run:
         """
         Store the new role and upstream. The log stays as it is.
 
-        Forget the relays between the master and the old upstream. The old upstream may now be a
-        copy of this feed, which would then seem to be a cycle.
+        Remove from `via` the relays from the master to the old upstream. If the old upstream now
+        copies this feed, it would otherwise find its own relay in `via`, which looks like a cycle.
         """
         relay = self.relay
         moved = replace(relay, role=to.role, term=to.term, changed_ms=self.parts.runtime.clock())
@@ -309,7 +314,7 @@ class _Run:
         self.lock.mark_stale()
 
     def _read(self, url: str) -> None:
-        """Copy the pages after the checkpoint. The upstream answers when it has such a page."""
+        """Request the pages after the checkpoint from *url*, and copy the pages of the answer."""
         relay, selection = self.relay, self.source.selection
         size = max(self.size, limits.BATCH_BYTES_MIN)
         try:
@@ -373,7 +378,7 @@ class _Run:
             self.comparison.begin(self.relay)
 
     def _compare(self, url: str) -> None:
-        """Compare the state with the upstream's state. No page is read in the meantime."""
+        """Continue the comparison with the upstream's state, or wait if it cannot continue yet."""
         compared = self.comparison.step(self.relay, url)
         if compared is not None:
             self.lock.save(compared)
@@ -382,9 +387,10 @@ class _Run:
 
     def _is_ours(self) -> bool:
         """
-        Return True if all pages of the log are copies; otherwise stop the relay.
+        Return True if all pages of the local log are copies; otherwise stop the relay.
 
-        This protects a log that producers have posted to, and a log without its relay document.
+        Pages are therefore never appended to a log that producers have posted to, or to a log that
+        has lost its relay document.
         """
         if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
             return True
@@ -419,7 +425,7 @@ class _Run:
         return False
 
     def _idle(self) -> None:
-        """Record that the upstream has no page after the checkpoint; it may have even fewer."""
+        """Record that the upstream has no page after the checkpoint."""
         if self.relay != _well(self.relay) or self.lock.has_unsaved_changes:
             self.lock.save(_well(self.relay))
         else:
@@ -428,10 +434,10 @@ class _Run:
 
     def _is_cycle(self, status: UpstreamStatus, url: str) -> bool:
         """
-        Return True, and store an error, if the upstream is a copy of this feed.
+        Return True, and store an error, if the upstream copies this feed, directly or indirectly.
 
-        Do the same if the upstream is a copy through too many feeds. Members of a cluster may read
-        each other, but only until the next election, so they retry.
+        Do the same if the chain of copies up to the upstream is too long. Two members of a cluster
+        may copy each other until the next election, so a member retries instead of stopping.
         """
         feeds = len(status.via)
         if self.relay.id in status.via:

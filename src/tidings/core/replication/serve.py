@@ -2,7 +2,7 @@
 Serve the pages of a feed, and the rows of its state, to the feeds that copy it.
 
 A reply has as many whole pages as fit, in order, with their numbers. If a selection leaves out all
-entries of a page, the page is sent empty, so that a copy has every page number.
+operations of a page, the page is sent empty, so that the copy has every page number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Query = Mapping[str, Sequence[str]]
 
 
-_BLOCK_MAX = 2**32 - 1  # seconds that a caller may request; the wait is shorter
+_BLOCK_MAX = 2**32 - 1  # seconds of waiting that a caller may request; the actual wait is shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,12 @@ def parse_pages_request(query: Query) -> PagesRequest:
 
 
 def parse_rows_request(query: Query) -> RowsRequest:
-    """Parse the query string of a request for rows. Errors: see `parse_pages_request`."""
+    """
+    Parse the query string of a request for rows; the first value of each name counts.
+
+    Raises:
+        InvalidPortion, InvalidFilter: a value breaks its rule.
+    """
     after = _text(query, "after")
     if len(after.encode(errors="replace")) > limits.STATE_KEY_BYTES_MAX:
         rule = f"must be a key of at most {limits.STATE_KEY_BYTES_MAX} bytes"
@@ -98,7 +103,8 @@ def _selection(query: Query) -> Selection:
     """
     Parse a selection.
 
-    With parents, it includes leaves, so that a copy removes an object that loses these parents.
+    A selection with parents includes leaves, so that a copy removes an object that loses these
+    parents.
     """
     named = {name: _text(query, name) for name in filters.FIELDS}
     chosen = filters.from_query(named | {"leave": "true" if named["parents"] else None})
@@ -135,9 +141,9 @@ class ReplicationReader:
     """
     A reader of pages and rows of any feed, including a feed that is a copy itself.
 
-    The last valid position of each feed is cached, so that readers at the end of the log are not
-    checked at each request. *log* shows which logs have ended. *lost* returns the pages that a feed
-    has lost.
+    The position in a request is compared with the page in the log. The last valid position of each
+    feed is cached, so that this needs no read for readers at the end of the log. *log* shows which
+    logs have ended. *lost* returns the pages that a feed has lost.
     """
 
     catch_up: CatchUp
@@ -180,7 +186,8 @@ class ReplicationReader:
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Return the rows of *bucket* after the key *after*, as many as a reply holds."""
-        status = self.status(feed)  # read first, so that the rows include all pages up to `state`
+        # Read the status before the rows, so that the rows include all pages up to `status.state`.
+        status = self.status(feed)
         wanted: list[Row] = []
         size = 0
         while size < limits.BATCH_BYTES:
@@ -196,8 +203,8 @@ class ReplicationReader:
         """
         Return the status of *feed*.
 
-        Its head is the last page that a follower has handled, or the last copied page of a chained
-        feed.
+        The head in the status is the last page that a follower has handled, or the last copied page
+        of a chained feed.
         """
         floor = self.catch_up.reader.log.floor(feed)
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
@@ -223,7 +230,7 @@ class ReplicationReader:
 
     def _has_ended(self, feed: str, status: UpstreamStatus, after: Place) -> bool:
         """
-        Return True if *feed* has yielded and no page follows *after*, not even one in flight.
+        Return True if *feed* has yielded, and no page follows *after* or is still being written.
 
         Raises:
             OtherLog: *feed* is a master, and its log has never reached *after*.
@@ -270,8 +277,8 @@ def wants(selection: Selection, row: Row) -> bool:
     """
     Return True if a copy of *selection* needs *row*.
 
-    A deleted object may have had any parent, so every copy that might have the object needs the
-    row.
+    A tombstone does not show which parents the object had before. Every copy that may have the
+    object therefore needs the tombstone.
     """
     if selection.share is not None and not selection.share.holds(row.key):
         return False
@@ -282,14 +289,14 @@ def wants(selection: Selection, row: Row) -> bool:
 def _with_known_parents(
     status: UpstreamStatus, selection: Selection, pages: list[Page]
 ) -> list[Page]:
-    """Return *pages*, or only those with known removed parents if *selection* includes leaves."""
+    """Return *pages*; if *selection* includes leaves, only those with known removed parents."""
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= status.state]
 
 
 def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
-    """Return how many pages after *first* may be sent: with leaves, up to the state's page."""
+    """Return *most*, or fewer pages if *selection* has leaves and the state contains fewer."""
     return min(most, status.state - first) if selection.filter.leave else most
 
 

@@ -7,9 +7,9 @@ chains the feed main. The keys of `_FIELDS` are all fields that a source may hav
 is refused instead of ignored.
 
 A selection names types, parents and ids, like the filter of a consumer, and a share of the objects.
-The hash of an object's key decides whether the object is in the share. A share is either some of
-several parts (`mod`) or a range of hashes (`range`). The hash is CRC-32 in every process and every
-release, so that several feeds with different shares can together hold all objects.
+The hash of an object's key decides whether the object is in the share. A share is either a set of
+remainders of the hash (`mod`) or a range of hashes (`range`). The hash is CRC-32 in every process
+and every release, so that several feeds with different shares can together hold all objects.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def hash_of(key: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Mod:
-    """The objects with a hash that, modulo *parts*, is one of *chosen*."""
+    """The objects for which the hash modulo *parts* is one of *chosen*."""
 
     parts: int
     chosen: frozenset[int]
@@ -67,7 +67,7 @@ class Mod:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The objects with a hash between *first* and *last*, both included."""
+    """The objects with a hash from *first* to *last*, both included."""
 
     first: int
     last: int
@@ -87,8 +87,9 @@ class Selection:
     """
     The part of a feed to copy.
 
-    An entry without an object is in every share, but no filter by a field matches it. If *filter*
-    names parents, it also selects leaves, so that the copy removes objects that lose these parents.
+    An operation without an object (`is_change`) is in every share, but is copied only if *filter*
+    selects everything. If *filter* names parents, it also selects leaves, so that the copy removes
+    objects that lose these parents.
     """
 
     filter: Filter = EVERYTHING
@@ -102,7 +103,7 @@ class Selection:
         """
         Return the line to copy: *line*, a deletion if the object left the selection, or None.
 
-        *left* are the parents that the entry removed, or None if they are unknown.
+        *left* are the parents that the operation removed, or None if they are unknown.
         """
         if is_change(line):
             return line if self.filter.is_everything else None
@@ -121,9 +122,9 @@ ALL = Selection()
 
 def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
     """
-    Return *page* with only the entries that *selection* keeps, each in its slot.
+    Return *page* with only the operations that *selection* keeps, each in its slot.
 
-    *left* are the removed parents of *page*, or None if they are unknown.
+    *left* are the parents that the operations of *page* removed, or None if they are unknown.
     """
     if selection.is_everything:
         return page
@@ -174,12 +175,12 @@ class Role(Enum):
 @dataclass(frozen=True, slots=True)
 class Source:
     """
-    The origin of a chained feed.
+    The configuration of a chained feed.
 
-    *url* is the feed's address at the master. *leader* is the address that a follower reads
-    instead, and *address* is the address at which other members read this feed. The members of
-    *cluster* elect *leaders* leaders. If an empty log is reset to an event, it starts
-    *restart_offset* pages before the event.
+    *url* is the address of the feed at the master. *leader* is the address that a feed with the
+    role follower reads instead. *address* is the address at which other members of the cluster read
+    this feed. The members of *cluster* elect *leaders* leaders. If an operator resets an empty copy
+    to an event, the copy starts *restart_offset* pages before the event.
     """
 
     url: str
@@ -256,7 +257,7 @@ def _check_fields(values: Mapping[str, Any]) -> None:
 
 
 def _read(fields: Mapping[str, Any]) -> Source:
-    """Build a source. A field that is null has its default, except the required address."""
+    """Build a source. A field that is null gets its default, except the required field `url`."""
     given = {name: value for name, value in fields.items() if value is not None or name == "url"}
     values = {name: _FIELDS[name](value, name) for name, value in given.items()}
     sets = {name: values.pop(name, None) for name in filters.FIELDS}

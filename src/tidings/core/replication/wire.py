@@ -1,9 +1,9 @@
 """
 The wire format of replication, for batches of whole pages and for rows of the state.
 
-The format is NDJSON. The first line has the status of the feed and the number of items. Pages
-follow in the format of archive parts (`archive.segments`). Rows follow as two lines each: the first
-line has the row's key and position, and the second its operation. Operations are not parsed.
+The format is NDJSON. The first line has the status of the feed and the number of pages or rows.
+Pages follow in the format of archive parts (`archive.segments`). Each row has two lines: the first
+has the key and the position of the row, and the second has its operation, which is not parsed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class Upstream(Protocol):
     """
-    A client for another feed at its address.
+    A client for feeds that this deployment copies. *url* is the address of a feed.
 
     Each method raises:
         BrokenBatch: the answer cannot be read.
@@ -40,7 +40,7 @@ class Upstream(Protocol):
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
     ) -> ReplicationBatch:
         """
-        Return whole pages after *after*; wait up to *block_s* for the first one.
+        Return whole pages after *after*; wait up to *block_s* seconds if there is no page yet.
 
         Raises:
             LogFellOff: the upstream's log does not go back to *after*.
@@ -48,7 +48,7 @@ class Upstream(Protocol):
         """
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        """Return rows of a bucket after the key *after*, including tombstones."""
+        """Return the next rows of *bucket* after the key *after*, including tombstones."""
 
     def sums(self, url: str) -> PageSums:
         """Return the sums of the upstream's state. An upstream without sums refuses the request."""
@@ -62,7 +62,7 @@ class UpstreamStatus:
     *floor* is the first page in the feed's log, and *head* the last page that can be read. The
     feed's state contains all pages up to *state*. *master* is the address that producers post to,
     or "" if this feed is the master. *via* are the ids of the relays from the master to this feed,
-    in this order. *master_read_ms* is the time when the master was last read, or the current time
+    in order. *master_read_ms* is the time when the master was last read, or the current time
     if this feed is the master. If *ended* is True, no page follows *head*, because another feed
     continues the log. *lost* are the pages that were sent to readers, but that the log no longer
     has (`settings.profiles`).
@@ -81,7 +81,7 @@ class UpstreamStatus:
 @dataclass(frozen=True, slots=True)
 class ReplicationBatch:
     """
-    Consecutive pages after the requested position; no pages if there is nothing new.
+    Consecutive pages after the requested position, or no pages if there are no new pages.
 
     If the next page did not fit the requested size, *pages* is empty, and *pending* is the size in
     bytes of the reply that this page needs. *filtered* is the number of entries that were left out

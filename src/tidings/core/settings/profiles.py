@@ -6,8 +6,8 @@ feed behaves. The owner of the feed changes the profile at run time, and changes
 seconds.
 
 A restore or a promotion may lose pages that readers saw. The numbers of these pages are never used
-again, so a cursor with such a number proves that its consumer saw data that the feed does not have
-any more. Only a full copy repairs that consumer.
+again, so a cursor with one of these numbers proves that its consumer saw data that the feed does
+not have any more. Only a full copy of the state repairs that consumer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidings.core.settings.values import Admission, Ended, Endings
 
 
-Lost = tuple[int, int]  # the first and the last page that one restore lost
+Lost = tuple[int, int]  # the first and the last page that a restore or promotion lost
 
 OPLOG = "oplog"
 COMPATS = ("", OPLOG)
@@ -47,17 +47,19 @@ class Profile:
     """
     The settings of one feed.
 
-    *object_url* is the template of `ref`; if it is empty, events have no `ref`. If *compat* is
-    `oplog`, the feed answers as oplog did. With *leave*, removed parents are stored for consumers
-    with `leave=true`. Listeners may register for *resources*. *max_age_s* is the time for which the
-    log keeps their items, or 0 for the feed's retention. *push_lanes* is the number of followers
-    that push to the WebSockets of a stage; a server has 1.
+    *object_url* is the template of the link `ref` in events; if it is empty, events have no `ref`.
+    If *compat* is `oplog`, the feed answers as oplog did. If *leave* is True, removed parents are
+    stored for consumers with `leave=true`. Listeners (clients of Triton's protocol) may register
+    for *resources*. *max_age_s* is the time for which the log keeps items for listeners, or 0 for
+    the retention of the deployment. *push_lanes* is the number of followers that push to the
+    WebSockets of a stage; a server has 1.
 
     The passwords are hashes of `auth.passwords`, newest first. A role has at most
     `limits.PASSWORDS_MAX`, so that clients can move from one password to the next. *ended* are the
     keys that ended recently; their connections must be closed. *lost* are the ranges of pages that
-    restores lost. *closed* is set before the first key or user of the feed is stored, and stays set
-    after the last one has ended. An update is rejected if *version* has changed in the meantime.
+    restores and promotions lost. *closed* becomes True before the first key or user of the feed is
+    stored, and stays True after the last key or user has ended. A write is rejected if *version*
+    has changed in the meantime.
     """
 
     object_url: str = ""
@@ -75,7 +77,7 @@ class Profile:
 
     @property
     def is_protected(self) -> bool:
-        """Return True if the feed has or had a credential, so that none of its roles is open."""
+        """Return True if the feed has or had a credential; then every role needs a credential."""
         return self.closed or bool(self.read_passwords or self.ingest_passwords)
 
 
@@ -83,13 +85,13 @@ class ProfileStore(Protocol):
     """The profile of each feed."""
 
     def profile(self, feed: str) -> Profile:
-        """Return the stored profile, or the defaults. Strongly consistent."""
+        """Return the stored profile, or the default profile, strongly consistent."""
 
     def save(self, feed: str, profile: Profile) -> bool:
         """
         Replace the profile if the stored version is `profile.version`; return False otherwise.
 
-        The stored profile has `profile.version + 1`, so that concurrent changes are not lost.
+        The new stored version is `profile.version + 1`, so that concurrent changes are not lost.
         """
 
 
@@ -178,7 +180,7 @@ def must_disconnect(profile: Profile, admission: Admission, since_ms: int, now_m
 
 def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]) -> None:
     """
-    Replace the profile of *feed* by the result of *make*, unless that is equal.
+    Replace the profile of *feed* by the result of *make*, unless both are equal.
 
     Raises:
         Unavailable: other processes saved the profile at each attempt.
@@ -203,7 +205,7 @@ def close(profiles: ProfileStore, feed: str) -> None:
 
 def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
     """
-    Record that the pages *lost* may have been sent, and are not in the log of *feed* any more.
+    Record that readers may have received the pages *lost*, which the log of *feed* does not have.
 
     Raises:
         Unavailable: other processes saved the profile at each attempt.
@@ -220,9 +222,9 @@ def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
 
 def merge_lost(lost: Iterable[Lost]) -> tuple[Lost, ...]:
     """
-    Return *lost* in the order of the log. Merge the oldest ranges if there are too many.
+    Return the ranges *lost* in the order of the log. Merge the oldest ranges if there are too many.
 
-    A reader at a page between two merged ranges then gets an unnecessary full copy.
+    A reader with a cursor between two merged ranges then gets an unnecessary full copy.
     """
     ranges = sorted(lost)
     while len(ranges) > limits.LOST_RANGES_MAX:
@@ -234,8 +236,8 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
     """
     Return True if a consumer with *cursor* may have received lost data.
 
-    The rows of a copy may have been read at any time after the copy began. A copy that began before
-    the restore may therefore contain lost data, even if the log after the copy is complete.
+    The rows of a replication may have been read at any time after it began. A replication that
+    began before the restore may therefore contain lost data, even if no page after it is lost.
     """
     for first, last in lost:
         match cursor:
@@ -252,7 +254,7 @@ def possible(known: int, elapsed_ms: int) -> int:
     """
     Return how many page numbers after *known* may have been assigned in *elapsed_ms*.
 
-    The result is at most a small part of the remaining numbers, so that a wrong clock does not use
+    The result is at most a small part of the remaining numbers. Otherwise a wrong clock could use
     up all numbers.
     """
     seconds = (max(0, elapsed_ms) + limits.CLOCK_SKEW_MS_MAX) // 1000
@@ -262,10 +264,10 @@ def possible(known: int, elapsed_ms: int) -> int:
 
 class Recent(Generic[K, V]):
     """
-    A cache of the results of *read*, per key for *age_ms()* or until `forget`.
+    A cache of the results of *read* by key. A result is used for *age_ms()*, or until `forget`.
 
-    A read that began before `forget` is not cached, because it may have returned the old value. If
-    several threads find an expired value at the same time, each of them reads it.
+    The result of a read that began before `forget` is not used again, because it may be the old
+    value. If several threads find an expired value at the same time, each of them calls *read*.
     """
 
     def __init__(self, read: Callable[[K], V], age_ms: Callable[[], int], clock: Clock) -> None:
@@ -277,7 +279,7 @@ class Recent(Generic[K, V]):
         self._tokens: dict[K, object] = {}
 
     def get(self, key: K) -> V:
-        """Return the value that was stored at some time in the last `age_ms`."""
+        """Return the value of *key* as it was stored at some time in the last `age_ms()`."""
         now, known, token = self._clock(), self._known.get(key), self._tokens.get(key)
         if known is not None and known[2] is token and 0 <= now - known[0] < self._age_ms():
             return known[1]
@@ -286,7 +288,7 @@ class Recent(Generic[K, V]):
         return value
 
     def forget(self, key: K) -> None:
-        """Read the value again the next time, because it was changed."""
+        """Let the next `get` read the value, because it was changed."""
         self._tokens[key] = object()
 
 
@@ -305,7 +307,7 @@ class RecentProfiles:
         return self._recent.get(feed)
 
     def forget(self, feed: str) -> None:
-        """Read the profile again the next time."""
+        """Let the next `profile` read the stored profile."""
         self._recent.forget(feed)
 
     def fresh(self, feed: str) -> Profile:
@@ -333,7 +335,7 @@ class MaxAges:
 
 @dataclass(frozen=True, slots=True)
 class PushLanes:
-    """The number of push lanes of each feed, cached or as stored."""
+    """The number of push lanes of each feed, from the cache or freshly read."""
 
     profiles: RecentProfiles
 
@@ -366,7 +368,7 @@ class Losses:
         return (*self.profiles.profile(feed).lost, *self.copied(feed))
 
 
-_OPLOG_INVALID = 503  # oplog's status for invalid operations, after which most producers retry
+_OPLOG_INVALID = 503  # oplog's status for invalid operations; most of its producers then retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +378,9 @@ class CompatibilityMode:
 
     def are_oplogs(self, feed: str) -> bool:
         """
-        Return True if *feed* answers as oplog did; False if it does not, is unknown or unreadable.
+        Return True if *feed* answers as oplog did.
+
+        Return False if the feed is unknown, or if its profile cannot be read.
         """
         if feed not in self.feeds:
             return False

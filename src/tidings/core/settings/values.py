@@ -1,8 +1,8 @@
 """
 The resources that listeners of a feed register for, and the admissions of connections.
 
-A resource is a type of objects, with its sub-resources and the route from which a listener reads
-all objects before it goes live.
+A listener is a client of Triton's protocol. A resource is a type of objects, with its sub-resources
+and the route from which a listener reads all objects before it receives items.
 
 An admission is the credential with which a connection was accepted, and the time when it ends. The
 key of an open stream or WebSocket is not read again. The process that serves the connection reads
@@ -48,13 +48,13 @@ class Resource:
 
 
 def own_route(feed: str, name: str) -> str:
-    """Return the feed's route for all objects of a type, for services without an own route."""
+    """Return the route of the feed itself for all objects of the type *name*."""
     return f"/feeds/{feed}/objects?type={quote(name, safe='')}"
 
 
 def parse(text: str, feed: str) -> Resource:
     """
-    Parse a resource in an operator's syntax: `NAME:SUB,SUB` or `NAME:SUB,SUB=/ROUTE`.
+    Parse a resource as an operator writes it: `NAME:SUB,SUB` or `NAME:SUB,SUB=/ROUTE`.
 
     Raises:
         InvalidSetting: a part is missing or breaks its rule.
@@ -72,7 +72,7 @@ def check(resource: Resource) -> Resource:
     Return *resource* if it can be declared.
 
     Raises:
-        InvalidSetting: see the rule in the error.
+        InvalidSetting: the resource breaks a rule, which the error names.
     """
     _check_name(resource.name, limits.TYPE_BYTES_MAX)
     if lower_case(resource.name) != resource.name:
@@ -130,20 +130,19 @@ def _check_name(name: str, bytes_max: int) -> None:
         raise InvalidSetting(error.rule, field=_F, value=name) from None
 
 
-FORGOTTEN = "*"  # stands for all keys with dropped endings; key ids have only letters and digits
-# The time for which a process may still accept a key after its ending was recorded.
+FORGOTTEN = "*"  # used instead of a key id, for all keys with endings that were dropped
+# The time for which a process may still accept a key after the end of the key was recorded.
 _LET_IN_MS = limits.KEY_AGE_MS + limits.CLOCK_SKEW_MS_MAX
 
-Endings = Mapping[str, int]  # by key id, the time from which its connections must be closed
+Endings = Mapping[str, int]  # by key id, the time from which the key's connections must be closed
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    The end of a key. Connections admitted with *key* are closed from *from_ms* on; 0 is at once.
+    The end of a key. Connections admitted with *key* are closed at *from_ms*; 0 means at once.
 
-    *noted_ms* is the time when the ending was recorded, by the clock of the process that recorded
-    it.
+    *noted_ms* is the time when this ending was recorded, by the clock of the recording process.
     """
 
     key: str
@@ -169,7 +168,7 @@ class Admission:
         return bool(self.key or self.until_ms)
 
     def has_ended(self, endings: Endings, now_ms: int) -> bool:
-        """Return True if the connection must be closed; *endings* are those of the feed."""
+        """Return True if the connection must be closed, by the *endings* of the feed's keys."""
         if 0 < self.until_ms <= now_ms:
             return True
         return self.key in endings and endings[self.key] <= now_ms
@@ -182,19 +181,19 @@ def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
     """
     Return True if the key of a connection accepted at *since_ms* may have a dropped ending.
 
-    Streams and the sweep check this, because an ending may have been dropped before the sweep
-    reached the connection. If the key of a disconnected client is valid, the client reconnects.
+    Streams and the sweep close such a connection, because an ending may have been dropped before
+    the sweep reached the connection. If the key is still valid, the client reconnects.
     """
     return since_ms < endings.get(FORGOTTEN, 0) <= now_ms
 
 
 def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
     """
-    Return *endings* and *ended* without obsolete endings; the latest is last.
+    Return *endings* with *ended* added at the end, and without obsolete endings.
 
-    An ending is obsolete after `limits.CONNECTION_MS_MAX`, because no connection lives longer.
-    Above `limits.ENDED_MAX` the oldest endings are dropped. Then every connection that was accepted
-    with any key before the time of these endings is closed.
+    An ending is obsolete after `limits.CONNECTION_MS_MAX`, because no connection lives longer. If
+    there are more than `limits.ENDED_MAX` endings, the oldest are dropped. Then every connection
+    that was accepted, with any key, before the time of a dropped ending is closed.
     """
     useful = ended.noted_ms - limits.CONNECTION_MS_MAX
     kept = [
@@ -213,7 +212,9 @@ def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
 
 def _last_let_in(ended: Ended) -> int:
     """
-    Return the time after which no process accepts the key of *ended*, or any key that it replaces.
+    Return the time after which no process accepts the key of *ended*.
+
+    If *ended* stands for dropped endings, no process accepts any of their keys after this time.
     """
     if ended.key == FORGOTTEN:
         return ended.from_ms

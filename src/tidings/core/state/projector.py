@@ -1,10 +1,11 @@
 """
 The follower `state`: project the latest operation of each object into the state table.
 
-The follower also maintains the sums of the state. A put returns the row that it replaced, so
-nothing is read for the sums. The replaced row is unknown if an earlier run put the same row and
-crashed. The bucket is then read and counted again, a step at a time, while the follower continues.
-The whole state is counted if it was copied from elsewhere or has no sums.
+The follower also maintains the sums of the state. A write of a row returns the row that it
+replaced, so nothing is read for the sums. The replaced row is unknown if an earlier run wrote the
+same row and crashed. The bucket of the row is then read and counted again, a step at a time, while
+the follower continues. The whole state is counted if it was copied from another feed, or has no
+sums.
 
 On a server, sums take a sixth of the CPU of a bulk operation (ADR 61). A server therefore maintains
 the sums of a feed only while clients request them (`SumDemand`). The first request waits until the
@@ -49,17 +50,17 @@ if TYPE_CHECKING:
 
 
 def always(feed: str) -> bool:
-    """Return True, so that the sums are maintained regardless of demand."""
+    """Return True, so that the sums are maintained even if no client requests them."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class SumDemand:
     """
-    The time until which the sums of each feed are required.
+    The time until which the sums of each feed are maintained, because clients requested them.
 
-    The first request after a pause wakes the follower `state`, which counts the state. A new
-    process counts nothing before the first request.
+    The first request after a pause wakes the follower `state`, which then counts the state. A new
+    process does not maintain sums before the first request.
     """
 
     clock: Clock
@@ -80,7 +81,7 @@ class SumDemand:
 
 @dataclass(slots=True)
 class _RunningSums:
-    """The *sums* of a feed and the *changes* since. *stored* is True if the store has *sums*."""
+    """The *sums* of a feed, and later *changes*. *stored* is True if the store has *sums*."""
 
     sums: Sums
     changes: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class _RunningSums:
         return self.sums.with_changes(page, self.changes)
 
     def add(self, rows: Iterable[tuple[Row, Overwritten]]) -> None:
-        """Count each row, and subtract the row that it replaced."""
+        """Add the digest of each row, and subtract the digest of the row that it replaced."""
         changes, entries = self.changes, {name: name for name in self.sums.types}
         for row, (page, slot, lived) in rows:
             key = row.key
@@ -119,10 +120,11 @@ class _RunningSums:
 @dataclass(frozen=True, slots=True)
 class SumKeeper:
     """
-    The sums of each feed for which this process holds the lease, if the sums are *wanted*.
+    The sums of each feed for which this process holds the lease of the follower `state`.
 
-    `begin` starts from the note of the last holder. `note` returns the note for the next holder.
-    *rows_max* is the maximum number of rows that are counted at once.
+    The sums of a feed are maintained only if *wanted* returns True for the feed. `begin` starts
+    from the note of the last holder of the lease. `note` returns the note for the next holder.
+    *rows_max* is the maximum number of rows that one call of `recount` reads.
     """
 
     store: SumStore
@@ -137,7 +139,7 @@ class SumKeeper:
         self._running.pop(lease.feed, None)
 
     def note(self, feed: str) -> bytes:
-        """Return the note for the checkpoint, which has at most `limits.NOTE_BYTES_MAX`."""
+        """Return the note to store with the checkpoint, of at most `limits.NOTE_BYTES_MAX`."""
         running = self._running.get(feed)
         return running.note if running else self._leases[feed].note
 
@@ -151,10 +153,10 @@ class SumKeeper:
         may_lack: bool,
     ) -> None:
         """
-        Count the *rows* of *pages*, which were written over *overwritten*.
+        Count the *rows* of *pages*, which have replaced *overwritten* in the state.
 
-        If *may_lack* is True, a missing row does not prove that the object had no row: a run that
-        crashed may have written a tombstone that has expired in the meantime.
+        If *may_lack* is True, the result `NOTHING` does not prove that an object had no row: a run
+        that crashed may have written a tombstone that has expired in the meantime.
 
         Raises:
             Unavailable: another process stored sums, or the store does not answer.
@@ -181,9 +183,9 @@ class SumKeeper:
 
     def recount(self, feed: str, checkpoint: int) -> bool:
         """
-        Count a part of the unknown buckets, as of *checkpoint*; return True if some are left.
+        Count some rows of the unknown buckets, as of *checkpoint*; return True if more can follow.
 
-        If the sums are not required, mark all of them as unknown.
+        If the sums are not wanted, mark all buckets as unknown.
 
         Raises:
             Unavailable: see `count`.
@@ -243,7 +245,7 @@ class SumKeeper:
 
 
 def _add_rows(sums: Sums, rows: Sequence[Row]) -> Sums:
-    """Return *sums* with *rows* added, which are the next rows in the bucket being counted."""
+    """Return *sums* after counting *rows*, which are the next rows of the bucket `sums.at`."""
     changes: dict[tuple[str, int], int] = {}
     for row in rows:
         if row.lives:
@@ -259,13 +261,13 @@ def _add_rows(sums: Sums, rows: Sequence[Row]) -> Sums:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projector:
     """
-    The projection of pages into rows, removed parents and sums.
+    The handler of the follower `state`, which derives rows, removed parents and sums from pages.
 
     A row replaces only an older row, and the stored removed parents of a page are never replaced.
     Repeated pages and late writes of a process that lost the lease therefore change nothing.
 
-    Removed parents are written before the rows, while the rows still have the overwritten parents.
-    The lifetime of tombstones is recorded before they are written, so that no tombstone has a
+    Removed parents are written before the new rows, while the old rows still have these parents.
+    The lifetime of tombstones is recorded before tombstones are written, so that no tombstone has a
     shorter life than the record says.
     """
 
@@ -284,12 +286,12 @@ class Projector:
         return STATE
 
     def begin(self, lease: Lease) -> int:
-        """Return the checkpoint, because no page may be skipped."""
+        """Return the page to resume after: the checkpoint, because no page may be skipped."""
         self.sums.begin(lease)
         return lease.checkpoint
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """Count unknown sums, even if no page arrives."""
+        """Count some rows of unknown buckets, even if there are no new pages."""
         return self.sums.recount(feed, checkpoint)
 
     def note(self, feed: str) -> bytes:
@@ -305,8 +307,8 @@ class Projector:
         if rows:
             overwritten = self.states.write(feed, rows)
             oldest_ms = min(page.at_ms for page in pages)
-            # Every tombstone lives longer than `RETENTION_MS_MIN`, so the record of lifetimes is
-            # needed only for a late batch.
+            # A row can be missing because of an expired tombstone only in a late batch, because
+            # every tombstone lives longer than `RETENTION_MS_MIN`.
             is_late = oldest_ms < self.clock() - limits.RETENTION_MS_MIN
             may_lack = is_late and oldest_ms <= self._forgotten_ms(feed)
             self.sums.count(feed, pages, rows, overwritten, may_lack=may_lack)
@@ -319,7 +321,7 @@ class Projector:
             self.waker.wake(feed, pusher)
 
     def on_pages_lost(self, feed: str) -> bool:
-        """Return False, because without the lost pages the state would be wrong."""
+        """Return False to stop, because the state would be wrong without the lost pages."""
         return False
 
     def _keeps(self, feed: str) -> bool:

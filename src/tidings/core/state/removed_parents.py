@@ -1,14 +1,14 @@
 """
 Store and read the parents that each operation removed from its object.
 
-A consumer that filters on a parent receives an object while the object has that parent. If an
-operation removes the parent, the log has only the new parents, but the state still has the old
-ones. The follower `state` therefore stores, page by page, the parents that it is about to
-overwrite.
+A consumer that filters on a parent receives the operations of an object while the object has that
+parent. If an operation removes the parent, the log has only the new parents, but the state still
+has the old parents. The follower `state` therefore stores, for each page, the parents that it is
+about to overwrite.
 
 The removed parents of a page are unknown if they were not stored yet, have expired, or are too
-large. Readers then assume that every operation that does not match the filter removed a matching
-parent. This rule covers changed settings, crashes and expiry.
+large. Readers then assume that every operation that does not match the filter has removed a
+matching parent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row
 
-Left = Mapping[int, tuple[str, ...]]  # the parents that an operation removed, by its slot
+Left = Mapping[int, tuple[str, ...]]  # by slot in a page, the parents that the operation removed
 NOTHING: Left = {}
 _DEFLATE_LEVEL = 6
 
@@ -71,7 +71,7 @@ class RemovedParentsStore(Protocol):
         """
         Return the stored removed parents of the pages *first* to *last*, in ascending order.
 
-        Strongly consistent. The expiry is not read and is 0.
+        The read is strongly consistent. The expiry is not read: `expires_ms` is 0.
         """
         ...
 
@@ -84,7 +84,7 @@ class RemovedParentsReader:
     checkpoints: Checkpoints
 
     def until(self, feed: str) -> int:
-        """Return the last page for which removed parents are final: none will be stored later."""
+        """Return the last page that the follower `state` has handled; later pages are unknown."""
         return self.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
@@ -111,10 +111,11 @@ def removed_by(
     """
     Return the parents that *pages* remove. *rows* are the rows of the objects before the write.
 
-    If a row is at or after an operation of a page, a run that crashed has written the row. That run
-    stored the removed parents of the page before it wrote the row, so the page is skipped. A page
-    committed at or before *forgotten_ms* is also skipped if an object has no row, because a
-    tombstone of that run may have expired. The result for the other pages is the same in every run.
+    If a row has the position of an operation of a page or a later one, a run that crashed has
+    written the row. That run stored the removed parents of the page before it wrote the row, so the
+    page is skipped. A page that was committed at or before *forgotten_ms* is also skipped if one of
+    its objects has no row, because a tombstone that such a run wrote may have expired. For all
+    other pages, the result is the same in every run.
     """
     track = _Track(rows, forgotten_ms)
     removed = []

@@ -1,5 +1,7 @@
 """
-The state, which has the latest operation of each object, or a tombstone of a deleted object.
+The rows of the state. The row of an object has its latest operation.
+
+The row of a deleted object is called a tombstone. It expires after some time.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     ReadRows = Callable[[str, int, str | None], list["Row"]]  # `StateStore.read`
 
 
-ABSENT = -1  # stands for a number that a stored row lacks, because another program changed the row
+ABSENT = -1  # replaces a number that a stored row lacks, because another program changed the row
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Row:
     """
     The latest operation of the object *key*, with the *line* that is in the log at (page, slot).
 
-    *at_ms* is when the page was committed. *expires_ms* is 0 for an object that is not deleted.
+    *at_ms* is the commit time of the page. *expires_ms* is 0 unless the row is a tombstone.
     """
 
     key: str
@@ -58,7 +60,7 @@ class Row:
 
 
 class Overwritten(NamedTuple):
-    """The place of a row that was replaced; *lives* is the `Row.lives` of that row."""
+    """The position of a row that was replaced, and its `Row.lives`."""
 
     page: int
     slot: int
@@ -71,7 +73,7 @@ NOTHING = Overwritten(0, 0, lives=False)  # for an object that had no row
 @dataclass(frozen=True, slots=True)
 class Lines:
     """
-    The lines of a part of a bucket. The next part begins after the key *after*, None at the end.
+    The lines of some rows of a bucket. The next rows follow the key *after*, or None at the end.
     """
 
     lines: list[str]
@@ -81,11 +83,11 @@ class Lines:
 class Kind(Enum):
     """How a stored row differs from the log."""
 
-    MISSING = "missing"  # the log has the object, the state does not
+    MISSING = "missing"  # the log has the object, but the state has no row
     STALE = "stale"  # the row is an earlier operation
     ALTERED = "altered"  # the row has the right position but another content
     ALIEN = "alien"  # the log has no such operation of the object
-    BROKEN = "broken"  # the row lacks its place, time or line
+    BROKEN = "broken"  # the row lacks its position, time or line
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +106,20 @@ class Difference:
 
 
 class StateStore(Protocol):
-    """The latest operation of each object."""
+    """A store of the latest operation of each object."""
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
-        """Return about 1 MB of the rows of *bucket* in key order above *after*; [] at the end."""
+        """Return the next rows of *bucket* above key *after*, about 1 MB; [] at the end."""
         ...
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         """
-        Put *rows*, one per object, unless the stored row has the same or a later position.
+        Put each of *rows*, one per object, unless the stored row has the same or a later position.
 
-        Return the row that each of *rows* replaced. The result is None if the replaced row is
-        unknown: the stored row had the same or a later position, or the replaced row lacked its
-        position. A request that arrives long after its caller crashed does not restore an older
-        row.
+        Therefore a request that arrives long after its caller crashed does not restore an older
+        row. Return for each of *rows* the row that it replaced, which is `NOTHING` if the object
+        had no row. Return None instead if the new row was not put, or if the replaced row had no
+        position.
 
         Raises:
             Unavailable: the result of some rows is unknown; the call may be repeated.
@@ -129,7 +131,7 @@ class StateStore(Protocol):
         ...
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
-        """Return the rows that exist for *keys*, in any order. Strongly consistent."""
+        """Return the rows that exist for *keys*, in any order, strongly consistent."""
         ...
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
@@ -143,23 +145,24 @@ class StateStore(Protocol):
 
 
 def bucket_rows(read: ReadRows, feed: str, bucket: int, after: str | None = None) -> Iterator[Row]:
-    """Yield all rows of *bucket* in key order above key *after*, reading them lazily."""
+    """Yield all rows of *bucket* above key *after*, in key order; read them when needed."""
     while rows := read(feed, bucket, after):
         yield from rows
         after = rows[-1].key
 
 
 def bucket_of(key: str) -> int:
-    """Return the bucket of *key*, which never changes, because the state is stored by bucket."""
+    """Return the bucket of *key*. The result must never change, because stores depend on it."""
     return zlib.crc32(key.encode()) % limits.BUCKETS
 
 
 def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> list[Row]:
     """
-    Return the last operation of each object of *pages* as rows.
+    Return the last operation of each object in *pages* as a row.
 
-    A tombstone that is written late is kept until at least an hour after *now_ms*. Without the
-    tombstone, an earlier write of the object that is still in flight would restore the object.
+    A tombstone expires at least `limits.RETENTION_MS_MIN` after *now_ms*, even if the pages are
+    old. If it expired earlier, an older write of the object that is still in flight would restore
+    the object.
     """
     latest: dict[str, Row] = {}
     for page in pages:
@@ -176,7 +179,7 @@ def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
     """Yield each operation of *page* as the row of its object, as if no operation followed."""
     for slot, line in page.entries():
         if is_change(line):
-            continue  # a change without an object
+            continue  # the operation has no object
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
         yield Row(
             key=key_of(line),

@@ -5,7 +5,7 @@ The sum of a bucket adds up one digest for each live object. The digest is compu
 the object and the place of its latest operation. A consumer that reads the log can maintain the
 sums in any order, because addition commutes. For each operation, it adds the digest of the new
 operation and subtracts the digest of the replaced operation. A row that is stored twice counts
-twice, while an exclusive or would hide it.
+twice, whereas an exclusive or would hide the error.
 
 The follower `state` maintains the sums. Its note, which is stored with its checkpoint, has the
 changes since the sums were stored, so that a small batch needs no additional write.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SUM_BYTES = 8
 MODULO = 1 << 8 * SUM_BYTES
-OTHERS = ""  # stands for all types beyond `limits.SUM_TYPES_MAX`; no type has an empty name
+OTHERS = ""  # used instead of a type name, for all types beyond `limits.SUM_TYPES_MAX`
 ALL = frozenset(range(limits.BUCKETS))
 Changes = Mapping[tuple[str, int], int]  # the amounts to add, by type and bucket
 
@@ -51,7 +51,7 @@ def digest(key: str, page: int, slot: int) -> int:
 
 
 def type_of(key: str) -> str:
-    """Return the type of the object *key*, as the key spells it."""
+    """Return the type in the object key *key*, with the escapes of the key."""
     return key.partition("/")[0]
 
 
@@ -60,10 +60,9 @@ class Sums:
     """
     The sums of the live objects as of page *page*, by type and bucket.
 
-    The sums of the buckets *unknown* are not known. The bucket *at* is one of these buckets, which
-    is being counted: its objects up to the key *after* are counted. If *after* is None, no object
-    of this bucket is counted. An update is rejected if *version* has changed in the meantime. Sums
-    that were not stored yet have version 0.
+    The sums of the buckets *unknown* are not known. One of these buckets, *at*, is being counted:
+    its objects up to the key *after* are counted, or none of them if *after* is None. A write is
+    rejected if *version* has changed in the meantime. Sums that were not stored yet have version 0.
     """
 
     page: int
@@ -81,7 +80,7 @@ class Sums:
 
     def of(self, name: str) -> list[int | None]:
         """
-        Return the sums of the type *name* by bucket; all are None if the type has no own sums.
+        Return the sums of the type *name* by bucket; all are None if the type counts as `OTHERS`.
         """
         spelled = type_prefix(name)[:-1]
         if spelled not in self.types and OTHERS in self.types:
@@ -167,21 +166,21 @@ class SumStore(Protocol):
     """The stored sums of the state of each feed."""
 
     def read(self, feed: str) -> Sums | None:
-        """Return the stored sums, or None. Strongly consistent."""
+        """Return the stored sums, or None, strongly consistent."""
         ...
 
     def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
         """
-        Replace the sums of the previous version; return False if another version is stored.
+        Store *sums* if the stored version is `sums.version - 1`; return False otherwise.
 
-        *note* is the result of `note_of` for all changes since that version, or empty if a note
-        cannot express them. A store may write the note instead of the sums.
+        *note* is the result of `note_of` for all changes since the stored version, or empty if a
+        note cannot express them. A store may write the note instead of the sums.
         """
         ...
 
 
 def note_of(sums: Sums, changes: Changes) -> bytes:
-    """Encode *changes*, which have only types of *sums*. The note is not empty."""
+    """Encode *changes* as a note that is never empty. *sums* must have all their types."""
     places = {name: at for at, name in enumerate(sums.types)}
     packed = [_CHANGE.pack(places[of], at, each) for (of, at), each in changes.items()]
     return b"".join([_VERSION.pack(sums.version), *packed])
@@ -198,8 +197,8 @@ def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | Non
     """
     Return *stored* with the changes in *note*, as of *checkpoint* or a later page.
 
-    Return None if no object was counted yet, or if *stored* and *note* do not belong together,
-    because another process stored new sums between the reads of the two.
+    Return None if no object was counted yet. Also return None if *note* does not belong to
+    *stored*, because another process stored new sums between the reads of the two.
     """
     if not note:
         return None
@@ -269,7 +268,7 @@ class SumReader:
 
 
 def of_types(sums: Sums, types: Iterable[str] | None) -> list[int | None]:
-    """Return the total of *types*, or of all types if None, by bucket; None if it is unknown."""
+    """Return the total sum of *types* (None: all types) by bucket; None in unknown buckets."""
     if types is None:
         return sums.totals
     each = [sums.of(name) for name in types]

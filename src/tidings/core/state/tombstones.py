@@ -36,14 +36,14 @@ class Remembered:
         return max(now_ms - self.life_ms, min(self.since_ms, now_ms - self.least_ms))
 
     def then(self, life_ms: int, now_ms: int) -> Remembered:
-        """Return the record after a change to *life_ms*, without the parts that have expired."""
+        """Return the record after the lifetime of new tombstones was changed to *life_ms*."""
         spent = now_ms - self.life_ms >= self.since_ms
         least_ms = self.life_ms if spent else min(self.life_ms, self.least_ms)
         return Remembered(life_ms, least_ms, now_ms + limits.CLOCK_SKEW_MS_MAX)
 
 
 class TombstoneStore(Protocol):
-    """The lifetime of the tombstones of each feed."""
+    """A store of the `Remembered` record of each feed."""
 
     def remembered(self, feed: str) -> Remembered | None:
         """Return the stored record, or None if nothing was recorded."""
@@ -105,6 +105,8 @@ def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> 
 
 def forgotten(since_s: int, known_since_ms: int) -> bool:
     """
-    Return True if a tombstone of a deletion since *since_s* may expire before a copy sends it.
+    Return True if a replication from *since_s* may lack a deletion.
+
+    A tombstone may have expired, or may expire before the replication sends it.
     """
     return since_s * 1000 < known_since_ms + limits.CONNECTION_MS_MAX
