@@ -3,12 +3,12 @@ Append corrections as pages, except for objects that have changed since the plan
 
 The append is a compare-and-set on the log itself. First take a page number n. This opens a hole in
 the log, and no process reads a page after a hole. Then read the log up to n - 1, drop the
-corrections of objects that changed, and write the rest as page n. No other process can append
-between the last read and the write. A process that is too slow finds a filler at n and starts
-again.
+corrections of objects that changed, and write the other corrections as page n. No other process can
+append between the last read and the write. A process that is too slow finds a filler at n and
+starts again.
 
-Up to the checkpoint of the follower `state`, rows are read instead of the log. Therefore the cost
-of a correction does not grow with the pages that were appended since the plan was made.
+Up to the checkpoint of the follower `state`, the rows of the objects are read instead of the log.
+Therefore the cost of a correction does not grow with the number of pages since the plan was made.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """
-    The result for the corrections of a part.
+    The result of applying the corrections of a part.
 
-    *applied* corrections were appended. The objects of *moved* corrections changed since the plan
-    was made, and the newer change stays. For *done* corrections the log already had the same
-    operation, for example after an earlier run. *behind* is the number of lines that were handled.
-    If the part is not *complete*, continue after these lines.
+    *applied* is the number of appended corrections. *moved* is the number of corrections that were
+    dropped because their objects changed since the plan was made. *done* is the number of
+    corrections that the log already had, for example after an earlier run. *behind* is the number
+    of lines that were handled. If *complete* is False, continue after these lines.
     """
 
     applied: int
@@ -58,7 +58,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class RowLookup:
     """
-    The *rows*, including deleted objects, of the first *count* requested keys.
+    The *rows*, including tombstones, of the first *count* requested keys.
 
     The rows include the operations of at least all pages up to page *state*.
     """
@@ -113,8 +113,9 @@ class Corrector:
         """
         Apply the lines of *part*, except the first *behind* lines, for at most *run_ms*.
 
-        *through* is the checkpoint of the follower `state`, read before the rows of the plan. A run
-        that crashed may be repeated. The corrections that it has applied then count as done.
+        *through* is the checkpoint of the follower `state` that was read before the rows from which
+        the plan was made. A run that crashed may be repeated. The corrections that the crashed run
+        applied then count as done.
 
         Raises:
             UnknownFeed, InvalidFeed: see `check_known`.
@@ -143,8 +144,8 @@ class Corrector:
         Refuse a plan that is older than half the lifetime of tombstones.
 
         An object that was deleted since the plan was made must still have its tombstone. Otherwise
-        the object would look as if it had never existed. The other half is a margin for clock skew
-        and outages.
+        the object would look as if it had never existed. The second half of the lifetime is a
+        margin for clock skew and outages.
 
         Raises:
             PlanTooOld: a new plan is needed.
@@ -157,7 +158,7 @@ class Corrector:
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         """
-        Return the positions of the objects of *section*, up to the first hole of the log.
+        Return the positions of the objects of *section*, as of the first hole of the log.
 
         Read the checkpoint before the rows, so that the rows include at least all pages up to the
         checkpoint.
@@ -173,7 +174,7 @@ class Corrector:
         return where
 
     def _apply(self, feed: str, batch: Sequence[Correction], where: Conflicts) -> Counter[Verdict]:
-        """Append the corrections of *batch* that still apply; return the number of each verdict."""
+        """Append the corrections of *batch* that still apply; return how often each verdict is."""
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)
@@ -225,7 +226,9 @@ class Corrector:
 
     def _yield(self, feed: str, number: int, where: Conflicts) -> None:
         """
-        Write a filler at *number*, so that no process waits for it; then wait for the slow writer.
+        Write a filler at *number*, so that no process waits for that page.
+
+        Then wait for the slow writer of an earlier page.
         """
         now = self.reader.clock()
         self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.filler.page_ms))

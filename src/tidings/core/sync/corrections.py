@@ -1,9 +1,10 @@
 """
 Corrections, which are the operations that a plan appends, each with the position of its object.
 
-A part of a plan is NDJSON, gzipped in the store, with one operation per line, as producers send it.
-Each line has a timestamp and the field `at`, the position of the object's row in the state when the
-plan was made: 10 hex digits of page and 6 of slot, or "" for an object without a row.
+A plan is stored in parts. A part is gzipped NDJSON with one correction per line. The line is an
+operation as producers send it, with a timestamp and the additional field `at`. This field is the
+position of the object's row in the state when the plan was made: 10 hex digits of page and 6 of
+slot, or "" for an object without a row.
 
     {"event":"update","timestamp":"...","parents":[],"type":"video","id":"x32","at":"00..."}
 
@@ -51,7 +52,7 @@ NOWHERE = Position(0, 0)  # for an object without a row; the first page has the 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """An operation *line* to append for the object *key*, if the object is still at *at*."""
+    """An operation, as the log's *line*, to append if the object *key* is still at *at*."""
 
     key: str
     line: str
@@ -63,7 +64,7 @@ def correction(line: str, at: Position) -> Correction:
 
 
 def encode(correction: Correction) -> str:
-    """Return the line of a part."""
+    """Return *correction* as a line of a part."""
     return f'{correction.line[:-1]},"at":"{correction.at.encode()}"}}'
 
 
@@ -77,7 +78,7 @@ def decode(text: bytes, *, where: str = "") -> Correction:
     """
     raw = decode_json(text, where.rstrip(": "))
     line = line_from(raw, now_ms=0, where=where)
-    if raw.get("timestamp") is None:  # the default, the time of receipt, would differ between runs
+    if raw.get("timestamp") is None:  # its default, the current time, would differ between runs
         raise InvalidOperation("is required", field=f"{where}timestamp")
     return correction(line, _position(raw, where))
 

@@ -5,18 +5,18 @@ A dump is newline-delimited JSON, one object per line. A line `{"tidings":"end",
 complete dump. The sum of N over all such lines is the number of lines that describe an object.
 Blank lines are ignored.
 
-Corrections are operations that make the feed agree with a dump. A job that compares millions of
-objects calls `event_for` for each of them. All times are milliseconds since 1970.
+Corrections are operations that make the feed agree with a dump. `event_for` decides the correction
+of one object. All times are milliseconds since 1970.
 
 | dump | state | correction |
 |---|---|---|
-| has the object or not | changed after the dump's watermark (`sync.watermark`) | nothing |
-| has the object | no row | insert |
-| is newer | tombstone | insert |
-| is newer | row | update |
-| is not newer | row or tombstone | nothing |
-| lacks the object | row | delete |
-| lacks the object | tombstone, or the dump is empty | nothing |
+| has or lacks the object | row changed after the dump's watermark (`sync.watermark`) | nothing |
+| has the object | has no row | insert |
+| has a newer timestamp | has a tombstone | insert |
+| has a newer timestamp | has a row | update |
+| has no newer timestamp | has a row or a tombstone | nothing |
+| lacks the object | has a row | delete |
+| lacks the object | has a tombstone or no row | nothing |
 
 The checks reject a harmful dump or plan. For example, an export that failed half way looks as if
 most objects were deleted. Each objection has a code, and says how the operator can continue.
@@ -76,7 +76,7 @@ def _upsert_for(dumped: int, stored: StoredObject | None) -> str | None:
 
 def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
     """
-    Return the operation of a decoded object of a dump; ignore an event in it.
+    Return *raw*, a decoded object of a dump, as an operation; ignore its field `event`.
 
     An object without a timestamp counts as older than any other object. It is inserted if the state
     has no row for it, and otherwise changes nothing.
@@ -89,7 +89,7 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
 
 
 _END = "end"
-# The first bytes of files of other formats. No text in UTF-8 begins with them.
+# The first bytes of files of other formats. They are looked up only if a line is not UTF-8.
 _FORMATS = {
     b"\x1f\x8b": "gzip data; name the file *.gz",
     b"\x28\xb5\x2f\xfd": "zstd data; use gzip",
@@ -104,7 +104,11 @@ _FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An object of the dump, with its operation as *line*; the event is not decided yet."""
+    """
+    An object of the dump, with its operation as *line*; the event is not decided yet.
+
+    *moment* is the timestamp of the operation without its Z.
+    """
 
     key: str
     moment: str
@@ -150,18 +154,22 @@ def _check_utf8(text: bytes) -> None:
 
 
 def moment_of(line: str) -> str:
-    """Return the timestamp of a line of the log without its Z, so that text order is time order."""
+    """
+    Return the timestamp of a line of the log without its Z.
+
+    The order of the results as text is their order in time, unlike that of timestamps with Z.
+    """
     start = _MOMENT_AT
     return line[start : line.index('"', start) - 1]
 
 
 def moment(timestamp: str) -> str:
-    """Return *timestamp*, in the normal form, without its Z."""
+    """Return *timestamp*, which must have the normal form, without its Z."""
     return timestamp.removesuffix("Z")
 
 
 def timestamp_of(moment: str) -> str:
-    """Return the timestamp of *moment*, in the normal form."""
+    """Return the timestamp of which *moment* is the text without Z, in the normal form."""
     return timestamps.normal_form(f"{moment}Z")
 
 
@@ -178,12 +186,12 @@ def _end(raw: dict[str, object]) -> End:
 
 
 ALIEN_SHARE_MAX = 0.10  # if a larger share of rows is wrong, the log was probably lost or replaced
-DELETE_SHARE_MAX = 0.10  # if a larger share is missing, the export has probably failed half way
+DELETE_SHARE_MAX = 0.10  # if a dump lacks a larger share of the objects, it is probably incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """The reason to stop a sync. If *allowable*, an operator may read the plan and continue."""
+    """A reason to stop a sync. If *allowable* is True, an operator may approve the plan."""
 
     code: str
     sentence: str
@@ -236,7 +244,8 @@ def check_rebuild(
     """
     Return an objection if a rebuild would undo an implausible share of the state.
 
-    *aliens* of the *rows* would be removed or reverted, because the log does not contain them.
+    *aliens* is the number of rows, of *rows*, that would be removed or reverted because the log
+    does not contain them.
     """
     if aliens <= share_max * rows:
         return None

@@ -1,12 +1,12 @@
 """
 Compare a feed with a source that changes, and find the differences that last.
 
-The owner of a row posts a change a moment before or after writing it to the row. A comparison may
-therefore find a change in flight, so nothing is corrected after a single comparison. A difference
-lasts if two comparisons, at least the grace time apart, find the same row in the source and the
-same row in the state. Each comparison reads the state before the source. An operation that is
-appended in the meantime changes the object's position, which `sync.apply` compares with the
-position in the correction.
+The owner of a row in the source posts a change a moment before or after the row is written. A
+comparison may therefore find a change that is in the source or in the feed, but not yet in both.
+So nothing is corrected after a single comparison. A difference lasts if two comparisons, at least
+the grace time apart, find the same row in the source and the same row in the state. Each comparison
+reads the state before the source. If an operation is appended between the comparison and the
+correction, the position of the object changes, and `sync.apply` drops the correction.
 
 | row | state | correction |
 |---|---|---|
@@ -34,13 +34,13 @@ from tidings.core.sync.dumps import YEAR_ONE_MS, StoredObject, event_for, moment
 if TYPE_CHECKING:
     from tidings.core.state.rows import Row
 
-_MARK_BYTES = 16  # size of the digest of a line that is kept until the next comparison
+_MARK_BYTES = 16  # size of a line's digest, which is kept until the next comparison
 _SORTED = json.JSONEncoder(sort_keys=True)
 _SAID = ("parents", "tags", "changed", "data")
 
 
 class Compare(Enum):
-    """The criterion by which a row of the source differs from its row in the feed."""
+    """The criterion by which an object's row in the source differs from its row in the state."""
 
     PRESENCE = "presence"  # existing rows never differ, because only their existence is known
     TIME = "time"  # the time in the source is newer
@@ -50,7 +50,9 @@ class Compare(Enum):
 @dataclass(frozen=True, slots=True)
 class Difference:
     """
-    A required change of an object. *line* is the row of the source; for a delete, of the state.
+    A required change of an object, which is at *at* in the log.
+
+    *line* is the row of the source as an operation, or the row of the state if *event* is `delete`.
     """
 
     event: str
@@ -105,7 +107,9 @@ def _ms(line: str) -> int:
 
 def _content(line: str) -> dict[str, Any]:
     """
-    Return the compared fields as JSON text, so that 1, 1.0 and true differ but key order does not.
+    Return the compared fields as JSON texts.
+
+    Texts of 1, 1.0 and true differ, unlike these values in Python. The order of keys is ignored.
     """
     fields = json.loads(line, parse_float=parse_number)
     return {name: spell_numbers(fields.get(name), _SORTED) for name in _SAID}
@@ -114,11 +118,11 @@ def _content(line: str) -> dict[str, Any]:
 class Verdict(Enum):
     """The result of a comparison of one object."""
 
-    AGREES = "agrees"  # no difference, now or before
+    AGREES = "agrees"  # neither this comparison nor the previous one found a difference
     SETTLED = "settled"  # the difference was a change in flight
     WAITS = "waits"  # there is a difference, which the next comparison checks again
     LASTS = "lasts"  # the difference has to be corrected
-    RESTLESS = "restless"  # the object changed between all comparisons, so leave it to its owner
+    RESTLESS = "restless"  # the object changed before each comparison, so it is not corrected
 
 
 @dataclass(frozen=True, slots=True)

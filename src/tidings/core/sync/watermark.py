@@ -1,15 +1,15 @@
 """
-Watermarks, which give the moment at which a dump began as a position or time in the feed.
+Watermarks. The watermark of a dump is the position or time in the feed at which the dump began.
 
 An object that changed in the feed after the watermark is newer than the dump, regardless of its
-timestamp, and is neither deleted nor overwritten. An object that changed before the watermark and
-is not in the dump has been deleted.
+timestamp. A sync neither deletes nor overwrites this object. An object that changed before the
+watermark and is not in the dump has been deleted.
 
 The best watermark is a position in the log, because it does not depend on a clock. The exporter
-requests the end of the log before the dump begins. A clock time is compared with the commit times
-of pages. If neither is given, the newest timestamp in the dump is used and compared with the
-timestamps of operations. A timestamp in the future would then make the entire feed look older than
-the dump.
+requests the end of the log before the dump begins. Otherwise the watermark can be a clock time,
+which is compared with the commit times of pages. If the operator gives neither, the newest
+timestamp in the dump is used and compared with the timestamps of operations. A timestamp in the
+future would then make the entire feed look older than the dump, so it is refused.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
     Parse the position or time at which a dump began: an event id or an RFC 3339 timestamp.
 
     Raises:
-        InvalidSync: *text* is neither, or, if *now_ms* is given, a time in the future.
+        InvalidSync: *text* is neither of these, or is a time after *now_ms*.
     """
     if not isinstance(text, str):
         raise InvalidSync("must be a string", field=FIELD, value=text)
@@ -90,7 +90,7 @@ def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -
     None if the log does not have this page.
 
     Raises:
-        InvalidSync: *place* is not in this feed, or the log no longer goes back to it.
+        InvalidSync: *place* is not in this feed, or the log no longer goes back to *place*.
     """
     if place.page and seconds is None:
         if place.page > end:
@@ -108,7 +108,7 @@ def find_watermark(place: Place, seconds: int | None, *, floor: int, end: int) -
 
 def newest(ms: int, *, now_ms: int) -> Newest:
     """
-    Return the watermark of a dump of which only the newest timestamp is known.
+    Return the watermark of a dump that began at an unknown time and has *ms* as newest timestamp.
 
     Raises:
         InvalidOperation: the timestamp is in the future.
@@ -119,7 +119,7 @@ def newest(ms: int, *, now_ms: int) -> Newest:
 
 
 def latest_ms(now_ms: int) -> int:
-    """Return the latest time that another clock may show now."""
+    """Return the latest time that the clock of another host may show at *now_ms*."""
     return now_ms + limits.CLOCK_SKEW_MS_MAX
 
 

@@ -1,17 +1,18 @@
 """
 Parse requests for syncs in the cloud, decide the next step, and write messages to operators.
 
-A request names a dump, or names the object that was uploaded:
+A request names a dump, or the key of an object that was uploaded to the stage's bucket for syncs:
 
     {"feed": "main", "dump": "s3://bucket/dumps/main/today.json.gz", "types": ["video"],
      "as_of": "2026-11-21T03:00:00Z", "deletes": true, "expect": 1000, "max_delete_share": 0.1,
      "skip_bad": 0, "dry_run": false}
     {"key": "dumps/main/today.json.gz"}
 
-Only `feed` and `dump` are required. A file directly below `dumps/<feed>/` is a dump. A folder there
-is a dump once it contains `_SUCCESS`, because its files arrive one by one.
+Only `dump` is required in the first form. An uploaded file directly below `dumps/<feed>/` is a
+dump. A folder below `dumps/<feed>/` becomes a dump when `_SUCCESS` is uploaded to it, because its
+files arrive one by one.
 
-The messages to operators are requests for approval and results.
+The messages to operators are requests for approval, and results.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, 
     """
     Return the result of a sync, from the final *state* of its state machine.
 
-    *failed* is the job's own description of its failure. The result has `outcome`, the counts,
-    `subject` and `message`. For a failure it also has `error` and `cause`.
+    *failed* is the reason that a failed job has stored, or None. The result has `outcome`, the
+    counts, `subject` and `message`. The result of a failed sync also has `error` and `cause`.
     """
     sync = state.get("sync") or {}
     error, cause = _failure(state, failed)
@@ -185,7 +186,7 @@ UPLOADS = "uploads/"  # dumps of syncs that a command starts
 PLANS = "plans/"  # plans, one folder per sync
 EXPORTS = "exports/"  # exports of the state's table
 APPROVALS = "approvals/"  # an object per waiting sync, with the token for its answer
-COMPLETE = "_SUCCESS"  # written by Spark and Hadoop to a complete folder
+COMPLETE = "_SUCCESS"  # Spark and Hadoop write this file to a folder when the folder is complete
 SUMMARY = "summary.json"
 FAILURE = "failure.json"  # written by a failed job instead of a plan: {"failed": reason}
 
@@ -199,7 +200,7 @@ _COUNTS = ("applied", "moved", "done")
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The names of the tables, and their Region."""
+    """The names of the stage's DynamoDB tables, and their Region."""
 
     log: str
     state: str
@@ -209,7 +210,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a sync. *options* are command-line options of `tidings sync` for the job."""
+    """A request for a sync. *options* are additional command-line options for the job."""
 
     feed: str
     dump: str
@@ -236,7 +237,9 @@ class Request:
 
 def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | None:
     """
-    Parse a request; return None for an upload that starts no sync. *bucket* receives uploads.
+    Parse a request; return None for an upload that starts no sync.
+
+    *bucket* is the bucket that receives uploads.
 
     Raises:
         InvalidSync: a field is unknown, is missing or breaks its rule.
@@ -272,7 +275,7 @@ def approval(id: str) -> str:
 def validate_request(
     request: Request | None, id: str, bucket: str, tables: Tables
 ) -> dict[str, Any]:
-    """Return the input of the later steps; its `wanted` is False if there are no later steps."""
+    """Return the input of the later steps; `wanted` in it is False if there are no later steps."""
     if request is None:
         return {"wanted": False}
     arguments = request.arguments(f"s3://{bucket}/{prefix(id)}", tables)
@@ -304,7 +307,7 @@ def decide_next_step(
     """
     Return the next step after the plan, as `next`, and the input of later steps.
 
-    *below* is the prefix of the sync.
+    *below* is the result of `prefix` for the sync.
 
     Raises:
         PlanMissing: the job ended without an error and wrote no plan.
@@ -345,10 +348,10 @@ def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
 
 def total(judged: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
-    Return *judged* with its first group done; *results* are those of the parts of this group.
+    Return *judged* after its first group was applied, with *results* for the parts of this group.
 
     If parts could not be applied, `refused` has their number, and the key and the error of the
-    first of them. No group follows then.
+    first of these parts. The next groups are then removed.
     """
     failed = [each["refused"] for each in results if "refused" in each]
     refused = failed[0] | {"parts": len(failed)} if failed else None

@@ -1,7 +1,8 @@
 """
-Answer the HTTP requests of listeners for the resources, registrations and objects of a feed.
+Answer HTTP requests for the resources, registrations and objects of a feed.
 
-The objects are returned page by page, for listeners of services that have no bootstrap route.
+Listeners (clients of Triton's protocol) send these requests. A listener requests the objects, page
+by page, if the service that publishes the items has no bootstrap route of its own.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class ObjectPage:
     """
     A page of *objects* as JSON.
 
-    *size* is the length of their lines. *after* is the value that requests the next page, or None
-    at the end. *read* is the number of characters that were read for the page, as
-    `limits.KEY_READ_SIZE` counts them.
+    *size* is the length of the objects' lines. *after* is the value that requests the next page, or
+    None after the last page. *read* is the number of characters that were read for the page, which
+    count towards the rate of the key (`limits.KEY_READ_SIZE`).
     """
 
     objects: list[str] = field(default_factory=list)
@@ -72,7 +73,8 @@ class ChangeFeeds:
         """
         Return the current registrations.
 
-        A listener of several resources counts as one listener but has an entry for each resource.
+        A listener that registered for several resources counts as one listener, but `registrations`
+        has an entry for each resource.
 
         Raises:
             InvalidFeed, UnknownFeed: see `check_known`.
@@ -90,8 +92,8 @@ class ChangeFeeds:
         """
         Return a page of the objects of the type *kind*, or of all types if *kind* is empty.
 
-        The page begins after *after*, which is empty for the first page. A page may have few or no
-        objects even if it is not the last, because its search is bounded.
+        *after* is `ObjectPage.after` of the previous page, or empty for the first page. A page may
+        have few or no objects even if it is not the last page, because its reads are limited.
 
         Raises:
             InvalidFeed, UnknownFeed: see `check_known`.
@@ -114,7 +116,7 @@ class ChangeFeeds:
 
     def one(self, name: str, kind: str, object_id: str, given: Credential | None) -> ObjectPage:
         """
-        Return the object of the type *kind* with this id, if it exists, as the only page.
+        Return a page with the object of the type *kind* with this id, if the object exists.
 
         Raises:
             InvalidFeed, UnknownFeed: see `check_known`.
@@ -143,9 +145,9 @@ def _place(after: str) -> tuple[int, str]:
 
 def _take(page: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
     """
-    Add the existing objects of *read* that are within *bound*, until the page is full.
+    Add the existing objects of *read* that are within *bound*, until *page* is full.
 
-    Return the key to continue after, which is "" at the end of the bucket.
+    Return the key after which the next read begins, or "" at the end of the bucket.
     """
     page.read += sum(map(len, read.lines))
     for line in read.lines:

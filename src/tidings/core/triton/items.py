@@ -1,10 +1,11 @@
 """
-Items, which are operations in the form that listeners receive.
+Items, which are operations in the form that listeners (clients of Triton's protocol) receive.
 
-An item says that a resource changed, without the new content. The listener fetches the resource.
-The type of an operation is the kind of resource, its object is the resource, and the field
-`changed` names the changed sub-resources. An operation without `changed` concerns all declared
-sub-resources, so that listeners receive the operations of every producer.
+An item names the object that changed. It need not have the new content, because a listener can
+fetch the object. In an item, the type of the operation is called the resource, and the values of
+the operation's field `changed` are called sub-resources. An operation without `changed` concerns
+all sub-resources that the feed declares for the type, so that listeners receive the operations of
+every producer.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ID_MISSING = "changedResourceId required on item to publish"
 
 def with_sub_resources(line: str, resources: Mapping[str, Resource]) -> Operation:
     """
-    Return the operation in *line*, with the sub-resources that it concerns if its type is declared.
+    Return the operation in *line*; if its type is a declared resource, set `changed` for listeners.
     """
     operation = parse_line(line)
     resource = resources.get(operation.type)
@@ -49,9 +50,8 @@ def item_of(line: str, operation: Operation, at_ms: int) -> str:
     """
     Return the item to send to a listener.
 
-    *operation* is the result of `with_sub_resources` for *line*.
-
-    *at_ms* is the time when the page was committed. It becomes the item's time of publication.
+    *operation* is the result of `with_sub_resources` for *line*. *at_ms* is the commit time of the
+    page, which becomes the time of publication in the item.
     """
     item: dict[str, Any] = {
         "changeKind": {"resource": operation.type, "subResources": list(operation.changed)},
@@ -111,7 +111,9 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
 
 def _event(raw: Mapping[str, Any], where: str) -> object:
     """
-    Return the event of an item. Without the event `delete`, bootstraps would include the object.
+    Return the event that the item names, or `update`.
+
+    An item may name the event `delete`, because a bootstrap must not include deleted objects.
     """
     event = raw.get("event", _UPDATE)
     if event not in EVENTS:
@@ -125,7 +127,7 @@ def _extra(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Items:
-    """Implements `BodyParser` of `ingest.ingest` for bodies with items for a feed."""
+    """An implementation of `BodyParser` in `ingest.ingest` for bodies that contain items."""
 
     def __init__(self, profiles: ProfileStore) -> None:
         self._profiles = profiles

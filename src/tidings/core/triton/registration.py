@@ -1,5 +1,5 @@
 """
-Parse registrations, the first messages of listeners, in both versions of the protocol.
+Parse registrations, the first messages of listeners, in both versions of Triton's protocol.
 
 The texts of errors are exactly those of Triton. An error names the first broken rule. If one entry
 is invalid, the entire registration is refused.
@@ -44,10 +44,10 @@ class Kind:
 @dataclass(frozen=True, slots=True)
 class Listener:
     """
-    A client that registers. Its handshake gave *version* and *feed*.
+    A client of Triton's protocol.
 
-    The other fields are from its registration. If *kinds* is empty, the client has not registered
-    yet. *service* is JSON.
+    *version* and *feed* are from its handshake, and the other fields from its registration. If
+    *kinds* is empty, the client has not registered yet. *service* is JSON.
     """
 
     version: int
@@ -64,7 +64,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """An entry of `/changefeeds/stats`, with its connection."""
+    """The registration of a connection for one resource, as listed in `/changefeeds/stats`."""
 
     connection_id: str
     instance: str
@@ -81,7 +81,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A valid registration, which is accepted if *password* is right."""
+    """A valid registration. It is accepted only if *password* is right."""
 
     listener: Listener
     password: str | None = field(default=None, repr=False)
@@ -198,9 +198,9 @@ def _entry(entry: object, resources: Mapping[str, Resource]) -> Kind:
 
 def _find_kind(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> Kind:
     """
-    Return the kind of *entry*.
+    Return *entry*, the part of a registration for one resource, as a `Kind`.
 
-    Undeclared sub-resources are allowed. They match nothing until they are declared.
+    Undeclared sub-resources are allowed. They match only operations with `changed` that name them.
     """
     if entry["resource"] not in resources:
         _refuse(f"unknown resource: {entry['resource']}")
@@ -220,7 +220,7 @@ def _storable(value: object, bytes_max: int) -> bool:
 
 
 def _service(raw: Mapping[str, Any]) -> str:
-    """Return the field `service` as JSON. It may have any value, because only people read it."""
+    """Return the field `service` as JSON. Any value is allowed, because only people read it."""
     if "service" not in raw:
         return ""
     try:
@@ -249,16 +249,18 @@ def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
 
 class Registry(Protocol):
     """
-    The last connection that registered for each resource of a feed, by the name of its instance.
+    A store of the connection that registered last for each resource, by feed and instance.
     """
 
     def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
         """
-        Register the connection for each of its resources; return the connections that it replaces.
+        Register the connection for each resource of *listener*.
+
+        Return the connections that the same instance had registered for one of these resources.
         """
 
     def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
-        """Remove the entries that this connection still has."""
+        """Remove the registrations of *listener* that this connection still has."""
 
     def registered(self, feed: str) -> Sequence[Registered]:
-        """Return all entries of *feed*, by instance and resource. Strongly consistent."""
+        """Return all registrations of *feed*, by instance and resource, strongly consistent."""
