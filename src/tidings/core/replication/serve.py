@@ -89,7 +89,7 @@ def parse_rows_request(query: Query) -> RowsRequest:
     Parse the query string of a request for rows; the first value of each name counts.
 
     Raises:
-        InvalidPortion, InvalidFilter: a value breaks its rule.
+        InvalidPagesRequest, InvalidFilter: a value breaks its rule.
     """
     after = _text(query, "after")
     if len(after.encode(errors="replace")) > limits.STATE_KEY_BYTES_MAX:
