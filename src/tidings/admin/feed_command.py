@@ -32,7 +32,7 @@ NONE = "none"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
-    """Add the password hash *stored* to *profile*; keep older hashes only if *keep_old*."""
+    """Return *profile* with the password hash *stored*; keep the previous hash if *keep_old*."""
     old = passwords_of(profile, role) if keep_old else ()
     return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
 

@@ -1,3 +1,3 @@
 """
-The object graph of a feed for every host, built from the stores that the host provides.
+The object graph of a feed, built from the stores of a host (a server or a Lambda function).
 """

@@ -341,7 +341,7 @@ class Assembly:
     def _precondition(
         self, feed: str, allowed: Allowed, lines: Sequence[str]
     ) -> Precondition | None:
-        """Return the precondition of a page. Load its module only for keys bounded by parents."""
+        """Return the precondition of a page; load its module only if parents restrict the key."""
         if allowed.bound.parents is None:
             return None
         from tidings.core.ingest.write_bounds import ParentBoundCheck

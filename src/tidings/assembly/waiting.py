@@ -54,7 +54,7 @@ def waiting_app(
     Return an app that selects the app of a request by its path below *prefix*.
 
     *streams* also refuses unknown paths. If *lazy* is True, the apps for lists and pages are loaded
-    when the first request for one of them arrives, so that a process that serves only event streams
+    for the first request for a list or for pages. A process that serves only event streams then
     starts sooner.
     """
     lists = cache(lambda: _lists(here, listen))

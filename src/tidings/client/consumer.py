@@ -1,7 +1,8 @@
 """
 A consumer with acknowledgements, which reads ahead and saves the cursor after handled events.
 
-With `for`, a separate thread reads; with `async for`, a task in the running event loop reads.
+With `for`, a separate thread reads; with `async for`, a task in the running event loop reads. A
+copy consists of the rows of the feed's state, which the feed sends after a `reset`.
 """
 
 from __future__ import annotations

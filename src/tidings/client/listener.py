@@ -372,10 +372,11 @@ class Listener(Closing):
     A listener that registers *service* for *resources*, and registers again after each end.
 
     *resources* maps each resource to its sub-resources. Iterating yields a `Bootstrap` for each
-    resource, an `Object` for each object that *fetch* reads from its route, `Live`, then each
-    `Item`, and `Ended` before each new registration. *fetch* receives a `Bootstrap`; by default, it
-    reads the routes of the feed and ignores routes of other services. *retries* limits the
-    consecutive failed attempts; None is unlimited. Close the listener, or use `with`.
+    resource, followed by an `Object` for each object that *fetch* reads from the route of the
+    bootstrap. `Live` follows, then each `Item`. `Ended` precedes each new registration. *fetch*
+    receives a `Bootstrap`. The default of *fetch* reads the routes of the feed and ignores routes
+    of other services. *retries* limits the consecutive failed attempts; None is unlimited. Close
+    the listener, or use `with`.
 
     Raises:
         ValueError: *resources* is empty, or the delays are invalid.

@@ -72,8 +72,8 @@ class Heartbeat:
     Times are monotonic seconds. A server does not answer a keep-alive, and some proxies
     (CloudFront) close a connection on which the server sends nothing. If the *handshake* names a
     proxy, pings are sent instead of keep-alives, because a server answers a ping. After a long
-    silence, a ping checks if the server still serves the connection: a server that lost track of a
-    connection without closing it never sends anything again.
+    silence, a ping checks if the server still serves the connection. A server may have lost track
+    of the connection without closing it, and then never sends anything again.
     """
 
     def __init__(self, timing: Timing, now_s: float, handshake: Response | None = None) -> None:

@@ -45,7 +45,7 @@ class Overtaken(Exception):
 
 class Session(Closing):
     """
-    A lease, created from the *answer* of the feed. A thread renews the lease until `close`.
+    A lease, described by the feed's *answer* to `lease`. A thread renews the lease until `close`.
 
     Requests are passed to *again*, which retries until the feed answers. Each request raises
     `Overtaken` if another worker or an operator holds the consumer.

@@ -160,7 +160,7 @@ def raw_path(scope: Message) -> str:
 
 def below(scope: Message, prefix: str) -> Message:
     """
-    Remove *prefix* from the path in *scope*, as API Gateway does for a custom domain.
+    Return *scope* with *prefix* removed from its path, as API Gateway does for a custom domain.
     """
     path = raw_path(scope)
     if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):

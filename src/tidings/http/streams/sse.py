@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 CHECK_S = 0.5
 CUT_S = 0.3  # time for a client to receive the end of a stream after its credential has ended
 LAST_MS = 5_000  # time for a client to receive the last piece before the function ends
-_LAMBDA = "x-amzn-lambda-context"  # header of the web adapter, with the function's deadline
+_LAMBDA = "x-amzn-lambda-context"  # header of the Lambda Web Adapter, with the deadline
 EVENT_STREAM = "text/event-stream"
 
 
@@ -98,7 +98,7 @@ class OpenStreams:
     The open streams. This class ends them when their credential ends or the server stops.
 
     If *lasting*, streams have no time limit. Passwords are then checked again when the profile of
-    their feed changes, and the leases by which a key holds its streams are renewed.
+    their feed changes, and the stream slots of keys (`auth.quotas.StreamSlot`) are renewed.
     """
 
     def __init__(self, *, lasting: bool) -> None:
