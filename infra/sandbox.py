@@ -60,7 +60,7 @@ _BUSY = (
     *("UPDATE", "UPDATE_COMPLETE_CLEANUP", "UPDATE_ROLLBACK"),
     *("UPDATE_ROLLBACK_COMPLETE_CLEANUP", "ROLLBACK"),
 )
-_STARTED = ("STARTING", "STARTED", "STOPPING")  # applications of EMR Serverless
+_STARTED = ("STARTING", "STARTED", "STOPPING")  # states of an EMR Serverless application
 _JOBS = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING")
 _NAMED = ("functions", "log_groups", "machines", "tables", "buckets")
 

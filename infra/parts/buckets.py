@@ -83,7 +83,7 @@ def _told(name: str) -> str:
 
 
 BELOW = "archive/"  # the prefix of the keys of all parts
-UPLOAD_DAYS = 1  # S3 deletes the parts of an unfinished upload, which cost storage, after this time
+UPLOAD_DAYS = 1  # S3 deletes an unfinished upload, which costs storage, after this time
 
 _OBJECT_ACTIONS = {"read": "s3:GetObject", "write": "s3:PutObject"}
 _KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}

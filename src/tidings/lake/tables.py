@@ -44,7 +44,7 @@ _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException"
 _DAY_MS = 24 * 3600 * 1000
 _SKEW_S = 24 * 3600  # the clocks of two writers of the log differ by far less
 _PROPERTIES = {
-    "format-version": "2",  # Athena, DuckDB and PyIceberg support this version with its deletes
+    "format-version": "2",  # Athena, DuckDB and PyIceberg support it and its delete files
     # Mark rows as deleted instead of rewriting files, so that a batch costs as much as its changes.
     "write.merge.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",

@@ -565,7 +565,8 @@ class MySQLTable:
         if (only and base not in only.split(",")) or base in (ignored or "").split(","):
             yield f"the server does not log changes of {base}; see binlog_do_db, binlog_ignore_db"
         grants = " ".join(str(v) for each in self._asked("SHOW GRANTS") for v in each.values())
-        allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")  # a role may include it
+        # The last text is the start of the grant of a role, which may include the privilege.
+        allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")
         if not any(each in grants for each in allowed):
             yield "the user may not read the log: GRANT REPLICATION SLAVE ON *.*"
 
