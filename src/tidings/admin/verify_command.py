@@ -95,7 +95,7 @@ def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object
 
 
 def difference_json(difference: Difference) -> dict[str, object]:
-    """Return the line of `--json` for *difference*; it names operations by place, not content."""
+    """Return the line of `--json` for *difference*, with the places of operations, not contents."""
     return {
         "difference": difference.kind.value,
         "key": difference.key,

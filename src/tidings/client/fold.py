@@ -203,7 +203,7 @@ class Fold(Closing):
 
     def _events_after(self, place: Place, page: int) -> Iterator[Event]:
         """Yield the events after *place*, at least up to the end of *page*."""
-        after = Place(place.page - 1, PAGE_END, 0)  # the consumer may be within this page
+        after = Place(place.page - 1, PAGE_END, 0)  # read the page of *place* again
         while after.page < page:
             query = self._query | ({"after": after.encode()} if after.page > 0 else {})
             text = "\n".join([*self._api.lines("pages", query=query), ""])

@@ -123,7 +123,7 @@ class Heartbeat:
 
     def answered(self, state: str | None) -> None:
         """
-        Record the answer to the subscription (*state* None) or to a ping.
+        Record the answer to the subscription, or to a ping if *state* is not None.
 
         Raises:
             Lost: the server does not serve this connection any more.

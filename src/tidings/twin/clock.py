@@ -31,7 +31,7 @@ def access_time(ms: int) -> str:
 
 
 def new_uuid() -> str:
-    return str(uuid.uuid4())  # noqa: TID251 the twin is an edge, like tidings.aws
+    return str(uuid.uuid4())  # noqa: TID251 (real randomness, as in tidings.aws)
 
 
 def new_token(size_bytes: int) -> bytes:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.oidc_claims import Issuer
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-KEYS_AGE_S = 3600  # maximum age of the keys; a withdrawn key is accepted for this time
+KEYS_AGE_S = 3600  # maximum age of the keys; a withdrawn key is accepted for up to this time
 KEYS_KEPT_S = 6 * 3600  # replaces `KEYS_AGE_S` while the issuer cannot be reached
 ASK_AGAIN_S = 30  # minimum time between two fetches for unknown keys
 TIMEOUT_S = 3  # timeout of a response of the issuer; a fetch of the keys needs two responses
