@@ -84,7 +84,7 @@ def test_a_client_whose_service_cannot_be_known_is_refused(tmp_path: Path) -> No
     module = tmp_path / "module.py"
     module.write_text("session.create_client('s3')\nsession.create_client(name)\n")
 
-    with pytest.raises(build_layers.UnknownClient, match=r"module\.py:2: a client's service"):
+    with pytest.raises(build_layers.UnknownClient, match=r"module\.py:2: the service of"):
         list(build_layers.clients(module))
 
 

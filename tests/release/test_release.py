@@ -61,10 +61,10 @@ def test_a_dirty_tree_is_refused(repo: Path, file: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("# Changelog\n\n## [Unreleased]\n\n- Something.\n", "its newest is none"),
-        ("## [9.9.9] - 2030-01-01\n\n- New.\n\n" + ENTRY, "its newest is 9.9.9"),
-        (f"## [{VERSION}] - 2026-11-22\n\n## [0.0.1] - 2020-01-01\n\n- Old.\n", "says nothing"),
-        (f"## [{VERSION}]\n\n- No date.\n", "its newest is none"),
+        ("# Changelog\n\n## [Unreleased]\n\n- Something.\n", "its newest entry is none"),
+        ("## [9.9.9] - 2030-01-01\n\n- New.\n\n" + ENTRY, "its newest entry is 9.9.9"),
+        (f"## [{VERSION}] - 2026-11-22\n\n## [0.0.1] - 2020-01-01\n\n- Old.\n", "is empty"),
+        (f"## [{VERSION}]\n\n- No date.\n", "its newest entry is none"),
     ],
 )
 def test_a_version_without_an_entry_is_refused(repo: Path, text: str, why: str) -> None:
