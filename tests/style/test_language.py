@@ -23,7 +23,7 @@ PATTERNS = {
 # How many there are at most, by folder. Lower a number when the test asks for it.
 FOUND = {
     "src functions infra": 15,
-    "docs README.md CONTRIBUTING.md": 42,
+    "docs README.md CONTRIBUTING.md": 30,
     "tests bench": 116,
 }
 SLACK = 10  # fewer than allowed, until the test asks for a lower number
