@@ -1,5 +1,5 @@
 """
-Compact the parts of an archive that all readers have handled and the table `history` contains.
+Compact archived parts that all readers have handled and the table `history` contains.
 
 An operation is removed from a part only if it is in `history`. Spark selects the entries to keep,
 and its tasks write merged parts. Then the driver removes the parts that were merged, in the order

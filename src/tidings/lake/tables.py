@@ -148,7 +148,7 @@ class Table:
         Return the place up to which the table is complete; None if nothing was committed.
 
         No place is stored if an earlier release wrote the table, or if all snapshots with a place
-        have expired. Then return the place of the last row.
+        have expired. In these cases, return the place of the last row.
         """
         found = self.metadata()
         if found is None or not found.snapshot:

@@ -855,7 +855,7 @@ class PostgresTable:
 
     def _load_columns(self) -> dict[str, Callable[[bytes], Any]]:
         """
-        Return a function for each column, which converts a value of the log.
+        Return, for each column, a function that converts a value of the log.
 
         The function takes the text in the log, and returns the value that a query would return.
         """

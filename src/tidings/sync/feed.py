@@ -227,7 +227,7 @@ class Place:
         retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
         known: Any = {"region_name": self.region}
-        if self.endpoint_url is not None:  # the twin has its own key; never send the caller's key
+        if self.endpoint_url is not None:  # the twin has its own access key; never send another
             known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
         client = boto3.client("dynamodb", config=config, **known)
         clients.read_items_raw(client)

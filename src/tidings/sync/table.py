@@ -184,9 +184,9 @@ class TableSyncOptions:
     """
     The options of a sync.
 
-    *chunk* is a number of rows. *rate* is a limit in rows per second, and 0 means no limit. A
-    change that is not posted within *grace_ms* of its commit counts as lost, so the sync corrects
-    it.
+    *chunk* is the number of rows that are read at a time. *rate* is a limit in rows per second, and
+    0 means no limit. A change that is not posted within *grace_ms* of its commit counts as lost, so
+    the sync corrects it.
     """
 
     compare: Compare
