@@ -1,1 +1,1 @@
-"""Write the pages of the log to the archive, which is cheap storage; read and compact them."""
+"""Write the pages of the log to the archive, a cheap store; read and compact the archive."""

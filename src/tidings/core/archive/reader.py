@@ -47,7 +47,7 @@ class ArchiveReader:
         return pages
 
     def at(self, feed: str, number: int) -> Page | None:
-        """Return page *number*, perhaps compacted, or None if the archive does not have it."""
+        """Return page *number* (it may be compacted), or None if the archive does not have it."""
         pages = self.read(feed, number - 1, number) if number > 0 else ()
         return pages[0] if pages else None
 
@@ -71,7 +71,7 @@ class ArchiveReader:
         """
         Return the first page from which the archive has all pages up to *until*.
 
-        Return `until + 1` if it does not have page *until*.
+        Return `until + 1` if the archive does not have page *until*.
         """
         first = until + 1
         for span in sorted(all_spans(self.store, feed), reverse=True):
@@ -93,7 +93,7 @@ class ArchiveReader:
 
     def _holders(self, feed: str, number: int) -> Iterator[Span]:
         """
-        Yield the parts that should have page *number*: those of the cached listing, then of a new.
+        Yield the parts that should have page *number*, from the cached and then from a new listing.
         """
         yield from (span for span in self._listed.get(feed, ()) if span.holds(number))
         yield from (span for span in self._list(feed, number - 1) if span.holds(number))
@@ -104,7 +104,7 @@ class ArchiveReader:
         return spans
 
     def _read(self, feed: str, span: Span) -> Sequence[Page]:
-        """Return the pages of the part *span*; no pages if it was removed or is broken."""
+        """Return the pages of the part *span*; no pages if the part was removed or is broken."""
         try:
             body = self.store.get(feed, span)
             if body is None:

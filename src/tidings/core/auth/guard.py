@@ -330,7 +330,7 @@ class Need:
 
 PUBLIC = Need()
 READ = Need(Role.READ)
-REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # for other keys, leaves would reveal other parents
+REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # leaves would reveal parents outside of the bound
 READ_ALL = Need(Role.READ, Bounded.REFUSED)
 CONSUME = Need(Role.CONSUME, Bounded.REFUSED)  # moving a consumer affects every worker
 INGEST = Need(Role.INGEST)

@@ -88,7 +88,7 @@ class Key:
 
     @property
     def ended_ms(self) -> int:
-        """Return the time from which on the key is invalid; 0 for no end."""
+        """Return the time at which the key ends or has ended; 0 if it does not end."""
         return min(filter(None, (self.revoked_ms, self.expires_ms)), default=0)
 
 
@@ -141,7 +141,7 @@ def bound_of(types: Iterable[str], parents: Iterable[str]) -> Filter:
     Return a filter for one of *types* and one of *parents*; an empty argument does not restrict.
 
     Raises:
-        InvalidSetting: too many values, or an invalid one.
+        InvalidSetting: there are too many values, or a value is invalid.
     """
     try:
         return Filter(_values(types, "types"), _values(parents, "parents"))

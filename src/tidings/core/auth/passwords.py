@@ -1,8 +1,8 @@
 """
 Passwords of a feed, which are stored as salted scrypt hashes and verified once per process.
 
-Every request has a password, and scrypt is slow on purpose. A process therefore caches the
-passwords that it has verified, as digests with a key that no other process has.
+Clients send the password with every request, and scrypt is slow on purpose. A process therefore
+caches the passwords that it has verified, as digests with a key that no other process has.
 """
 
 from __future__ import annotations

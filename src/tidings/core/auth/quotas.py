@@ -228,7 +228,7 @@ def free(feed: str, admission: Admission) -> ReadCharge:
 
 @dataclass(slots=True)
 class StreamSlot:
-    """One open stream of *principal*, until it is released."""
+    """A slot, which counts as an open stream of *principal* until the slot is released."""
 
     store: KeyUsage
     feed: str

@@ -191,9 +191,10 @@ class Stream:
 
     def count(self, text: str) -> int:
         """
-        Return the number of events in *text*, by the mark at the end or beginning of each event.
+        Return the number of events in *text*.
 
-        Data is one line of JSON, so it cannot contain the mark.
+        Count the characters with which each event ends or begins. Data is one line of JSON, so it
+        cannot contain these characters.
         """
         return text.count("}\n" if self.lines else "\nevent: ")
 
@@ -342,7 +343,8 @@ class Streamer:
         """
         name, guard = feeds.check_known(feed, self.feeds), self.guard
         since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
-        # Read before the check, so that `has_ended` notices every change after the check.
+        # Read the profile before the check, so that `has_ended` notices every change after the
+        # check.
         profile = profiles.profile(name)
         allowed = READ.admit(guard, name, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)

@@ -1,5 +1,5 @@
 """
-Convert changes that changeagent's clients post, and entries of the log for those clients.
+Convert posted changes to lines of the log, and lines to the JSON that changeagent's clients get.
 
 A change does not belong to an object. It is stored as an operation of a special type, which the
 state ignores. A key that no producer of operations can write marks this operation. An entry is a
@@ -141,7 +141,7 @@ def entry_of(line: str, *, number: int, at_ms: int) -> str:
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
     """
-    Return False only if no line in *text* can have one of *tags*, because *text* has no such JSON.
+    Return True if a line in *text* may have one of *tags*: *text* has the JSON of one of them.
     """
     return any(to_canonical_json(tag) in text for tag in tags)
 

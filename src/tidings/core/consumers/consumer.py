@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of a worker. *id* names the entry that it could not write; "" if unknown."""
+    """A failure of a worker. *id* is the entry that could not be written; "" if unknown."""
 
     id: str
     error: str
@@ -42,12 +42,12 @@ class Consumer:
     The stored state of a named consumer.
 
     *filter* selects the operations to send; all others count as acknowledged. Everything up to
-    *position* is acknowledged, and nothing if *position* is None. The entries *acked* after the
-    position are acknowledged, too. The worker has begun to write entries up to *sent*. An earlier
-    worker, which did not finish, had begun to write entries up to *single*; these entries are sent
-    again one at a time. A parked message is an entry that was set aside for an operator: *parked*
-    is their number, and *retries* are the ids of those to send again. A write is rejected if the
-    stored *version* has changed in the meantime.
+    *position* is acknowledged; None is the position before the first entry. The entries *acked*
+    after the position are acknowledged, too. The worker has begun to write entries up to *sent*. An
+    earlier worker, which did not finish, had begun to write entries up to *single*; these entries
+    are sent again one at a time. A parked message is an entry that was set aside for an operator.
+    *parked* is the number of parked messages, and *retries* has the ids of those to send again. A
+    write is rejected if the stored *version* has changed in the meantime.
     """
 
     feed: str
@@ -220,7 +220,7 @@ def fail(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
 
 
 def release(consumer: Consumer) -> Consumer:
-    """Release the lease of a worker that has written all entries sent; none is sent again."""
+    """Release the lease of a worker that has written all its entries, so that none is repeated."""
     return _drop_passed(replace(consumer, sent=None, owner="", until_ms=0))
 
 

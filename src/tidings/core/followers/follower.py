@@ -54,7 +54,7 @@ class Handler(Protocol):
         """
         Return the page after which to resume; called once per run with the stored *lease*.
 
-        This is the checkpoint of the lease, or a later page if the pages up to it can be skipped.
+        This is the checkpoint of the lease, or a later page if the pages before it can be skipped.
         """
 
     def note(self, feed: str) -> bytes:
@@ -396,7 +396,7 @@ class Follower:
         return work.stored
 
     def _wait(self, lease: Lease, work: _Work) -> Lease:
-        """Close the hole after the checkpoint if it is overdue; otherwise wait for its writer."""
+        """Close the hole after the checkpoint if it is overdue; otherwise wait for the page."""
         lease = self._save(lease, work)
         if not self.filler.close_hole(lease.feed, lease.checkpoint):
             self.runtime.sleep(limits.HOLE_POLL_MS)

@@ -1,7 +1,7 @@
 """
 The outbox: messages that other applications write in one transaction with their own tables.
 
-The forwarder appends each message to the log, with the id of the message as the key of the request
+The forwarder appends each message to the log, with the id of the message as the idempotency key
 (`Appender.append_once`), so that a retry does not append the message again. A message is deleted
 once its page is in the log. An invalid message is moved elsewhere, together with the reason.
 """

@@ -1,7 +1,7 @@
 """
 Raise the floor of the log by the rules of retention, and renew pages that are needed for longer.
 
-Pages are trimmed by age, except the last *records_min* pages and pages that a built-in follower has
+Pages are trimmed by age, except the last `records_min` pages and pages that a built-in follower has
 not handled. Pages that a named consumer needs are kept up to a maximum age, the cap. The page at
 the position of a consumer stays as long as the page after it, to prove that the position belongs to
 this log. Trimmed pages are not deleted explicitly, because DynamoDB charges for a deletion, but

@@ -10,8 +10,9 @@ log after them. Therefore no correct row is reported, although the feed stays in
 verification.
 
 If an object's latest operation is below the floor, the log does not have it. The rows of such
-objects are counted, but not verified. With an archive, the comparison starts at the beginning of
-the archive instead of the floor. Even a compacted archive has the latest operation of each object.
+objects are counted, but not verified. With an archive, the comparison starts after the last gap of
+the archive instead of at the floor. Even a compacted archive has the latest operation of each
+object.
 
 A repair replaces a row only if the row has not changed since the verification, so that the repair
 overwrites no concurrent write of the follower `state`. A rebuild that is killed and run again has
