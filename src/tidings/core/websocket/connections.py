@@ -1,13 +1,14 @@
 """
 WebSocket connections, subscriptions, changes of subscriptions, and the stores of all three.
 
-Each sweep reads a bounded number of connections, so that the cost of a sweep does not grow with the
-number of all connections. With many connections a round over all of them takes several sweeps, and
-its progress is stored. If one sweep reads all connections, nothing is stored.
+Each sweep reads a limited number of connections, so that the cost of a sweep does not grow with the
+number of all connections. If there are many connections, a round over all of them takes several
+sweeps, and the progress of the round is stored. If one sweep reads all connections, nothing is
+stored.
 
-A connection stores its lane of push, and only that lane sends to it. The lane is chosen by the id
-of the connection and the number of lanes of the feed. When that number changes, each lane hands
-over the connections that now belong to another lane (`push`). The hash moves few connections.
+The item of a connection names its lane of push, and only this lane sends to the connection. The
+lane is chosen by the id of the connection and the number of lanes of the feed (`lane_for`). When
+the number changes, each lane hands over the connections that now belong to another lane (`push`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 class ConnectionStore(Protocol):
     """
-    The WebSocket connections, one item each, and the progress of the round of sweeps over all.
+    A store of the WebSocket connections, one item each, and of the progress of a round of sweeps.
     """
 
     def open(self, connection: Connection) -> None:
@@ -64,11 +65,13 @@ class ConnectionStore(Protocol):
 
     def round(self) -> Round:
         """
-        Return the last stored round, or `Round()` if none is stored. It may be some seconds old.
+        Return the last stored round, or `Round()` if none is stored.
+
+        The result may be some seconds old.
         """
 
     def keep(self, round_: Round) -> None:
-        """Store the progress of the round."""
+        """Store *round_*."""
 
 
 class Outcome(Enum):
@@ -76,10 +79,10 @@ class Outcome(Enum):
 
     SENT = "sent"
     GONE = "gone"  # the client has disconnected
-    BUSY = "busy"  # throttled or not connected; the message did not arrive and may be repeated
-    THROTTLED = "throttled"  # all messages are BUSY, for longer than a turn can wait
-    UNKNOWN = "unknown"  # no answer or a server error; the message may arrive late or never
-    REFUSED = "refused"  # a permanent error, so that repeating the message would not help
+    BUSY = "busy"  # the message was throttled or not sent; it did not arrive and may be repeated
+    THROTTLED = "throttled"  # all messages were BUSY for longer than a turn can wait
+    UNKNOWN = "unknown"  # there was no answer or a server error; the message may still arrive
+    REFUSED = "refused"  # there was a permanent error, so that repeating the message cannot help
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +90,15 @@ class Connection:
     """
     One WebSocket connection.
 
-    *progress* is the state of its catch-up (an encoded `catchup.Progress`). It is empty once the
-    connection is handed over to push, which continues after page *since*. So *progress* also shows
-    which function serves the connection. *runner* is the id of the replay that serves the
-    connection until *runner_expires_ms*. *lane* is the lane of push that serves the connection, or
-    that will accept it. *listener* is set if the client is one of Triton's listeners. *admission*
-    is the credential of its subscription. *encoding* is the encoding that its client can read in
-    addition to plain messages. *traced* is True if its client requested the traces of operations.
-    An update is rejected if *version* has changed.
+    *progress* is the state of the connection's catch-up (an encoded `catchup.Progress`). *progress*
+    becomes empty when the connection is handed over to push, which continues after page *since*. So
+    *progress* also shows whether a replay or push serves the connection. *runner* is the id of the
+    replay that serves the connection until *runner_expires_ms*. *lane* is the lane of push that
+    serves the connection, or that will accept it. *listener* is set if the client uses Triton's
+    protocol. *admission* is the credential with which the client subscribed. *encoding* is the
+    encoding that the client can read in addition to plain messages, or "". *traced* is True if the
+    client requested the traces of operations. A write is rejected if *version* has changed in the
+    meantime.
     """
 
     id: str
@@ -121,7 +125,9 @@ class Connection:
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """
-    A live subscription of a connection to the operations that *filter* matches, after page *since*.
+    A live subscription, by which push sends a connection the operations that *filter* matches.
+
+    The first page for the connection is the page after *since*.
     """
 
     connection_id: str
@@ -138,8 +144,8 @@ class Change:
     A change of a subscription that a lane of push must apply.
 
     If *joins* is True, the subscription becomes live after page *since*. If *moves* is True, the
-    connection is handed over to the lane to which it belongs now. Otherwise the subscription ends.
-    *token* is the unique id of the change.
+    connection is handed over to the lane to which it belongs now. If both are False, the
+    subscription ends. *token* is the unique id of the change.
     """
 
     connection_id: str
@@ -161,11 +167,12 @@ class ConnectionPage:
 @dataclass(frozen=True, slots=True)
 class Round:
     """
-    The progress of a round, in which sweeps have checked all connections up to *place*.
+    The progress of a round, in which successive sweeps check all connections.
 
-    *place* is empty at the beginning. Its format is private to the store. *counted* is the number
-    of connections with a subscription so far, by feed. *previous* has the counts of the previous
-    round if that round took several sweeps.
+    The connections up to *place* were checked. *place* is empty at the beginning of the round, and
+    its format is private to the store. *counted* is the number of connections with a subscription
+    that were found so far, by feed. *previous* has the counts of the previous round if that round
+    took several sweeps.
     """
 
     place: str = ""
@@ -173,7 +180,7 @@ class Round:
     previous: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, page: ConnectionPage) -> Round:
-        """Return this round with *page* added; its place is empty after the last page."""
+        """Return this round after *page* was checked; `place` is empty after the last page."""
         subscribed = Counter(each.feed for each in page.connections if each.feed)
         return replace(self, place=page.place, counted=Counter(self.counted) + subscribed)
 
@@ -192,7 +199,7 @@ class Round:
 
 class Inbox(Protocol):
     """
-    Changes of subscriptions for a lane of push, which is the only process that applies them.
+    A store of the changes of subscriptions for each lane of push. Only the lane applies them.
 
     Here and in other stores, *lane* is the name that `storage_key` returns. For the first lane,
     this is the name of the feed.
@@ -200,9 +207,9 @@ class Inbox(Protocol):
 
     def post(self, lane: str, change: Change) -> None:
         """
-        Store *change*. It replaces an earlier change of the same connection.
+        Store *change* instead of an earlier change of the same connection.
 
-        A change with `moves` and a change without it do not replace each other.
+        A change with `moves` and a change without `moves` do not replace each other.
         """
 
     def list(self, lane: str) -> Sequence[Change]:
@@ -213,13 +220,17 @@ class Inbox(Protocol):
 
 
 class SubscriptionStore(Protocol):
-    """Live subscriptions, stored under each key of their filter. Strongly consistent."""
+    """
+    A store of live subscriptions, each stored under every key of its filter.
+
+    All reads are strongly consistent.
+    """
 
     def find(self, lane: str, key: str) -> Sequence[Subscription]:
         """Return the subscriptions stored under *key*."""
 
     def all(self, lane: str) -> Sequence[Subscription]:
-        """Return every subscription of *lane*, once each."""
+        """Return each subscription of *lane* once."""
 
     def all_if_at_most(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         """
@@ -276,11 +287,11 @@ class Lanes:
         return lane_for(connection_id, self.count(feed))
 
     def hand_over(self, connection: Connection) -> None:
-        """Ask the lane of *connection* to make it live once the lane is woken."""
+        """Post a change by which the lane of *connection* makes it live once the lane is woken."""
         self._post(connection, joins=True)
 
     def take_back(self, connection: Connection) -> None:
-        """Ask the lane of *connection* to release it once the lane is woken."""
+        """Post a change by which the lane of *connection* ends its subscription once woken."""
         self._post(connection, joins=False)
 
     def wake(self, connection: Connection) -> None:

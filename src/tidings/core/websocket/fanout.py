@@ -1,10 +1,11 @@
 """
 Assign operations to subscriptions, and build the messages.
 
-The plan looks subscriptions up by the keys of an operation (its parents, its type, and the key for
-everything), and by the parents that the operation removed. Its cost therefore depends on the
-matches, not on the number of connections. If few subscriptions exist, all of them are read at once.
-A turn that needs very many keys reads all subscriptions once instead, which bounds its time.
+The subscriptions for an operation are looked up by the keys of the operation (its parents, its
+type, and the key for everything), and by the parents that it removed. The cost therefore depends on
+the matches, not on the number of connections. If few subscriptions exist, all of them are read at
+once. If a batch of pages needs very many keys, all subscriptions are also read at once, which
+limits the time for the batch.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class Plan:
     The messages to send for *pages* pages.
 
     *events* are the operations that match any subscription, in log order, as JSON. *items* are the
-    indexes of the events for listeners; each of these events is sent as a separate message. For
-    each connection, *wanted* has the ascending indexes of its events. *cursor* is the place after
-    the pages. *deliveries* is the number of pairs of an event and a subscription. *traces* has the
-    traces of events, by index.
+    indexes of the events for listeners (clients of Triton's protocol, PROTOCOL 13); each of these
+    events is sent as a separate message. For each connection, *wanted* has the ascending indexes of
+    the events to send. *cursor* is the event id at the end of the pages. *deliveries* is the number
+    of pairs of an event and a subscription. *traces* has the traces of events, by index.
     """
 
     cursor: str = ""
@@ -63,7 +64,7 @@ class Plan:
     traces: dict[int, str] = field(default_factory=dict)
 
     def add(self, event: Event, template: str) -> None:
-        """Append *event* to *events*."""
+        """Append *event*, with the link to its object that *template* gives, to `events`."""
         if event.trace:
             self.traces[len(self.events)] = event.trace
         self.events.append(to_json(with_ref(event, template)))
@@ -121,7 +122,12 @@ class Index:
         return subscriptions
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
-        """Return subscriptions that get a leave for *operation*; check all if *left* is None."""
+        """
+        Return the subscriptions that get a `leave` for *operation*.
+
+        *left* are the parents that the operation removed. If *left* is None, they are unknown, and
+        all subscriptions are checked.
+        """
         places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
         return [
             subscription
@@ -135,7 +141,9 @@ class Index:
 @dataclass(slots=True)
 class _Finding:
     """
-    A cache that looks each key up once, and reads all subscriptions if there are too many keys.
+    A cache of the subscriptions by key.
+
+    Each key is looked up once. After `limits.LOOK_UPS_MAX` keys, all subscriptions are read.
     """
 
     ask: Find
@@ -173,11 +181,11 @@ def plan(
     resources: Resources = _NONE,
 ) -> Plan:
     """
-    Return the plan for as many of *pages* as a turn has time for, but for at least one page.
+    Return the plan for the first of *pages*, until it has `limits.DELIVERIES_MAX` deliveries.
 
-    Without *lefts*, no leave events are planned. *template* is the feed's template for the refs of
-    objects (see `catchup.matching`). *resources* are the resources that the feed declares for
-    listeners.
+    The plan has at least one page. If *lefts* is None, no `leave` is planned. *template* is the
+    feed's template for the links `ref` to objects (see `catchup.matching`). *resources* are the
+    resources that the feed declares for listeners.
     """
     planned = Plan()
     for page in pages:
@@ -220,9 +228,10 @@ def _by_redaction(
     leaving: Sequence[Subscription],
 ) -> Iterator[tuple[list[Subscription], Callable[[Event], Event]]]:
     """
-    Yield the subscriptions that get the object in leaves, then those with redacted leaves.
+    Yield the subscriptions with a complete `leave`, then those with a redacted `leave`.
 
-    Each group comes with the function that builds its leave event.
+    A complete `leave` has all fields of the operation, and a redacted one has only type and id. For
+    each group, also yield the function that builds its `leave`.
     """
     for redacted, leave in ((False, leave_of), (True, redacted_leave_of)):
         subscriptions = [
@@ -235,7 +244,7 @@ def _by_redaction(
 def _without_listeners(
     planned: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Subscription]
 ) -> list[Subscription]:
-    """Plan the item for the listeners among *matching*; return the other subscriptions."""
+    """Plan the item for listeners in *matching*; return the subscriptions of other clients."""
     if _want(
         planned, page, (subscription for subscription in matching if subscription.filter.listens)
     ):
@@ -246,9 +255,9 @@ def _without_listeners(
 
 def _want(planned: Plan, page: Page, subscriptions: Iterable[Subscription]) -> bool:
     """
-    Assign the next event of the plan to *subscriptions*; return True if any of them gets it.
+    Assign the next event of the plan to *subscriptions*; return True if any of them gets the event.
 
-    A subscription that begins at *page* or later does not get the event.
+    A subscription that begins after *page* or a later page does not get the event.
     """
     index = len(planned.events)
     wanted = False

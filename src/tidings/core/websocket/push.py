@@ -9,13 +9,16 @@ log the pages between the last page of the connection's replay and the checkpoin
 the joining connection. So the hand-over neither skips nor reorders pages.
 
 When the number of lanes changes, a lane releases the connections that now belong to another lane,
-and they join that lane. The releasing lane first writes the moves to its own inbox. After a crash,
-the lane therefore finishes the releases before it sends anything.
+and these connections join the other lane. The releasing lane first writes the moves to its own
+inbox. After a crash, the lane therefore finishes the releases before it sends anything.
 
-If any subscription requests leave events, the lane waits for the follower `state`, which determines
-the parents that were removed. A marker subscription without a connection records that such a
-subscription exists. The marker is stored under the key for everything, which is read for each
-operation anyway.
+If any subscription requests `leave` events, the lane waits for the follower `state`, which
+determines the parents that were removed. A marker, which is a subscription without a connection,
+records that a subscription requests `leave` events. The marker is stored under the key for
+everything, which is read for each operation anyway.
+
+A turn is the handling of one batch of pages. An idle connection has received no event for some
+time. It gets the current cursor, so that its client does not resume from a page that was trimmed.
 """
 
 from __future__ import annotations
@@ -58,26 +61,29 @@ if TYPE_CHECKING:
     from tidings.core.websocket.connections import Lanes, SubscriptionStore
     from tidings.core.websocket.send import Delivery
 
-LEAVE_SENTINEL = Subscription("", LEAVERS, since=0)  # marks that a subscription requests leaves
+LEAVE_SENTINEL = Subscription("", LEAVERS, since=0)  # the marker, see the top of this module
 _MOVE_ATTEMPTS = 5  # an attempt fails if the client has changed the connection in the meantime
 
 
 @dataclass(slots=True)
 class _Known:
     """
-    The cache of a lane for a feed.
+    The data about a feed that a lane of push keeps between turns.
 
-    *misplaced* are the subscriptions of connections of this lane that belong to another lane if the
-    feed has *count* lanes. If *stale* is True, they must be determined again, because a connection
-    may have joined for another number of lanes: in this process, or in another process that had the
-    lease in the meantime.
+    *misplaced* are the subscriptions in this lane that belong to another lane if the feed has
+    *count* lanes. If *stale* is True, the misplaced subscriptions must be determined again, because
+    a connection may have joined this lane according to another number of lanes. This can happen in
+    this process, or in another process that had the lease in the meantime.
 
-    *woken* is the number of lanes that the first lane wakes. Removed lanes are woken until
-    *until_ms*, which is compared with the times of pages. *idle* are the subscriptions that must
-    still get *cursor*, the place after *page*. This page was committed in the period *period*, in
-    units of `IDLE_CURSOR_MS`. All subscriptions were checked for the revocations *ended*. Until
-    *index_until_ms*, also a time of pages, subscriptions are looked up by key. *fence* is the fence
-    of the last lease.
+    The first lane wakes the other lanes. *woken* is the number of lanes, including lanes that were
+    removed recently. These are woken until *until_ms*, which is compared with the commit times of
+    pages. *page* is the last page that this process has handled, and *cursor* the event id at its
+    end. *period* is the commit time of this page divided by `limits.IDLE_CURSOR_MS`. *idle* are the
+    idle subscriptions that must still get *cursor*.
+
+    *ended* are the ended keys for which all subscriptions were checked. Subscriptions are looked up
+    by key until *index_until_ms*, which is compared with the commit times of pages. *fence* is the
+    fence of the last lease that this process had.
     """
 
     count: int = 0
@@ -135,14 +141,14 @@ class Pusher:
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """
-        Apply the changes of subscriptions in the inbox; return True if some are left.
+        Apply the changes of subscriptions in the inbox, and send the cursor to idle connections.
 
-        Also send the cursor to some of the idle connections.
+        Return True if more work of this kind is left.
 
         Changes are applied concurrently, and their number is limited, so that a turn ends in time
-        even if many clients arrive at once. The number of moves that a turn notes in the inbox is
-        limited, too. But a turn applies every noted move, because a connection that was only partly
-        released before a crash may have subscribed to something else in the meantime.
+        even if many clients subscribe at once. The number of moves that a turn writes to the inbox
+        is limited, too. But a turn applies all moves in the inbox, because a connection that was
+        only partly released before a crash may have another subscription in the meantime.
         """
         misplaced = self._note_misplaced(feed)
         waiting: dict[str, list[Change]] = {}
@@ -170,7 +176,11 @@ class Pusher:
         self.lanes.inbox.done(self._place(feed), change)
 
     def _note_misplaced(self, feed: str) -> bool:
-        """Note moves of some misplaced connections in the inbox; return True if some are left."""
+        """
+        Write moves of misplaced connections to the inbox of this lane.
+
+        Return True if some connections are left for the next turn.
+        """
         known, count = self._of(feed), self.lanes.count(feed)
         changed = known.stale or known.count != count
         if changed and max(self.lane, known.count - 1, count - 1) > 0:
@@ -200,8 +210,8 @@ class Pusher:
         """
         Determine the misplaced connections for the current number of lanes.
 
-        Read the number again, because two lanes that use different numbers would move a connection
-        back and forth.
+        The number is read from the store, because two lanes that use different numbers of lanes
+        would move a connection back and forth.
         """
         before, known.count = known.count, self.lanes.recount(feed)
         known.misplaced = [
@@ -220,7 +230,7 @@ class Pusher:
         """
         Wake the other lanes, because the stream of the log wakes only the first lane.
 
-        A running lane gets a mark instead.
+        If a lane is running, mark its lease instead, so that the run continues with new pages.
         """
         known = self._of(feed)
         if known.woken > known.count and not known.until_ms:
@@ -254,8 +264,8 @@ class Pusher:
         """
         Return an index of the subscriptions.
 
-        If a feed has few subscriptions, as most feeds do, read all of them at once. Otherwise look
-        them up by key.
+        If the feed has few subscriptions, as most feeds do, read all of them at once. Otherwise the
+        index looks subscriptions up by key.
         """
         lane, known = self._place(feed), self._of(feed)
         if not is_ahead(known.index_until_ms, at_ms, limits.INDEX_MS):
@@ -271,11 +281,11 @@ class Pusher:
         self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
     ) -> None:
         """
-        Disconnect each client with a key that was revoked or has expired.
+        Disconnect clients with a key that was revoked or has expired.
 
         A client must not receive an operation that was committed after the end of its key. *at_ms*
-        is the time of the last page. Check every connection that is about to receive an event.
-        After a new revocation, check all connections once.
+        is the commit time of the last page. Check every connection that is about to receive an
+        event. After a new revocation, check all connections of the lane once.
         """
         known = self._of(feed)
         new_endings = endings.keys() - known.ended
@@ -290,9 +300,10 @@ class Pusher:
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """
-        Return True if the change needs removed parents, and those up to *checkpoint* are not final.
+        Return True if *change* needs the removed parents of pages that `state` has not handled.
 
-        The follower `state` wakes push again when it has stored them.
+        These are pages up to *checkpoint*. The follower `state` wakes push when it has handled
+        them.
         """
         waits = change.filter.leave and self._keeps(feed)
         return waits and self.removed_parents_reader.until(feed) < checkpoint
@@ -305,10 +316,10 @@ class Pusher:
 
     def on_pages_lost(self, feed: str) -> bool:
         """
-        Cut all clients of a *chained* feed, and return True to skip the missing pages.
+        Cut all clients of a feed in `chained`, and return True to skip the missing pages.
 
-        The clients resume from their cursors. For any other feed, return False: its log keeps pages
-        that were not pushed, so their loss is an error.
+        The clients resume from their cursors. Return False for any other feed: its log keeps pages
+        until they are pushed, so the loss of a page is an error.
         """
         if feed not in self.chained:
             return False
@@ -325,10 +336,10 @@ class Pusher:
 
     def _pages_in_state(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
         """
-        Return the pages that the follower `state` has handled; it wakes push for the others.
+        Return the pages that the follower `state` has handled.
 
-        If the feed does not record removed parents, return all pages, because waiting for the
-        follower `state` would never end.
+        `state` wakes push when it has handled more pages. If the feed does not store removed
+        parents, `state` does not wake push, so return all pages.
         """
         if not self._keeps(feed):
             return pages
@@ -348,16 +359,16 @@ class Pusher:
                 if subscription.connection_id not in messages and subscription.since < last
             }
             if known.idle:
-                self.followers.mark(feed, self.name)  # so that this run continues with them
+                self.followers.mark(feed, self.name)  # so that this run continues with `idle`
         known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
         self._deliver(feed, messages, plan.subscriptions)
 
     def _send_idle_cursors(self, feed: str, checkpoint: int) -> bool:
         """
-        Send the cursor to some idle connections, between two pages; return True if some are left.
+        Send the cursor to some idle connections; return True if some are left.
 
         Send nothing if another process has handled pages in the meantime, because that process
-        sends these connections a later cursor.
+        sends a later cursor to these connections.
         """
         known = self._of(feed)
         if known.page != checkpoint:
@@ -379,7 +390,7 @@ class Pusher:
 
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
         """
-        Remove the marker if the last subscription that requests leaves has ended.
+        Remove the marker if no subscription requests `leave` events any more.
 
         After that, push no longer waits for the follower `state`.
         """
@@ -392,9 +403,9 @@ class Pusher:
         """
         Return True if it is time to send the cursor to idle connections.
 
-        They get it at the first page of each period, before the log trims the pages after their
-        last cursor. If a process crashes during the sends, the remaining connections get the cursor
-        in the next period, which is early enough.
+        This is at the first page of each period of `limits.IDLE_CURSOR_MS`, before the log trims
+        the pages after the last cursor of these connections. If a process crashes during the sends,
+        the remaining connections get the cursor in the next period, which is early enough.
         """
         first = pages[0]
         if first.number == 1:
@@ -410,11 +421,11 @@ class Pusher:
         """
         Make a connection live.
 
-        The change may be outdated, so the state of the stored connection decides.
+        The change may be outdated. Do nothing if the stored connection does not wait to join.
         """
         connection = self.delivery.connections.get(change.connection_id)
         if connection is None or not self._is_ours(feed, connection, State.JOINING):
-            return  # the connection is gone, left, joins another lane, or joined before a crash
+            return  # the client has left, joins another lane, or was made live before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
             self.delivery.end(connection.id)  # its key ended during the hand-over
             return
@@ -437,7 +448,7 @@ class Pusher:
         if not self.delivery.connections.update(connection, live):
             self.subscriptions.remove(lane, subscription)  # the client left in the meantime
         elif lane_for(connection.id, self._of(feed).count) != self.lane:
-            self._of(feed).stale = True  # the connection joined for another number of lanes
+            self._of(feed).stale = True  # the connection was assigned by another number of lanes
 
     def _owns(self, feed: str, connection: Connection) -> bool:
         live = connection.state is State.LIVE or leaves_push(connection)
@@ -450,12 +461,12 @@ class Pusher:
         """
         Release the connection, and hand it over to the lane to which it belongs now.
 
-        The release can be repeated after a crash: by then, the connection either belongs to another
-        lane or has to join this lane again, so removing its subscription is right.
+        The release may be repeated after a crash. The connection then belongs to another lane or
+        must join this lane again, so it is right to remove its subscription once more.
         """
         connection = self._move_connection(feed, change, checkpoint)
         if connection is not None and self._owns(feed, connection):
-            return  # the connection stays in this lane, or its change to leave releases it
+            return  # the connection stays in this lane, or another change ends its subscription
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
         self.subscriptions.remove(self._place(feed), stale)
@@ -481,15 +492,16 @@ class Pusher:
             )
             if self.delivery.connections.update(connection, joining):
                 return joining
-        self._of(feed).stale = True  # the client changed it at each attempt, so note the move again
+        self._of(feed).stale = True  # the client changed the connection each time; move it later
         return connection
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
         """
-        Send the pages between the last page of the connection and the checkpoint, in a few reads.
+        Send the connection the pages after `connection.since` up to *checkpoint*.
 
-        Cut the connection if these pages were trimmed, or if they are more than a turn has time
-        for. The client then reconnects and resumes from its cursor.
+        Return False if the connection was lost. Cut the connection if these pages were trimmed, or
+        if they need more than `limits.JOIN_READS_MAX` reads. The client then reconnects and resumes
+        from its cursor.
         """
         sent = connection.since
         profile = self.profiles.profile(connection.feed)
@@ -517,7 +529,7 @@ class Pusher:
         """
         End a subscription.
 
-        The change may be outdated, as in `_join`: the client may have subscribed again.
+        The change may be outdated, because the client may have subscribed again. Then do nothing.
         """
         connection = self.delivery.connections.get(change.connection_id)
         lane = self._place(feed)
@@ -537,7 +549,9 @@ class Pusher:
 
     def _narrow(self, connection: Connection, listener: Listener) -> None:
         """
-        Continue with the kinds in *listener*, which later registrations have left to it, if any.
+        Continue with the kinds in *listener*, if any.
+
+        Other connections have registered for the rest of the kinds.
         """
         state = after(connection.state, Event.RELEASED)
         narrowed = connection.with_fields(state=state)
@@ -558,7 +572,7 @@ def _period(page: Page) -> int:
 
 
 def _minds_cursors(subscription: Subscription) -> bool:
-    """Return False for the marker, and for a subscription of a listener, which never resumes."""
+    """Return True unless *subscription* is the marker or of a listener, which never resumes."""
     return subscription != LEAVE_SENTINEL and not subscription.filter.listens
 
 
@@ -585,7 +599,7 @@ def leaves_push(connection: Connection) -> bool:
 
 def release_from_push(delivery: Delivery, connection: Connection) -> None:
     """
-    Return *connection* to the open state, and confirm to the client that its subscription ended.
+    Store *connection* as open, and confirm to the client that its subscription ended.
     """
     opened = Connection(
         connection.id,

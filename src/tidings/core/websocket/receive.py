@@ -3,10 +3,11 @@ Handle the messages of WebSocket clients, including the registration of Triton's
 
 A message is one JSON object with an `action`. The table in `session` has the actions that are
 allowed in each state. The receiver first stores a subscription, then confirms it, and then wakes a
-lane, so that a confirmed subscription is always stored. A registration is stored before it is
-answered, and answered before any item is sent. A registration starts at the checkpoint of the
-follower `state`. So an entry that a bootstrap from the state does not contain yet is sent as an
-item.
+lane, so that a confirmed subscription is always stored.
+
+A listener is a client of Triton's protocol. Its registration is stored before the answer is sent,
+and the answer is sent before any item. The items begin after the checkpoint of the follower
+`state`. So an operation that is missing in a bootstrap from the state is sent as an item.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Message:
     """
     A message of a client.
 
-    *cursor* is the cursor as the client sent it, *at* the parsed cursor. *leave* is True if the
-    client requested leaves, even if *filter* names no parents. *encoding* is a known encoding or
-    "". *traced* is True if the client requested traces.
+    *cursor* is the cursor as the client sent it, and *at* is the parsed cursor. *leave* is True if
+    the client requested `leave` events, even if *filter* names no parents. *encoding* is a known
+    encoding or "". *traced* is True if the client requested traces.
     """
 
     act: Act
@@ -72,8 +73,8 @@ def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
     Parse *text*.
 
     Raises:
-        InvalidMessage, InvalidCursor, InvalidFilter, InvalidFeed, UnknownFeed, TooLarge: see
-            the rule in the error.
+        InvalidMessage, InvalidCursor, InvalidFilter, InvalidFeed, UnknownFeed, TooLarge: the
+            message breaks the rule that the error names.
     """
     raw = _object(text)
     act = _act(raw.get("action"))
@@ -142,9 +143,9 @@ def _password(raw: dict[str, Any]) -> str | None:
 
 def _encoding(raw: dict[str, Any]) -> str:
     """
-    Return a known encoding, otherwise "".
+    Return the requested encoding if it is known, otherwise "".
 
-    A client that requests an unknown encoding can also read plain messages, and receives those.
+    A client that requests an unknown encoding receives plain messages, which all clients can read.
     """
     return GZIP if _text(raw, "encoding", "") == GZIP else ""
 
@@ -188,7 +189,7 @@ class Registrar:
     runtime: Runtime
 
     def receive(self, connection: Connection, text: str) -> None:
-        """Register the listener when its first text arrives. After that, answer only pings."""
+        """Register the listener if *text* is its first message. After that, answer only pings."""
         listener = connection.listener or Listener(V1, DEFAULT_FEED)
         if connection.feed:  # the listener has registered
             self._pong(connection, text)
@@ -213,13 +214,15 @@ class Registrar:
         except (InvalidMessage, TooLarge):
             return  # ignore the heartbeat of a listener, and any other text
         if act is Act.PING:
-            idle = connection.state in (State.LEAVING, State.OPEN)  # its registration was replaced
+            idle = connection.state in (State.LEAVING, State.OPEN)  # others took over its kinds
             state = State.LIVE if idle else connection.state
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
     def _refuse(self, connection: Connection, sentence: str) -> None:
         """
-        Send the reason before the close, because API Gateway cannot send a reason with the close.
+        Refuse a registration: send *sentence* as a message, then close the connection.
+
+        API Gateway cannot send a reason with the close.
         """
         self.runtime.count("RegistrationsRefused", 1)
         self.sockets.send(connection.id, sentence)
@@ -258,7 +261,7 @@ class Registrar:
 
     def _take_from(self, connection_id: str, listener: Listener) -> None:
         """
-        Stop sending the connection the kinds that *listener* registered for, and leave it open.
+        Remove from another connection the kinds that *listener* registered for; leave it open.
 
         If the connection were closed, its client would register again and take all kinds back.
         """
@@ -353,7 +356,7 @@ class Receiver:
     ) -> None:
         for _ in range(_UPDATE_ATTEMPTS):
             if connection is None:
-                self.sockets.close(connection_id)  # it was removed; the client has to reconnect
+                self.sockets.close(connection_id)  # the connection is not stored any more
                 return
             if self._step(connection, message, allowed):
                 return

@@ -1,8 +1,9 @@
 """
-Send a connection the events after its cursor, then hand it over to the push follower.
+Send a connection the events after the client's cursor, then hand it over to the push follower.
 
-One replay at a time serves a connection. The replay stores its id in the item of the connection. It
-saves the item after each step, and a save fails if another process has changed the item.
+One replay at a time serves a connection. The replay stores its own id in the item of the
+connection. It saves the item after each step, and a save fails if another process has changed the
+item.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class Room(Protocol):
-    """The amount of unread data per client, on a host that queues sends."""
+    """The room in the queue of each client, on a host that queues messages."""
 
     def has_room(self, connection_id: str) -> bool:
-        """Return True if the client has read enough to be sent another step."""
+        """Return True if the client has read enough of its queue to get more events."""
 
     def replay_with_room(self, connection_id: str) -> None:
-        """Replay the connection as soon as it has room, which may be now."""
+        """Replay to the connection as soon as its queue has room, which may be now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +46,9 @@ class Replayer:
     """
     The replay of events to connections.
 
-    Without *room* a send waits for its client, or fails. With *room* a run ends if its client has
+    If *room* is None, a send waits for its client, or fails. Otherwise a run ends if its client has
     too much unread data, and the next run begins when the client has read enough. A client that
-    reads slowly thus occupies no thread in the meantime.
+    reads slowly therefore occupies no thread in the meantime.
     """
 
     lanes: Lanes
@@ -61,7 +62,7 @@ class Replayer:
 
     def run(self, connection_id: str) -> None:
         """
-        Send events up to the frontier, or as far as the time and the rate of the key allow.
+        Send events up to the frontier, or until the time or the rate of the key is used up.
         """
         connection = self._sign(connection_id)
         if connection is None:
@@ -116,13 +117,15 @@ class Replayer:
 
     def _sign_off(self, connection: Connection, *, rests: bool) -> None:
         """
-        Release the connection and request the next run; if *rests*, the next sweep requests it.
+        Release the connection and request the next run.
+
+        If *rests* is True, the rate of the key is used up, so the next sweep requests the run.
         """
         saved = self._save(connection, connection.with_fields(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
             release_from_push(
                 self.delivery, saved
-            )  # the client unsubscribed just before the run ended
+            )  # the client unsubscribed before this run released the connection
         elif saved is not None and not rests:
             self._replay_again(connection.id)
 
@@ -143,8 +146,8 @@ class Replayer:
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         charge.add(step.size)
-        # Read the profile after the step, because the step may take long. All its events were
-        # committed earlier.
+        # Read the profile after the step, because the step may take long. All events of the step
+        # were committed before this read.
         profile = self.profiles.profile(connection.feed)
         if connection.admission.has_ended(endings_of(profile), self.runtime.clock()):
             self.delivery.end(connection.id)
@@ -177,9 +180,10 @@ class Replayer:
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:
         """
-        Save *new*; return the stored connection, which is another one if the client unsubscribed.
+        Replace *old* by *new* and return *new*.
 
-        Return None if another run serves the connection.
+        If the client has unsubscribed in the meantime, store nothing and return the stored
+        connection. Return None if another run serves the connection.
         """
         if self.delivery.connections.update(old, new):
             return new
@@ -189,7 +193,7 @@ class Replayer:
 
 
 def serves(connection: Connection) -> bool:
-    """Return True if a connection in this state is served by a replay."""
+    """Return True if a replay, and not push, serves *connection*."""
     if connection.state is State.LEAVING:
         return connection.progress != ""
     return connection.state is State.CATCHING_UP

@@ -1,10 +1,11 @@
 """
 Deliver all messages of a connection in order, or cut the connection.
 
-Generators without I/O decide which message is sent next and handle its outcome. `Delivery` runs
-these generators one request after the other. An `Exchange` runs the generators of many connections
-at the same time. `Window` limits the requests to the rate that API Gateway accepts. Times in
-`Window` and `Turn` are milliseconds of any monotonic clock.
+To cut a connection is to close it and to remove it from the store; the client then resumes from its
+cursor. Generators without I/O decide which message is sent next and handle its outcome. `Delivery`
+runs these generators one after the other. An `Exchange` runs the generators of many connections at
+the same time. `Window` limits the requests to the rate that API Gateway accepts. Times in `Window`
+and `Turn` are milliseconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Sockets(Protocol):
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         """
-        Send one text message of at most `limits.FRAME_BYTES_MAX`, or of one larger operation.
+        Send one text message, which exceeds `limits.FRAME_BYTES_MAX` only for a single event.
 
         Every failure is returned as an outcome, so that one client never causes an error for
         others.
@@ -50,7 +51,7 @@ class Sockets(Protocol):
 
 
 class Send(NamedTuple):
-    """A request to send one message. The generator gets the outcome as the answer."""
+    """A request of a generator to send one message. The answer is the outcome."""
 
     connection_id: str
     message: str
@@ -58,14 +59,14 @@ class Send(NamedTuple):
 
 class Close(NamedTuple):
     """
-    A request to close the connection. The answer is SENT, or UNKNOWN after an error.
+    A request of a generator to close the connection. The answer is SENT, or UNKNOWN after an error.
     """
 
     connection_id: str
 
 
 class Wait(NamedTuple):
-    """A request to continue after *ms* milliseconds. The answer is None."""
+    """A request of a generator to continue after *ms* milliseconds. The answer is None."""
 
     ms: int
 
@@ -90,7 +91,7 @@ class SendCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A sender of messages. Without an *exchange*, connections are served one after the other."""
+    """A sender of messages. If *exchange* is None, it serves connections one after the other."""
 
     sockets: Sockets
     connections: ConnectionStore
@@ -119,11 +120,12 @@ class Delivery:
         """
         Send each connection its own messages as `send` does; return the lost connections.
 
-        A client that fails does not delay other clients. *spread* removes the lost connections from
-        the store.
+        A client that fails does not delay other clients. *spread* is used to remove the lost
+        connections from the store.
 
         Raises:
-            Unavailable: the turn was given up. Connections that were lost before are still removed.
+            Unavailable: all messages were throttled for so long that the sends were given up.
+                Connections that were lost before are still removed.
         """
         counts = SendCounts()
         try:
@@ -140,7 +142,7 @@ class Delivery:
 
     def cut(self, connection_id: str) -> None:
         """
-        Close the connection, then remove it from the store, so that its client is notified first.
+        Close the connection, so that the client is notified, then remove it from the store.
 
         If the connection cannot be closed, remove it nevertheless, because nothing more may be sent
         to it. The connection is closed later, when its client sends a message.
@@ -149,7 +151,7 @@ class Delivery:
         self.connections.remove(connection_id)
 
     def end(self, connection_id: str) -> None:
-        """Send the client the error that its key has ended, and `cut` the connection."""
+        """Send the client the error `KeyEnded`, and cut the connection."""
         ended = KeyEnded("was revoked or has expired; subscribe with another key", field="key")
         self.sockets.send(connection_id, events.error(ended.body()))
         self.cut(connection_id)
@@ -165,13 +167,13 @@ class Delivery:
             if outcome is not Outcome.SENT:
                 counts.lost.append(
                     connection_id
-                )  # recorded before the close, because the turn may be given up during the close
+                )  # before the close, because the generator may be ended during the close
                 yield from self._giving_up(connection_id, outcome)
                 return
         counts.sent += len(messages)
 
     def _giving_up(self, connection_id: str, outcome: Outcome) -> Steps:
-        """Count the failure, and close this connection unless it is gone."""
+        """Count the failure, and close the connection unless the client has disconnected."""
         if outcome is Outcome.GONE:
             self.count("ConnectionsGone", 1)
             return
@@ -237,11 +239,11 @@ _GOT_THROUGH = (Outcome.SENT, Outcome.GONE, Outcome.REFUSED)
 
 class Window:
     """
-    The limit of concurrent requests, controlled as in TCP.
+    A limit of concurrent requests that adapts like the congestion window of TCP.
 
     The limit grows with each success. When a request is throttled, the limit is halved, and no
-    request is sent until `opens_ms`. The window is kept for the next turn, because the rate that
-    API Gateway accepts stays the same.
+    request is sent until `opens_ms`. The window is kept between turns, because the rate that API
+    Gateway accepts stays the same.
     """
 
     def __init__(self) -> None:
@@ -269,10 +271,10 @@ class Window:
 
     def record_refusal(self, connection_id: str, sent_ms: int, now_ms: int) -> bool:
         """
-        Record a refusal; return True if all requests are throttled, False if its client is slow.
+        Record a refusal; return True if all requests are throttled, False if only this client is.
 
-        The answer is 429 in both cases, because `@connections` also refuses messages to a client
-        that does not read. A few refused connections among many are therefore assumed to be slow
+        API Gateway answers 429 in both cases, because it also refuses messages to a client that
+        does not read. A few refused connections among many are therefore assumed to be slow
         clients. If several concurrent requests are throttled, only the first of them slows the
         sender down.
         """
@@ -290,7 +292,7 @@ class Window:
 
 
 class Task:
-    """A delivery with its next or unanswered request."""
+    """A delivery with *request*, its next request or the one that is not answered yet."""
 
     __slots__ = ("request", "sent_ms", "steps")
 
@@ -302,12 +304,12 @@ class Task:
 
 class Turn:
     """
-    A turn that drives *deliveries* within *window*.
+    The execution of *deliveries*, the generators for one batch of messages, within *window*.
 
     Deliveries start in the given order when the window has room. Started deliveries have priority
     over new ones, so that a refused message does not wait for all others. While all requests are
-    throttled, a refusal does not count as an attempt. When all have been throttled for
-    `limits.SEND_PATIENCE_MS`, refused connections are cut. After twice that time the turn is given
+    throttled, a refusal does not count as an attempt. When all requests have been throttled for
+    `limits.SEND_PATIENCE_MS`, refused connections are cut. After twice that time, the turn is given
     up.
     """
 
@@ -330,7 +332,7 @@ class Turn:
         return self._ended and not (self._under_way or self._ready or self._waiting)
 
     def next(self, now_ms: int) -> Task | None:
-        """Return the task with the request to send now, or None if there is nothing to send yet."""
+        """Return the task of the request to send now, or None if no request may be sent now."""
         while self._waiting and self._waiting[0][0] <= now_ms:
             self._go_on(heapq.heappop(self._waiting)[2], None, now_ms)
         if not self._window.has_room(self._under_way, now_ms):
@@ -346,7 +348,9 @@ class Turn:
 
     def record_outcome(self, task: Task, outcome: Outcome, now_ms: int) -> None:
         """
-        Record *outcome* for the request of *task*. THROTTLED means any temporary refusal here.
+        Record *outcome* for the request of *task*.
+
+        The outcome THROTTLED here means any temporary refusal of API Gateway.
         """
         self._under_way -= 1
         if outcome in _GOT_THROUGH:
@@ -364,7 +368,7 @@ class Turn:
 
     def due_ms(self, now_ms: int) -> int | None:
         """
-        Return the time to call `next` if no answer arrives earlier, or None to wait for an answer.
+        Return the time at which to call `next`, or None if only an answer can change its result.
         """
         times = [self._waiting[0][0]] if self._waiting else []
         if self._window.opens_ms > now_ms and (self._ready or not self._ended):
@@ -373,9 +377,9 @@ class Turn:
 
     def _decide_refusal(self, task: Task, now_ms: int) -> Outcome | None:
         """
-        Return the outcome that the delivery gets for a refusal, or None to repeat the request.
+        Return the outcome that the delivery gets for a refused request.
 
-        A request that is repeated here does not count as an attempt.
+        Return None to repeat the request; the repetition does not count as an attempt.
         """
         if self._closes and not self._may_wait:
             return Outcome.THROTTLED  # closes succeed, so the refused clients do not read
@@ -393,7 +397,7 @@ class Turn:
         """
         Give up the turn.
 
-        Connections that were not served stay open, because the turn is repeated.
+        Connections with unsent messages stay open, because the follower repeats the turn.
         """
         self._given_up = self._ended = True
         self.errors.append(Unavailable("all messages to WebSockets are throttled"))

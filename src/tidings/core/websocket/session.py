@@ -13,10 +13,10 @@ from tidings.core.errors import OutOfTurn
 
 class State(Enum):
     OPEN = "open"  # the connection has no subscription
-    CATCHING_UP = "catching-up"  # the replay sends the events after the cursor
+    CATCHING_UP = "catching-up"  # a replay sends the events after the client's cursor
     JOINING = "joining"  # the connection is at the frontier, and push has not accepted it yet
     LIVE = "live"  # the push follower serves the connection
-    LEAVING = "leaving"  # the client unsubscribed, and replay or push has not released it yet
+    LEAVING = "leaving"  # the client unsubscribed, but the replay or push may still send events
 
 
 class Act(Enum):
@@ -26,7 +26,7 @@ class Act(Enum):
     RESUME = "resume"
     UNSUBSCRIBE = "unsubscribe"
     PING = "ping"
-    KEEP_ALIVE = "keepalive"  # has no answer
+    KEEP_ALIVE = "keepalive"  # the server sends no answer
 
 
 class Event(Enum):
@@ -35,7 +35,7 @@ class Event(Enum):
     REACHED_FRONTIER = "reached-frontier"  # the replay has sent all events
     JOINED = "taken-up"  # the push follower has made the connection live
     MOVED = "moved"  # a lane of push has released the connection, and another lane must accept it
-    RELEASED = "released"  # the replay or the push follower has stopped sending
+    RELEASED = "released"  # the replay or the push follower has stopped sending events
 
 
 TRANSITIONS: dict[State, dict[Act | Event, State]] = {
