@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def in_step(self) -> bool:
-        """Return True if *page* was sent completely, and no copy, `reset` or `live` is due."""
+        """Return True if `page` was sent completely, and no copy, `reset` or `live` is due."""
         return not (self.copying or self.resets or self.announces) and self.slot >= PAGE_END
 
     @property

@@ -73,5 +73,5 @@ class RecentDocuments:
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
         try:
             return self._operator_documents.write(feed, name, operator_document)
-        finally:  # also after an error, because the write may have been done
+        finally:  # forget the document also after an error, because it may have been written
             self.forget(feed, name)

@@ -170,7 +170,7 @@ class Scan:
         return -(-rest * self._pages // len(self.entries))
 
     def show(self, pages: Iterable[Page]) -> None:
-        """Add the matching entries of *pages* until the scan is *full*."""
+        """Add the matching entries of *pages* until the scan is `full`."""
         for page in pages:
             self.read += page.size
             if not self.full:

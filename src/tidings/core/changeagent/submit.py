@@ -66,7 +66,7 @@ class Proposer:
     def _accept(self, request: Request) -> int:
         feed = feeds.check_known(request.feed, self.feeds)
         allowed = self.gate.check(feed, INGEST, request.credential)
-        self.appender.check_writable(feed)  # before any webhook is called
+        self.appender.check_writable(feed)  # reject a chained feed before any webhook is called
         if not _JSON.fullmatch(request.content_type):
             raise WrongContentType("Unsupported content type", value=request.content_type)
         key = None if request.key is None else check_key(request.key)

@@ -108,7 +108,8 @@ class Indexer:
         """
         Write summaries of new pages; return the last page up to which all pages were handled.
 
-        End at *until_ms* on the clock *steady*; if it is None, end after `limits.INDEX_RUN_MS`.
+        End at *until_ms* on the clock `steady`; if *until_ms* is None, end after
+        `limits.INDEX_RUN_MS`.
         """
         until = until_ms or self.steady() + limits.INDEX_RUN_MS
         after, more = max(self.store.last(feed), self.reader.log.floor(feed) - 1), True

@@ -259,12 +259,12 @@ def revoke_lease(consumer: Consumer) -> Consumer:
 
 
 def _mark_doubtful(consumer: Consumer) -> Consumer:
-    """Set *single* to *sent*, so that unacknowledged entries are sent again one at a time."""
+    """Raise `single` to `sent`, so that unacknowledged entries are sent again one at a time."""
     return _drop_passed(replace(consumer, single=later(consumer.single, consumer.sent)))
 
 
 def _drop_passed(consumer: Consumer) -> Consumer:
-    """Drop *failure*, *sent* and *single* if the position has passed them."""
+    """Remove each of `failure`, `sent` and `single` that the position has passed."""
     position = consumer.position
     failure = consumer.failure
     if failure and failure.id and rank(positions.read(failure.id)) <= rank(position):
