@@ -17,7 +17,7 @@ from tidings.core.effects import has_passed, is_ahead
 @dataclass(frozen=True, slots=True)
 class LogCounter:
     """
-    The last page number of a feed, and the number of operations in the pages up to it.
+    The last page number of a feed, and the number of operations in the pages up to this number.
 
     *operations* also counts the operations of requests that took a page number and then failed to
     write the page. *successor* is the address of the feed that continues the log, or "". With a

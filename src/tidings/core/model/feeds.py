@@ -61,7 +61,7 @@ def follower_of(lane: int) -> str:
 
 
 def lane_of(follower: str) -> int | None:
-    """Return the lane number of *follower*, or None if it is not a lane."""
+    """Return the lane number of *follower*, or None if *follower* is not a lane."""
     name, _, number = follower.partition("-")
     return int(number or 0) if name == PUSH else None
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidings.core.model.operations import Operation
 
 ALL_KEY = "*"
-ANY = "*"  # at the end of an id, it matches any suffix
+ANY = "*"  # at the end of an id in a filter, this matches any rest of an id
 FIELDS = ("types", "parents", "ids")  # the filtered fields in a request, each a list of values
 _values = attrgetter(*FIELDS)
 _SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing the line
@@ -137,7 +137,7 @@ def wanting(
     *,
     leave: bool,
 ) -> Filter:
-    """Build a filter. Without *parents*, ignore *leave*, because types and ids never change."""
+    """Build a filter. Ignore *leave* if *parents* is None, because types and ids never change."""
     return Filter(types, parents, leave and bool(parents), ids=ids)
 
 

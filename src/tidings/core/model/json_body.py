@@ -121,10 +121,10 @@ def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) 
 
 def _check_digits(text: bytes) -> None:
     """
-    Check that *text* contains no integer with more digits than Python parses.
+    Check that *text* has no sequence of digits so long that Python may refuse to parse it.
 
     Raises:
-        InvalidOperation: *text* contains so many consecutive digits.
+        InvalidOperation: *text* has such a sequence, so the other parser must decide.
     """
     if len(text) > len(_MANY_DIGITS) and _MANY_DIGITS in text.translate(_ALL_ZEROS):
         raise InvalidOperation("contains a very long number", field="data")

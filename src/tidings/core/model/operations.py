@@ -103,7 +103,7 @@ def _mark(data: object, mark: str) -> object:
 
 
 class Canonical(str):
-    """A JSON text that `_encode` need not change, because it is spelled as `_encode` would."""
+    """A JSON text that `_encode` need not change, because `_encode` would spell it the same."""
 
     __slots__ = ()
 

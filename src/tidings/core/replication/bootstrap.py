@@ -273,7 +273,9 @@ class Comparison:
 
     def step(self, relay: Relay, url: str) -> Relay | None:
         """
-        Continue the comparison; return the changed *relay* if it is finished, otherwise None.
+        Continue the comparison; return the changed *relay* when the comparison is finished.
+
+        Return None if the comparison must be continued later.
 
         If a store or the upstream does not answer, give up this comparison.
 

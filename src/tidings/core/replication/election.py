@@ -3,8 +3,8 @@ Elect the leaders of a cluster.
 
 A cluster is a set of deployments, its members, that copy the same master. It has one leader lease
 for each leader. A member that holds a lease is a leader: it renews the lease and reads the master.
-A member without a lease reads a leader. When a lease is free or has expired, a member without a
-lease takes it with the next term. The logs stay correct even if members disagree about the leaders,
+A member without a lease reads a leader. When a lease is free or has expired, one of these members
+takes the lease with the next term. The logs stay correct even if members disagree about leaders,
 because each member writes only its own log, and only the pages that follow its own checkpoint.
 """
 
@@ -74,7 +74,7 @@ class Coordinator(Protocol):
 
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
         """
-        Return the leases that were ever taken, in order of *number*, strongly consistent.
+        Return the leases that were ever taken, in order of `number`, strongly consistent.
         """
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:

@@ -63,7 +63,7 @@ class Wanted(Enum):
 
     RUN = "running"
     PAUSE = "paused"  # the relay reads nothing, but keeps its leader lease and its position
-    SHUTDOWN = "shutdown"  # the relay also releases its leader lease, until an operator starts it
+    SHUTDOWN = "shutdown"  # the relay reads nothing, and has no leader lease, until it is started
     PROMOTED = "promoted"  # the relay copies nothing any more, and producers post to this feed
 
 

@@ -173,7 +173,7 @@ class _Run:
     """
     One run of one relay.
 
-    *size* is the size of the reply that the next page needs, if the page did not fit the last one.
+    *size* is the reply size that the next page needs, or 0 if the last reply was large enough.
     """
 
     parts: Relayer
@@ -292,8 +292,8 @@ class _Run:
         """
         Store the new role and upstream. The log stays as it is.
 
-        Remove from `via` the relays from the master to the old upstream. If the old upstream now
-        copies this feed, it would otherwise find its own relay in `via`, which looks like a cycle.
+        Remove from `via` the relays from the master to the old upstream. The old upstream may now
+        copy this feed. If it found its own relay in `via`, it would report a cycle.
         """
         relay = self.relay
         moved = replace(relay, role=to.role, term=to.term, changed_ms=self.parts.runtime.clock())
@@ -305,7 +305,7 @@ class _Run:
         self.lock.save(moved)
 
     def _wait(self) -> None:
-        """Renew the lease of the relay, and sleep until the leader lease must be renewed."""
+        """Renew the lock of the relay, and sleep until the leader lease must be renewed."""
         self.lock.renew()
         ahead = self.relay.attempt_ms - self.parts.runtime.clock()
         self.parts.runtime.sleep(
@@ -399,7 +399,7 @@ class _Run:
         return False
 
     def _append_all(self, groups: Sequence[Sequence[Page]], filtered: int) -> None:
-        """Append all groups. Count the *filtered* entries with the last group."""
+        """Append all groups. Count the *filtered* operations with the last group."""
         for at, pages in enumerate(groups, 1):
             if not self._append(pages, filtered if at == len(groups) else 0):
                 return

@@ -142,8 +142,8 @@ class ReplicationReader:
     A reader of pages and rows of any feed, including a feed that is a copy itself.
 
     The position in a request is compared with the page in the log. The last valid position of each
-    feed is cached, so that this needs no read for readers at the end of the log. *log* shows which
-    logs have ended. *lost* returns the pages that a feed has lost.
+    feed is cached, so that this comparison needs no read for readers at the end of the log. *log*
+    shows which logs have ended. *lost* returns the pages that a feed has lost.
     """
 
     catch_up: CatchUp
@@ -306,7 +306,7 @@ def _status_after(status: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStat
 
 
 def _select(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
-    """Return the selected part of *page*, unpacked, and the number of entries left out."""
+    """Return the selected part of *page*, unpacked, and the number of operations left out."""
     if selection.is_everything:
         return replace(page, body=page.text), 0
     chosen = select(page, selection, left)

@@ -84,8 +84,8 @@ class ReplicationBatch:
     Consecutive pages after the requested position, or no pages if there are no new pages.
 
     If the next page did not fit the requested size, *pages* is empty, and *pending* is the size in
-    bytes of the reply that this page needs. *filtered* is the number of entries that were left out
-    of the pages.
+    bytes of the reply that this page needs. *filtered* is the number of operations that the
+    selection left out of the pages.
     """
 
     status: UpstreamStatus

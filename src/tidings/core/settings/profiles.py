@@ -324,7 +324,7 @@ class RecentProfiles:
 
 @dataclass(frozen=True, slots=True)
 class MaxAges:
-    """The retention of each feed that follows from its `maxAge`."""
+    """The retention of each feed that has a `maxAge` for listeners."""
 
     profiles: ProfileStore
 

@@ -47,7 +47,7 @@ class Row:
 
     @property
     def lives(self) -> bool:
-        """Return True if the row is whole and not a tombstone, so that it counts in the sums."""
+        """Return True if the row counts in the sums: it is complete and not a tombstone."""
         return not self.expires_ms and self.is_complete
 
     @property

@@ -2,9 +2,9 @@
 Sums of the state, with which a consumer verifies that it has every object (PROTOCOL 20).
 
 The sum of a bucket adds up one digest for each live object. The digest is computed from the key of
-the object and the place of its latest operation. A consumer that reads the log can maintain the
-sums in any order, because addition commutes. For each operation, it adds the digest of the new
-operation and subtracts the digest of the replaced operation. A row that is stored twice counts
+the object and the position of its latest operation. A consumer that reads the log can maintain the
+sums. For each operation, it adds the digest of the new operation and subtracts the digest of the
+replaced operation, in any order. A row that is stored twice counts
 twice, whereas an exclusive or would hide the error.
 
 The follower `state` maintains the sums. Its note, which is stored with its checkpoint, has the

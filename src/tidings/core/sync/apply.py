@@ -174,7 +174,7 @@ class Corrector:
         return where
 
     def _apply(self, feed: str, batch: Sequence[Correction], where: Conflicts) -> Counter[Verdict]:
-        """Append the corrections of *batch* that still apply; return how often each verdict is."""
+        """Append the corrections of *batch* that still apply; return the number of each verdict."""
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)

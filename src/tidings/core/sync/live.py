@@ -8,12 +8,12 @@ the grace time apart, find the same row in the source and the same row in the st
 reads the state before the source. If an operation is appended between the comparison and the
 correction, the position of the object changes, and `sync.apply` drops the correction.
 
-| row | state | correction |
+| source | state | correction |
 |---|---|---|
-| exists | no row, or a tombstone | insert |
-| exists, and is newer or has other content | row | update |
-| deleted | row | delete |
-| anything else | | nothing |
+| has the row | has no row, or a tombstone | insert |
+| has a newer row, or other content | has a row | update |
+| lacks the row | has a row | delete |
+| any other combination | | nothing |
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Verdict(Enum):
     """The result of a comparison of one object."""
 
     AGREES = "agrees"  # neither this comparison nor the previous one found a difference
-    SETTLED = "settled"  # the difference was a change in flight
+    SETTLED = "settled"  # the difference was a change that had not arrived yet
     WAITS = "waits"  # there is a difference, which the next comparison checks again
     LASTS = "lasts"  # the difference has to be corrected
     RESTLESS = "restless"  # the object changed before each comparison, so it is not corrected

@@ -2,7 +2,7 @@
 The follower `push`, which sends each page to the connections with matching subscriptions.
 
 A feed has one or several push followers, called lanes. Each lane serves some of the connections
-(`lane_for`). Only the lane of a connection makes its subscription live and then sends to it. The
+(`lane_for`). Only the lane of a connection makes its subscription live and sends it messages. The
 lease ensures that one process at a time runs the lane. To make a connection join or leave, a
 function posts a change to the inbox of the lane and wakes the lane. The lane first reads from the
 log the pages between the last page of the connection's replay and the checkpoint, and sends them to
@@ -76,10 +76,12 @@ class _Known:
     this process, or in another process that had the lease in the meantime.
 
     The first lane wakes the other lanes. *woken* is the number of lanes, including lanes that were
-    removed recently. These are woken until *until_ms*, which is compared with the commit times of
-    pages. *page* is the last page that this process has handled, and *cursor* the event id at its
-    end. *period* is the commit time of this page divided by `limits.IDLE_CURSOR_MS`. *idle* are the
-    idle subscriptions that must still get *cursor*.
+    removed recently. Removed lanes are woken until *until_ms*, which is compared with the commit
+    times of pages.
+
+    *page* is the last page that this process has handled, and *cursor* is the event id at its end.
+    *period* is the commit time of this page divided by `limits.IDLE_CURSOR_MS`. *idle* are the idle
+    subscriptions that must still get *cursor*.
 
     *ended* are the ended keys for which all subscriptions were checked. Subscriptions are looked up
     by key until *index_until_ms*, which is compared with the commit times of pages. *fence* is the
@@ -300,10 +302,9 @@ class Pusher:
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """
-        Return True if *change* needs the removed parents of pages that `state` has not handled.
+        Return True if *change* needs removed parents and `state` is below *checkpoint*.
 
-        These are pages up to *checkpoint*. The follower `state` wakes push when it has handled
-        them.
+        The follower `state` stores the removed parents, and wakes push when it has handled pages.
         """
         waits = change.filter.leave and self._keeps(feed)
         return waits and self.removed_parents_reader.until(feed) < checkpoint
@@ -572,14 +573,14 @@ def _period(page: Page) -> int:
 
 
 def _minds_cursors(subscription: Subscription) -> bool:
-    """Return True unless *subscription* is the marker or of a listener, which never resumes."""
+    """Return True unless *subscription* is the marker, or its client is a listener."""
     return subscription != LEAVE_SENTINEL and not subscription.filter.listens
 
 
 def _messages(
     pages: Sequence[Page], connection: Connection, lefts: Mapping[int, Left], profile: Profile
 ) -> list[str]:
-    """Return the messages in *pages* for one connection."""
+    """Return the messages for *connection* with the matching operations in *pages*."""
     wanted = connection.filter
     if wanted.listens:
         return list(items_of(pages, wanted, by_name(profile.resources)))

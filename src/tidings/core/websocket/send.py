@@ -292,7 +292,7 @@ class Window:
 
 
 class Task:
-    """A delivery with *request*, its next request or the one that is not answered yet."""
+    """A delivery with its `request`, which is to be sent next or is not answered yet."""
 
     __slots__ = ("request", "sent_ms", "steps")
 
