@@ -59,9 +59,9 @@ FOLLOW_OPERATIONS_FIRST = 1_000  # in the first batch of a run, so that slow sto
 FOLLOW_CAUTION = 16  # the first batch after a crashed holder is smaller by this factor
 FOLLOW_TURN_MS = 2_000  # a slower batch halves the next batch; a batch in half this time doubles it
 FOLLOW_RUN_MS = 10_000  # a run ends after this time, so that another process can take the lease
-FOLLOW_TIMEOUT_S = 15  # Lambda kills a run here
-LEASE_MS = 20_000  # a lease unchanged for this time may be taken over; no run takes longer
-LEASE_LATE_MS = 5_000  # a lease not renewed for this time is observed; a batch takes 1 to 2 s
+FOLLOW_TIMEOUT_S = 15  # Lambda kills a run of a follower after this time
+LEASE_MS = 20_000  # a lease that is unchanged for this time may be taken over; no run takes longer
+LEASE_LATE_MS = 5_000  # a lease that is not renewed for this time is observed; a batch takes 2 s
 LEASE_LOOK_MS = 10_000  # a function observes a lease for this time, then wakes the next function
 LEASE_LOOK_AGAIN_MS = 60_000  # then observation starts again, because a wake-up may be lost
 
@@ -75,12 +75,12 @@ SWEEP_LOOK_MS = 35_000  # a sweep starts no read later than this; Lambda kills i
 
 # --- alarms ----------------------------------------------------------------------------------
 LAG_PAGES_MAX = 1_000  # a larger lag that persists is an alarm; the fastest feed writes it in 1 s
-FOLLOWER_AGE_S_MAX = 900  # age of an unhandled page; retries and takeovers take a minute or two
-WAKE_LATE_MS = 30_000  # age at which the sweep wakes a follower; a stream does so within a second
+FOLLOWER_AGE_S_MAX = 900  # highest age of an unhandled page; retries and takeovers take minutes
+WAKE_LATE_MS = 30_000  # age of a page for which the sweep wakes a follower; a stream needs a second
 UPSTREAM_AGE_S_MAX = 120  # retries are a minute apart, so two of them fail in this time
-ARCHIVE_LAG_S_MAX = 1_800  # pages wait for 15 minutes, and runs of a busy feed take some time
+ARCHIVE_LAG_S_MAX = 1_800  # pages wait for 15 minutes, and the run of a busy feed takes some time
 REMIND_MS = 24 * 3600 * 1000  # time between two reports of a condition that lasts for days
-OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of five sweeps
+OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of the next five sweeps
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # text of a part, 1 MB compressed; readers have 512 MB
@@ -116,7 +116,7 @@ SEND_PATIENCE_MS = 3_000  # time without a successful send after which refused c
 IDLE_NOTIFIED_MAX = 1_000  # idle connections notified between two pages, in a tenth of a second
 IDLE_CURSOR_MS = 3_000_000  # interval at which idle connections get the cursor, within retention
 REPLAY_RUN_MS = 20_000  # one run of a replay ends after this time
-REPLAY_TIMEOUT_S = 30  # Lambda kills a replay here
+REPLAY_TIMEOUT_S = 30  # Lambda kills a replay after this time
 REPLAY_LEASE_MS = 100_000  # longer than any replay, even if the clocks of two processes differ
 CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway closes a connection after 2 hours
 
@@ -131,8 +131,8 @@ SUM_COUNT_ROWS = 2_000  # rows counted between two reads of the log, in some 50 
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week longer than the log
 
 # --- corrections -----------------------------------------------------------------------------
-CORRECT_SECTION = 10_000  # objects looked up together; each section reads the unprojected log
-CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # in memory at once, with the objects concerned
+CORRECT_SECTION = 10_000  # objects looked up together; each section reads the log after the state
+CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # lines of a section, which are in memory with the rows
 CORRECT_BATCH_BYTES = 370_000  # fits a page even if it is not compressed, so no number is wasted
 CORRECT_POLL_MS = 50  # short, because readers wait while the corrector holds a page number
 CORRECT_POLLS_MAX = 20  # one second, below HOLE_GRACE_MS, so that no process fills the number
@@ -140,7 +140,7 @@ CORRECT_YIELD_POLLS_MAX = 100  # five seconds, while the corrector has no number
 CORRECT_RUN_MS = 240_000  # one run ends after this time; a batch takes some 50 ms
 AMEND_RUN_MS = 10_000  # CORRECT_RUN_MS for runs in a request; an HTTP API times out after 30 s
 AMEND_TIMEOUT_S = 29  # the last batch may wait for a writer; a retry skips applied corrections
-CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
+CORRECT_TIMEOUT_S = 300  # Lambda kills a run after this time
 LOOKUP_KEYS_MAX = 1000  # per request; even the longest keys fit REQUEST_BYTES_MAX
 LOOKUP_KEYS = 25  # keys read at once; a reply with the longest lines, escaped, is below 6 MB
 LIVE_LOOKS_MAX = 5  # comparisons of an object that changes each time, before it is given up
@@ -174,7 +174,7 @@ STATUS_AGE_MS = 1_000  # a status is cached for this time, because any client ca
 RETENTION_MS_MIN = 3600 * 1000  # no write takes that long, because functions have a time limit
 TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # lifetime with the shortest retention
 TTL_SLACK_MS = 24 * 3600 * 1000  # how long the sweep may be down before a page expires unprocessed
-RENEW_WITHIN_MS = 12 * 3600 * 1000  # time before its expiry at which a page is renewed
+RENEW_WITHIN_MS = 12 * 3600 * 1000  # a page is renewed this long before it expires; sweeps may fail
 RENEW_EVERY_MS = 3 * 3600 * 1000  # time between rounds; a page is checked four times before expiry
 RENEW_PAGES_MAX = 20_000  # pages renewed per minute, in seven seconds with 16 threads
 CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
@@ -211,15 +211,15 @@ ENDED_MAX = 1_000  # ended keys that a profile lists to disconnect clients; 25 K
 # --- changes ---------------------------------------------------------------------------------
 CHANGE_SLOT_BITS = 10  # a page has at most 1,024 slots; 43 of 53 bits are left for page numbers
 CHANGES_LIMIT = 100  # the default of changeagent
-CHANGES_LIMIT_MAX = 2**32 - 1  # the range of changeagent's numbers; CHANGES_BYTES_MAX is the limit
+CHANGES_LIMIT_MAX = 2**32 - 1  # the range of changeagent's numbers; bytes limit a reply further
 CHANGES_BYTES_MAX = 4 * 1024 * 1024  # per reply; Lambda buffers 6 MB, and JSON must fit memory
 LIST_TIMEOUT_S = 30  # the timeout of an HTTP API; CHANGES_BLOCK_S_MAX is shorter
 CHANGES_BLOCK_S_MAX = 25  # an HTTP API times out after 30 s; a client sends the next request
 CHANGES_HOLE_S = 3  # wait at a hole that hides acknowledged changes; a hole is closed by then
 CHANGES_SCAN_MS = 15_000  # one request searches for a rare tag this long; the next one continues
-CHANGES_FIRST_PAGES = 4  # in the first read; each next read is four times as large
-CHANGES_FIRST_SUMMARIES = 16  # in the first index read; each next read is four times as large
-HEAD_AGE_MS = 1_000  # a reply from within the log reports a head of at most this age
+CHANGES_FIRST_PAGES = 4  # pages in the first read; each next read is four times as large
+CHANGES_FIRST_SUMMARIES = 16  # summaries in the first read; each next read is four times as large
+HEAD_AGE_MS = 1_000  # a reply that ends before the head reports a head of at most this age
 HEAD_PAGES_MAX = 64  # pages read in search of the head, after the followers' checkpoints
 
 # --- index of tags ---------------------------------------------------------------------------
@@ -228,7 +228,7 @@ SUMMARY_TAGS = 1000  # a summary with this many tags (1.5 KB) is complete, even 
 SUMMARY_BITS = 12  # bits per tag; a summary reports a tag that it does not have in 0.3 % of cases
 INDEX_EVERY = 15  # minutes until a partial summary is written; until then, the log is read
 INDEX_RUN_MS = 40_000  # one run ends after this time; the next one starts within a minute
-INDEX_TIMEOUT_S = 55  # Lambda kills a run here
+INDEX_TIMEOUT_S = 55  # Lambda kills a run after this time
 FORWARD_RUN_MS = 40_000  # one run of the outbox ends after this time; Lambda kills it after 55 s
 
 # --- listeners -------------------------------------------------------------------------------
@@ -273,14 +273,14 @@ BATCH_BLOCK_S_MAX = 20  # a request for new pages waits at most this long; gatew
 RELAY_POLL_S = 2  # BATCH_BLOCK_S_MAX with leader election: the lease is renewed between requests
 RELAY_LEASE_MS = 45_000  # longer than a waiting request and its time limit, see LEASE_MS
 RELAY_RUN_MS = 240_000  # one run of a relay ends after this time and wakes the next
-RELAY_TIMEOUT_S = 300  # RELAY_RUN_MS and the last request
+RELAY_TIMEOUT_S = 300  # Lambda kills a run after this time: RELAY_RUN_MS and the last request
 RELAY_BACKOFF_MS = 500  # pause before the second attempt; it doubles with each attempt
 RELAY_BACKOFF_MS_MAX = 60_000  # with this maximum, a recovered upstream is found within a minute
 RELAY_SAVE_MS = 10_000  # without new pages, a relay document is stored at this interval
 RELAY_COMPARE_MS = 600_000  # time between two comparisons with the upstream's sums, a request each
 RELAY_COMPARE_WAITS = 10  # waits of a second each, until both states are at the same page
 RELAY_COUNT_ROWS_MAX = 50_000  # rows of a bucket, read in seconds; 64 such buckets have 3,200,000
-RELAY_WRITE_BYTES = 3_500_000  # of pages in a transaction, which holds 4 MB with everything else
+RELAY_WRITE_BYTES = 3_500_000  # size of the pages in a transaction, which holds 4 MB in all
 LEADER_LEASE_MS = 4_000  # a leader that does not renew within this time has lost the lease
 LEADER_LEASE_RENEW_MS = 1_000  # interval of renewals, of which three may be lost
 LEADER_LEASE_FAILURES = 3  # consecutive failures, some 4 s, after which a leader gives up the lease
@@ -294,7 +294,7 @@ WEBHOOKS_MAX = 50  # per feed: each is a named consumer, and all are one documen
 WEBHOOK_URL_CHARS_MAX = 1024  # proxies truncate longer URLs
 WEBHOOK_S = 15  # response timeout, as in Standard Webhooks; half of a lease's duration
 WEBHOOK_AT_ONCE = 8  # concurrent messages to an endpoint: 80 a second at 100 ms each
-WEBHOOK_SECRET_BYTES = 32  # of a generated secret; Standard Webhooks allows 24 to 64
+WEBHOOK_SECRET_BYTES = 32  # size of a generated secret; Standard Webhooks allows 24 to 64
 WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # time in which the replaced secret also signs
 WEBHOOK_ATTEMPTS_MAX = 10  # per message, in 75 hours with the delays of Standard Webhooks
 WEBHOOK_TURN_MS = 10_000  # then the process continues with the next endpoint; attempts are finished
@@ -306,7 +306,7 @@ STREAM_WAIT_S = 20  # duration of a long poll; gateways and proxies time out aft
 STREAM_LIVE_S = 60  # duration of an SSE response, as in the protocol; then its reader resumes
 STREAM_SAID_S = 20  # an idle stream repeats its offset this often; proxies time out after 30 s
 STREAM_CURSOR_S = 20  # how long responses for one offset have the same cursor, as in the protocol
-STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that a client sends back; real cursors have eight
+STREAM_CURSOR_DIGITS_MAX = 15  # digits of a cursor that a client returns; real cursors have eight
 
 # --- connections of a server -----------------------------------------------------------------
 HEAD_BYTES_MAX = 64 * 1024  # of a head (request line and fields); browsers send a few KB
