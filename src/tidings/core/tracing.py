@@ -104,7 +104,7 @@ def _xray(text: str) -> str | None:
 @dataclass(slots=True, kw_only=True)
 class Tracer:
     """
-    A selector of the requests to trace. It passes a record of each of their pages to `sink`.
+    A selector of the requests to trace. It passes a record of each traced page to `sink`.
 
     *mode* is `REQUESTED` to trace only callers that request a trace, `ALL` to trace also callers
     that send no header, or `OFF`. Many instrumented callers request a trace every time, so a

@@ -181,7 +181,7 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise wrong("must be a JSON object", field="body")
     for name, times in Counter(name for name, _ in members(spelled)).items():
-        if times > 1:  # refuse the body, because the value that `value` lacks may be the right one
+        if times > 1:  # refuse the body, because an ignored occurrence may be the intended one
             raise wrong("is given more than once", field=name)
     return value
 

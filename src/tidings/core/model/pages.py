@@ -76,7 +76,7 @@ class Page:
 
     @property
     def first(self) -> int:
-        """Return the number after that of the previous page: the first skipped one, or `number`."""
+        """Return the first skipped number, or `number` if no number was skipped."""
         return self.number - self.skipped
 
     @property

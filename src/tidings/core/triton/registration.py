@@ -200,7 +200,7 @@ def _find_kind(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> K
     """
     Return *entry*, the part of a registration for one resource, as a `Kind`.
 
-    Undeclared sub-resources are allowed. They match only operations with `changed` that name them.
+    Undeclared sub-resources are allowed. They match operations that name them in `changed`.
     """
     if entry["resource"] not in resources:
         _refuse(f"unknown resource: {entry['resource']}")

@@ -428,7 +428,7 @@ class Pusher:
         if connection is None or not self._is_ours(feed, connection, State.JOINING):
             return  # the client has left, joins another lane, or was made live before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
-            self.delivery.end(connection.id)  # its key ended during the hand-over
+            self.delivery.end(connection.id)  # the client's key ended during the hand-over
             return
         if not self._send_missed(connection, checkpoint):
             return

@@ -105,8 +105,8 @@ class Delivery:
 
         A message is repeated only if it is known not to have arrived, and only a few times. Any
         other failure cuts the connection, so that the client reconnects and resumes from its
-        cursor. No message is ever skipped on an open connection, and no message is sent after one
-        that may still arrive.
+        cursor. No message is ever skipped on an open connection, and no message is sent after a
+        message that may still arrive.
         """
         counts = SendCounts()
         self._drive(self.steps(connection_id, messages, counts))
