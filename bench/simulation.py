@@ -49,6 +49,7 @@ WORLDS: Mapping[str, tuple[Plan, float]] = {
     "late frames": (Plan(0, frames=True), 0.1),
     "lanes of push": (Plan(0, lanes=True), 0.1),
     "keys that are revoked": (Plan(0, keys=True), 0.1),
+    "the server": (Plan(0, server=True), 0.2),
 }
 SHARES = {world: share for world, (_, share) in WORLDS.items()}
 TARGET = 100_000

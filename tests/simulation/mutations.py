@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 
 from tests.fakes import MemoryConnections, MemoryFollowers
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
-from tests.simulation import broken_leases, broken_relays, broken_retention, broken_websocket
+from tests.simulation import (
+    broken_leases,
+    broken_relays,
+    broken_retention,
+    broken_server,
+    broken_websocket,
+)
 from tests.simulation.broken_catchup import (
     FloorOfSecond,
     ForgottenTombstones,
@@ -173,7 +179,7 @@ CLEAR = Plan(0, clear=True, sweeps=False)  # without faults, and without the saf
 COPIES, SYNCS, LISTENERS = Plan(0, copies=True), Plan(0, syncs=True), Plan(0, listeners=True)
 ARCHIVE = Plan(0, copies=True, archive=True)
 CONSUMERS, RELAYS, VOLUME = Plan(0, consumers=True), Plan(0, relays=True), Plan(0, volume=True)
-LANES, KEYS = Plan(0, lanes=True), Plan(0, keys=True)
+LANES, KEYS, SERVER = Plan(0, lanes=True), Plan(0, keys=True), Plan(0, server=True)
 
 
 @dataclass(frozen=True)
@@ -328,6 +334,58 @@ MUTATIONS = (
     ),
     Mutation(
         "a leader's lease is taken too early", Parts(around=broken_relays.any_lease), plan=RELAYS
+    ),
+    Mutation(
+        "a number and its page are two transactions",
+        Parts(around=broken_server.in_two_transactions),
+        15,
+        plan=SERVER,
+    ),
+    Mutation(
+        "the loop waits for the database", Parts(around=broken_server.waits_in_loop), 0, plan=SERVER
+    ),
+    Mutation(
+        "a failed rollback keeps the lock", Parts(around=broken_server.keeps_lock), 14, plan=SERVER
+    ),
+    Mutation(
+        "the loop waits for an issuer", Parts(around=broken_server.fetches_in_loop), 3, plan=SERVER
+    ),
+    Mutation(
+        "a lease lasts as long as a fast clock said",
+        Parts(around=broken_server.any_deadline),
+        2,
+        plan=SERVER,
+    ),
+    Mutation(
+        "silence is measured by the wall clock",
+        Parts(around=broken_server.silent_by_wall),
+        0,
+        plan=SERVER,
+    ),
+    Mutation(
+        "a tombstone counts as a live object",
+        Parts(around=broken_server.tombstones_lived),
+        0,
+        plan=SERVER,
+    ),
+    Mutation("a commit is not synced", Parts(around=broken_server.not_synced), 2, plan=SERVER),
+    Mutation(
+        "a failed job is repeated with its writes",
+        Parts(around=broken_server.keeps_jobs),
+        6,
+        plan=SERVER,
+    ),
+    Mutation(
+        "the keys of requests are not stored",
+        Parts(around=broken_server.forgets_keys),
+        0,
+        plan=SERVER,
+    ),
+    Mutation(
+        "answered before the commit", Parts(around=broken_server.answers_early), 0, plan=SERVER
+    ),
+    Mutation(
+        "a commit does not wake push", Parts(around=broken_server.wakes_no_push), 0, plan=SERVER
     ),
 )
 

@@ -14,19 +14,25 @@ from tests.simulation.consumer import FILTERS, RESET, Consumer, Session, sse_blo
 from tests.simulation.model import Broken, Place
 from tests.simulation.producer import PARENTS, TYPES
 from tests.simulation.server.machine import OWNER
+from tidings.http.asgi import ARRIVAL, Arrival
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
     from tests.simulation.server.world import Process, World
 
 _PATIENCE_S = 30.0
 _IDLE_S = 45.0  # 7.3: a stream says something at least so often
 _RETRY_S = (0.05, 2.0)
-_ROOT_HEADERS = [(b"host", b"127.0.0.1")]
+NOTHING: Mapping[str, str] = {}
 _IDS, _CHANGE = 8, "change"
 _KEY_US = 20 * 3600 * 10**6  # shorter than a key is remembered
+_LEASE_US = 100 * 10**6  # 14.3: 30 s, and as much as two clocks may differ
 _SLOT_BITS = 10  # 12.2: an `_id` is a page number and a slot
+
+
+# A token with the id of a key that no issuer has.
+_FORGED = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
 
 
 class Lost(Exception):
@@ -107,7 +113,14 @@ class Wire:
 
 
 async def request(
-    world: World, method: str, path: str, body: bytes = b"", **headers: str
+    world: World,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] = NOTHING,
+    *,
+    is_json: bool = True,
+    within_s: float = _PATIENCE_S,
 ) -> tuple[int, Any]:
     """
     Return status and body of the answer.
@@ -116,32 +129,35 @@ async def request(
         Lost: the answer did not come.
     """
     path, _, query = path.partition("?")
-    pairs = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+    pairs = [(name.encode(), text.encode()) for name, text in headers.items()]
+    arrival = Arrival()
+    arrival.is_complete = world.random.random() < 0.8  # the body came with the head
     scope = {
         "type": "http",
         "method": method,
         "path": path,
         "query_string": query.encode(),
-        "headers": [*_ROOT_HEADERS, *pairs],
+        "headers": [*world.headers, *pairs],
+        ARRIVAL: arrival,
     }
     wire = Wire(world, scope, {"type": "http.request", "body": body})
     status, found = 0, b""
     try:
         while True:
-            message = await wire.receive()
+            message = await wire.receive(within_s)
             status = message.get("status", status)
             found += message.get("body", b"")
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 break
     except TimeoutError:
-        if world.is_calm:
+        if within_s == _PATIENCE_S and world.is_calm:
             raise Broken(f"{method} {path} was not answered") from None
         raise Lost from None
     finally:
         wire.cut()
     if status == 500:
         raise Broken(f"{method} {path} was answered with 500: {found!r}")
-    return status, json.loads(found) if found else None
+    return status, json.loads(found) if found and is_json else None
 
 
 class Client:
@@ -200,9 +216,22 @@ class Producer(Client):
             headers["idempotency-key"] = marker
         path, body = self._written(operations, marker)
         end_us = self.world.machine.now_us + _KEY_US
+        await self._send(marker, path, body, headers, end_us)
+        if "idempotency-key" in headers and self.requests % 3 == 0:
+            await asyncio.sleep(random.uniform(0, 10))  # a repetition is answered as the first one
+            await self._send(marker, path, body, headers, end_us)
+
+    async def _send(
+        self, marker: str, path: str, body: bytes, headers: dict[str, str], end_us: int
+    ) -> None:
+        random = self.world.random
         while self.world.machine.now_us < end_us:
             try:
-                status, answer = await request(self.world, "POST", path, body, **headers)
+                hurries = random.random() < 0.1 and not self.world.is_calm
+                within_s = random.uniform(0, 0.02) if hurries else _PATIENCE_S
+                status, answer = await request(
+                    self.world, "POST", path, body, headers, within_s=within_s
+                )
             except Lost:
                 if "idempotency-key" not in headers:
                     return  # nobody knows if it is there
@@ -232,16 +261,18 @@ class Producer(Client):
         self.world.machine.note(self.name, "acknowledged", marker, places)
         if pages != {truth.of_marker.get(marker)} and not all(map(truth.is_lost, pages)):
             raise Broken(f"{marker} was acknowledged at {places} without being there")
-        self.world.acknowledged.setdefault(marker, places)
+        known = self.world.acknowledged.setdefault(marker, places)
+        if known != places and not truth.is_lost(known[0][0]):
+            raise Broken(f"{marker} was answered with {known} and with {places}")
 
 
 async def post_last(world: World) -> None:
     """Post an operation for every filter, when nothing fails any more."""
     producer = next(each for each in world.clients if isinstance(each, Producer))
     for kind in TYPES:
-        await producer.post(
-            [{"event": "update", "type": kind, "id": "last", "parents": list(PARENTS)}]
-        )
+        last = {"type": kind, "id": "last", "parents": list(PARENTS)}
+        for event in ("update", "delete", "update"):
+            await producer.post([{"event": event, **last}])
 
 
 class Reader(Client):
@@ -314,7 +345,7 @@ class EventStream(Reader):
     async def use(self) -> None:
         query = {name: ",".join(values) for name, values in self.filters.items()}
         session = self.begin()
-        headers = [*_ROOT_HEADERS, (b"accept", b"text/event-stream")]
+        headers = [*self.world.headers, (b"accept", b"text/event-stream")]
         if self.consumer.cursor:
             headers.append((b"last-event-id", self.consumer.cursor.encode()))
         scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/ops"}
@@ -355,12 +386,14 @@ class Socket(Reader):
 
     async def use(self) -> None:
         session = self.begin()
-        scope = {"type": "websocket", "path": "/ws", "headers": _ROOT_HEADERS}
+        scope = {"type": "websocket", "path": "/ws", "headers": self.world.headers}
         wire = Wire(self.world, scope, {"type": "websocket.connect"})
         cursor = self.consumer.cursor
         ask: dict[str, Any] = {"action": "resume", "cursor": cursor}
         if len(cursor) != 24:
             ask = {"action": "subscribe", "from": cursor}
+        if self.world.key is not None:
+            ask["password"] = self.world.key.encoded()
         self._say(wire, feed="main", **ask, **self.filters)
         machine = self.world.machine
         end_us = machine.now_us + int(self._stay_s * 1e6)
@@ -452,6 +485,55 @@ class List(Client):
             raise Broken(f"{self.name} is at {self.place(self.since)}")
 
 
+class Operator(Client):
+    """Requests what operators and scrapers do."""
+
+    paths = ("/metrics", "/status", "/health", "/feeds/main/sums", "/feeds/main/objects")
+
+    async def use(self) -> None:
+        random = self.world.random
+        await request(self.world, "GET", random.choice(self.paths), is_json=False)
+        await asyncio.sleep(random.choice((0.01, 1, 5)))
+
+
+class Worker(Client):
+    """
+    Takes the lease of a named consumer, and crashes; then another worker must get it in time.
+
+    Its name is that of the worker; the workers of a world share the consumer.
+    """
+
+    path = "/feeds/main/consumers/c"
+
+    holds = 0
+
+    async def use(self) -> None:
+        world, random = self.world, self.world.random
+        body = json.dumps({"worker": f"{self.name}.{self.holds}"}).encode()
+        began_us = world.machine.now_us
+        status, _ = await request(world, "POST", f"{self.path}/lease", body)
+        if status == 404:
+            await request(world, "PUT", self.path, b"{}")
+        elif status == 200:
+            world.leased_us = world.machine.now_us
+            self.holds += random.random() < 0.5  # a new process does not know the lease
+            world.faults.saw("lease was taken")
+        elif status == 409 and began_us - world.leased_us > _LEASE_US:
+            raise Broken(f"{self.name} gets no lease since {world.leased_us}")
+        await asyncio.sleep(random.uniform(1, 20))
+
+
+class Forger(Client):
+    """Posts with a token that the server has to ask its issuer about."""
+
+    async def use(self) -> None:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {_FORGED}"}
+        status, _ = await request(self.world, "POST", "/ops", b"[]", headers)
+        if status not in (401, 503):
+            raise Broken(f"a forged token was answered with {status}")
+        await asyncio.sleep(self.world.random.uniform(1, 10))
+
+
 def begin(world: World) -> list[Client]:
     """Return the clients of a run."""
     random = world.random
@@ -459,4 +541,6 @@ def begin(world: World) -> list[Client]:
     made: list[Client] = [Producer(world, f"p{at}") for at in range(random.randint(1, 3))]
     made += [EventStream(world, f"s{at}") for at in range(random.randint(1, 2))]
     made += [Socket(world, f"w{at}") for at in range(random.randint(1, 2))]
-    return [*made, List(world, "l0")]
+    made += [Forger(world, "f0")] if world.key else []
+    made += [Worker(world, f"c{at}") for at in range(2)]
+    return [*made, List(world, "l0"), Operator(world, "o0")]

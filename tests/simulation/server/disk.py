@@ -33,7 +33,8 @@ def connect(path: Path, **named: Any) -> sqlite3.Connection:
     process: Process = OWNER.get()
     connection: Connection = sqlite3.connect(path, factory=Connection, **named)
     connection.process, connection.is_data = process, Path(path).name == FILE
-    wall_s = lambda *_: str(process.machine.time_ns() // 10**9)  # noqa: E731
+    machine = process.machine
+    wall_s = lambda *_: str((machine.wall_us + machine.now_us) // 10**6)  # noqa: E731
     connection.create_function("strftime", 2, wall_s)
     process.connections.append(connection)
     return connection
@@ -80,14 +81,16 @@ class Connection(sqlite3.Connection):
                 process.machine.sleep(_SLOW_US / 1e6)
         kind = process.disk.fails(sql)
         if kind:
-            if self.in_transaction and kind != "SQLITE_IOERR_READ":  # SQLite undoes it all itself
+            if self.in_transaction and kind in _UNDONE:
                 super().execute("ROLLBACK")
             error = sqlite3.OperationalError(_TEXTS[kind])
             error.sqlite_errorname = kind
             raise error
 
 
+_UNDONE = {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}  # then SQLite undoes the whole transaction
 _TEXTS = {
+    "SQLITE_IOERR_ROLLBACK": "disk I/O error",
     "SQLITE_FULL": "database or disk is full",
     "SQLITE_IOERR_WRITE": "disk I/O error",
     "SQLITE_IOERR_READ": "disk I/O error",
@@ -109,7 +112,11 @@ class Disk:
         faults = self._world.faults
         verb = sql.lstrip().split(" ", 1)[0]
         if verb in ("SELECT", "WITH"):
-            return "SQLITE_IOERR_READ" if faults.strikes("read_error") else ""
+            serves = self._world.process is not None  # most errors would only delay its start
+            kind = "read_error" if serves else "read_error_at_start"
+            return "SQLITE_IOERR_READ" if faults.strikes(kind) else ""
+        if verb == "ROLLBACK":
+            return "SQLITE_IOERR_ROLLBACK" if faults.strikes("rollback_error") else ""
         if verb not in ("INSERT", "UPDATE", "DELETE", "COMMIT"):
             return ""
         if self.is_full and faults.strikes("full_write"):

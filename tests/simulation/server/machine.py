@@ -279,6 +279,8 @@ class Loop(asyncio.BaseEventLoop):
         self._machine.pass_time(timeout)
         return []
 
+    def _asyncgen_finalizer_hook(self, generator: Any) -> None: ...  # of a task that was killed
+
     def _process_events(self, event_list: list[Any]) -> None: ...
 
     def _write_to_self(self) -> None: ...
@@ -307,8 +309,8 @@ class Loop(asyncio.BaseEventLoop):
 
     def _failed(self, loop: Any, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not isinstance(error, GreenletExit):
-            self._machine.breaks(error or Broken(f"the loop reports: {context['message']}"))
+        if error is not None and not isinstance(error, GreenletExit):
+            self._machine.breaks(error)
 
 
 # The replacements of locks, queues, threads and pools.

@@ -9,6 +9,7 @@ restores a backup.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shutil
 import sqlite3
@@ -29,15 +30,18 @@ from tests.simulation.parts import bounds, instead
 from tests.simulation.server import clients
 from tests.simulation.server.disk import FILE, Disk
 from tests.simulation.server.machine import OWNER, Machine, Pool
+from tidings.core.auth import quotas  # noqa: F401 (it is patched, so it is loaded before)
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
 from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.sums import SumReader
 from tidings.http import settings
-from tidings.http.outbound import credentials, webhooks  # noqa: F401 (patched, so loaded before)
+from tidings.http.outbound import credentials, upstream, webhooks  # noqa: F401 (loaded before)
 from tidings.http.streams import row_prefetch, tail_poller  # noqa: F401
 from tidings.server import host as host_module
-from tidings.server import issuer_keys, serving  # noqa: F401
+from tidings.server import issuer_keys, serving, writer  # noqa: F401
 from tidings.server.app import ServerApp
 from tidings.server.host import Host
 from tidings.server.http_server import HostCheck
@@ -62,16 +66,29 @@ RATES: Final = {
     "restore": 0.25,
     "outage": 0.15,  # days pass while the server is down
     "clock_step": 0.5,
+    "clock_ahead": 0.5,  # by days, for some seconds
     "full_disk": 0.4,  # for some seconds
     "full_write": 0.3,  # of the writes then
-    "read_error": 0.002,
+    "read_error": 0.006,
+    "read_error_at_start": 0.001,
+    "rollback_error": 0.3,
     "write_error": 0.001,
     "slow_disk": 0.3,  # commits take longer than the loop may wait
 }
-_STAY_S = (2.0, 40.0)  # how long a server runs until it is killed
-_STAYS = (2, 4)
-_SETTLE_S = 200.0  # three sweeps, and the longest lease
+_STAY_S = (2.0, 25.0)  # how long a server runs until it is killed
+_STAYS = (1, 3)
+_REPEAT_S = 20.0  # a follower that failed runs again; before a sweep, most of the time
+_CALM_S = 130.0  # two sweeps, and the longest lease
+_SETTLE_S = 10.0  # then no sweep is needed any more
 _DAY_S = 24 * 3600
+# Bounds of the server, so small that a few operations need several steps.
+_SMALL: dict[tuple[Any, str], int] = {
+    (writer, "COMMIT_OPERATIONS_MAX"): 2,
+    (writer, "SLICE_OPERATIONS"): 5,
+    (writer, "JOBS_MAX"): 3,
+    (database_module, "CHECKPOINT_PAGES"): 40,
+}
+_ISSUER = {"issuer": "https://issuer.example", "audience": "tidings", "claim": "tidings"}
 _FLOOR = "SELECT floor FROM heads WHERE feed = ?"
 _STEPS_S = (-7_200, -600, -70, -2, 2, 70, 600, 7_200)
 
@@ -201,11 +218,22 @@ class World:
         self.backups: list[tuple[str, Path]] = []
         self.process: Process | None = None
         self.is_calm = False
-        self.floor = 1
+        self.floor, self.leased_us = 1, 0
         self.context = copy_context()
+        self.key = PresentedKey("k" * ID_LENGTH, "s" * 32) if plan.seed % 4 == 3 else None
         self.acknowledged: dict[str, list[tuple[int, int]]] = {}  # markers, with their places
         self._folder, self._starts, self._places = folder, 0, 0
         self.clients: list[Any] = []
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers of each request."""
+        key = (
+            []
+            if self.key is None
+            else [(b"authorization", f"Bearer {self.key.encoded()}".encode())]
+        )
+        return [(b"host", b"127.0.0.1"), *key]
 
     # The life of the server.
 
@@ -214,13 +242,28 @@ class World:
         self.clients = clients.begin(self)
         for _ in range(self.random.randint(*_STAYS)):
             await self._stay()
-        self.faults.calm()
-        self.is_calm, self.disk.is_full, self.disk.is_slow = True, False, False
-        self.machine.note("world", "calm")
-        process = await self._start()
+        process = await self._last_stay()
         await self._settle()
         await process.run(self._check(process))
         self.machine.loop.stop()
+
+    async def _last_stay(self) -> Process:
+        """Return a server that meets no more faults; it may have met some."""
+        process = await self._start() if self.random.random() < 0.6 else None
+        if process is not None:
+            chaos = self.machine.loop.create_task(self._chaos(process))
+            await asyncio.sleep(self.random.uniform(*_STAY_S))
+            chaos.cancel()
+        steps = self.faults.strikes("clock_step")
+        self.faults.calm()
+        self.is_calm, self.disk.is_full, self.disk.is_slow = True, False, False
+        self.machine.note("world", "calm")
+        process = process or await self._start()
+        await asyncio.sleep(_REPEAT_S)
+        self._check_followers(process)
+        if steps:
+            self.machine.wall_us += self.random.choice(_STEPS_S) * 10**6
+        return process
 
     async def _stay(self) -> None:
         """Run a server until it is killed, or stopped."""
@@ -281,11 +324,27 @@ class World:
         host_module._BEGAN_MS = self.machine.time_ns() // 10**6
         host_module._BEGAN_S = self.machine.now_us / 1e6
         values = {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}
+        if self.key is not None:
+            values["TIDINGS_OIDC"] = json.dumps(_ISSUER)
         parsed = settings.parse(settings.values_of(values, settings.SHARED), coordinated=False)
         host = process.host = await Host.open(self.disk.path, parsed)
+        if self.key is not None:
+            await asyncio.to_thread(self._add_key, host)
         await asyncio.to_thread(host.start)
         process.app = ServerApp(host, HostCheck(), None)
         process.run(serving._sweep(host))
+
+    def _add_key(self, host: Host) -> None:
+        """Close the feed to clients without this key, if it is not closed yet."""
+        assert self.key is not None
+        if not any(host.stores.keys.keys(FEED)):
+            issuer = KeyIssuer(host.stores.keys, host.profiles, host.runtime.clock)
+            issuer.create(FEED, self.key, Key(self.key.id, "", frozenset(Role)))
+
+    def _ask(self, url: str) -> dict[str, Any]:
+        """Answer as an issuer of tokens that has no keys, after a while."""
+        self.machine.sleep(2.0)
+        return {"issuer": _ISSUER["issuer"], "jwks_uri": "https://issuer.example/keys", "keys": []}
 
     async def _stop(self, process: Process) -> None:
         """Stop in order, as `serving` does."""
@@ -308,11 +367,13 @@ class World:
         """Let things happen to a server that runs."""
         while True:
             await asyncio.sleep(self.random.uniform(1, 10))
-            kind = self.random.choice(("clock", "disk", "backup", "copy"))
+            kind = self.random.choice(("clock", "ahead", "disk", "backup", "copy"))
             if kind == "clock" and self.faults.strikes("clock_step"):
                 step_s = self.random.choice(_STEPS_S)
                 self.machine.wall_us += step_s * 10**6
                 self.machine.note("world", "clock steps", step_s)
+            elif kind == "ahead" and self.faults.strikes("clock_ahead"):
+                await self._be_ahead()
             elif kind == "disk" and self.faults.strikes("full_disk"):
                 self.disk.is_full = True
                 await asyncio.sleep(self.random.uniform(0.1, 5))
@@ -321,6 +382,16 @@ class World:
                 await process.run(self._back_up(process))
             elif kind == "copy":
                 self._copy()
+
+    async def _be_ahead(self) -> None:
+        """Set the clock forwards, and correct it before the next process starts."""
+        ahead_us = self.random.choice((2 * 3600, 40 * _DAY_S)) * 10**6
+        self.machine.wall_us += ahead_us
+        self.machine.note("world", "clock is ahead", ahead_us)
+        try:
+            await asyncio.sleep(self.random.uniform(1, 20))
+        finally:
+            self.machine.wall_us -= ahead_us
 
     async def _back_up(self, process: Process) -> None:
         assert process.host is not None
@@ -375,7 +446,8 @@ class World:
     # The end.
 
     async def _settle(self) -> None:
-        """Wait until every client and follower is at the end of the log."""
+        """Wait until every client and follower is at the end of the log, after some sweeps."""
+        await asyncio.sleep(_CALM_S)
         await clients.post_last(self)
         end_us = self.machine.now_us + int(_SETTLE_S * 1e6)
         while self.machine.now_us < end_us and not self._is_settled():
@@ -387,15 +459,20 @@ class World:
         ends = {followers.get(name) for name in (STATE, PUSH)}
         return ends == {self.truth.frontier} and all(each.is_done() for each in self.clients)
 
-    async def _check(self, process: Process) -> None:
-        """Check every promise, at rest."""
+    def _check_followers(self, process: Process) -> None:
+        """Check that followers are at the end, also if their last run has failed."""
         assert process.host is not None
-        stores = self.stores = process.host.stores
-        followers = stores.followers.checkpoints(FEED)
+        followers = process.host.stores.followers.checkpoints(FEED)
         for name in (STATE, PUSH):
             if followers.get(name) != self.truth.frontier:
                 at = followers.get(name)
                 raise Broken(f"{name} is at {at}, the log ends at {self.truth.frontier}")
+
+    async def _check(self, process: Process) -> None:
+        """Check every promise, at rest."""
+        assert process.host is not None
+        stores = self.stores = process.host.stores
+        self._check_followers(process)
         view: Any = self
         checks.check_state(view, FEED)
         sums: Any = SumReader(stores.sums, stores.followers)
@@ -462,18 +539,24 @@ def _logged(world: World) -> Iterator[None]:
 
 def play(plan: Plan, parts: Parts) -> Outcome:
     """Run the seed of *plan*; see `tests.simulation.run.run`."""
-    from tests.simulation.run import Failed, Outcome
+    from tests.simulation.run import Failed, Outcome, _without_collector
 
     shm = Path("/dev/shm")
-    with ExitStack() as stack:
+    with _without_collector(), ExitStack() as stack:
         place = tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None)
         world = World(plan, Path(stack.enter_context(place)))
         machine = world.machine
-        stack.enter_context(bounds(small=plan.seed % 2 == 1))
+        small = plan.seed % 2 == 1
+        stack.enter_context(bounds(small=small))
+        for (module, name), value in _SMALL.items():
+            stack.enter_context(instead(module, name, value if small else getattr(module, name))())
         stack.enter_context(parts.around())
         stack.enter_context(machine.installed())
         stack.enter_context(_logged(world))
         stack.enter_context(instead(database_module, "_lock_file", lambda path: None)())
+        stack.enter_context(instead(Host, "ask_issuer", property(lambda host: world._ask))())
+        elapsed = (machine.monotonic,)  # bound when the module was loaded
+        stack.enter_context(instead(credentials.Tokens.__init__, "__defaults__", elapsed)())
         machine.loop.create_task(world.main())
         machine.loop.run_forever()
         broken = machine.broken

@@ -1,0 +1,160 @@
+"""Servers with one rule taken out; K1, K2, K5 and K6 are errors that an earlier release had."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tests.simulation.parts import Around, instead
+from tidings.core.consumers import consumer
+from tidings.core.state.rows import Overwritten
+from tidings.http.outbound.credentials import Tokens
+from tidings.http.request import Answer
+from tidings.http.streams.tail_poller import HEARTBEAT_MS, LiveStream
+from tidings.server import app, host, metrics, writer
+from tidings.server.issuer_keys import IssuerKeys
+from tidings.server.recovery import Recovery
+from tidings.server.sqlite import database
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteClaims, SqliteLog
+from tidings.server.sqlite.state import _Overwriting
+
+
+def all_of(*arounds: Around) -> Around:
+    """Return the replacements of all *arounds*."""
+
+    @contextmanager
+    def around() -> Iterator[None]:
+        if not arounds:
+            yield
+            return
+        with arounds[0](), all_of(*arounds[1:])():
+            yield
+
+    return around
+
+
+def _nothing(*_: Any) -> Any:
+    """Replace a method that returns nothing."""
+
+
+async def _at_once(*_: Any) -> None:
+    """Replace a method that returns nothing, and waits for nothing."""
+
+
+# K1: a number and its page are two transactions, and a start does not fill holes.
+in_two_transactions = all_of(
+    instead(SqliteLog, "together", lambda log: nullcontext()),
+    instead(Recovery, "fill", lambda recovery, feed: ()),
+    instead(Recovery, "end", lambda recovery, feed: recovery.log.head(feed)),
+)
+
+
+async def _metrics_in_loop(served: Any) -> Answer:
+    return Answer(200, {}, metrics.render_metrics(served._host))
+
+
+# K2: the event loop renders the metrics, and every read takes the lock of the database.
+waits_in_loop = all_of(
+    instead(app.ServerApp, "_metrics", _metrics_in_loop),
+    instead(Database, "reading", Database.transaction),
+    instead(database, "check_may_block", _nothing),
+)
+
+
+def _rollback_first(database: Any) -> None:
+    database._undo_after()
+    if database._connection.in_transaction:
+        database._connection.execute("ROLLBACK")
+    database._release()
+
+
+keeps_lock = instead(Database, "rollback", _rollback_first)  # K2, if SQLite cannot undo
+# K6: a lease that a fast clock has set
+any_deadline = instead(consumer, "is_ahead", lambda until_ms, now_ms, longest_ms: until_ms > now_ms)
+
+
+def _always_fetches(tokens: Any, name: str, value: Any) -> None:
+    object.__setattr__(tokens, name, True if name == "fetches" else value)
+
+
+_sent_ms: WeakKeyDictionary[LiveStream, int] = WeakKeyDictionary()
+
+
+def _mark_by_wall(live: LiveStream, progress: Any) -> None:
+    _sent_ms[live] = host.now_ms()
+    _MARK(live, progress)
+
+
+def _silent_by_wall(live: LiveStream) -> float:
+    return HEARTBEAT_MS - (host.now_ms() - _sent_ms.setdefault(live, host.now_ms()))
+
+
+_MARK = LiveStream.mark_sent
+silent_by_wall = all_of(  # K6
+    instead(LiveStream, "mark_sent", _mark_by_wall),
+    instead(LiveStream, "silent_ms", property(_silent_by_wall)),
+)
+# K5: the call that needs a key of the issuer fetches it, in the loop.
+fetches_in_loop = all_of(
+    instead(IssuerKeys, "_prepare", _at_once),
+    instead(Tokens, "may_block", lambda tokens, feed, given: False),
+    instead(Tokens, "__setattr__", _always_fetches),
+)
+
+
+# K8: a tombstone counts as an object that lived.
+def _lived(state: Any, key: str, page: int, slot: int, *rest: int) -> bool:
+    is_older = _IS_OLDER(state, key, page, slot, *rest)
+    before = state._before.get(key)
+    if before is not None:
+        state._before[key] = Overwritten(before.page, before.slot, lives=True)
+    return is_older
+
+
+_IS_OLDER = _Overwriting._is_older
+tombstones_lived = instead(_Overwriting, "_is_older", _lived)
+
+
+def _relaxed(path: Any, *, shared: bool) -> sqlite3.Connection:
+    connection = _CONNECTED(path, shared=shared)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
+_CONNECTED = database._connected
+not_synced = instead(database, "_connected", _relaxed)
+keeps_jobs = instead(Database, "begin_again", _nothing)
+forgets_keys = instead(SqliteClaims, "_put", lambda claims, feed, claim: claim)
+
+
+def _commits_later(writer_: Any, jobs: Any) -> Any:
+    """Replace `Writer._commit`: the callers are answered before the commit."""
+
+    async def commit() -> None:
+        await _COMMIT(writer_, jobs)
+
+    for job in jobs:
+        run = job.run
+
+        def early(job: Any = job, run: Callable[[], Any] = run) -> Any:
+            job.result = run()
+            writer._settle(job)
+            return job.result
+
+        job.run = early
+    return commit()
+
+
+_COMMIT = writer.Writer._commit
+answers_early = instead(writer.Writer, "_commit", _commits_later)
+
+
+def _tells_lists_only(served: Any, feeds: Any) -> None:
+    served.notifications.tell(feeds)
+
+
+wakes_no_push = instead(host.Host, "_committed", _tells_lists_only)
