@@ -125,8 +125,8 @@ def _relaxed(path: Any, *, shared: bool) -> sqlite3.Connection:
     return connection
 
 
-_CONNECTED = database._connected
-not_synced = instead(database, "_connected", _relaxed)
+_CONNECTED = database._connect
+not_synced = instead(database, "_connect", _relaxed)
 keeps_jobs = instead(Database, "begin_again", _nothing)
 forgets_keys = instead(SqliteClaims, "_put", lambda claims, feed, claim: claim)
 
@@ -157,4 +157,4 @@ def _tells_lists_only(served: Any, feeds: Any) -> None:
     served.notifications.tell(feeds)
 
 
-wakes_no_push = instead(host.Host, "_committed", _tells_lists_only)
+wakes_no_push = instead(host.Host, "_on_commit", _tells_lists_only)

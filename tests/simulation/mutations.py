@@ -338,7 +338,7 @@ MUTATIONS = (
     Mutation(
         "a number and its page are two transactions",
         Parts(around=broken_server.in_two_transactions),
-        15,
+        3,
         plan=SERVER,
     ),
     Mutation(

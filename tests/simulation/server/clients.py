@@ -393,7 +393,7 @@ class Socket(Reader):
         if len(cursor) != 24:
             ask = {"action": "subscribe", "from": cursor}
         if self.world.key is not None:
-            ask["password"] = self.world.key.encoded()
+            ask["password"] = self.world.key.encode()
         self._say(wire, feed="main", **ask, **self.filters)
         machine = self.world.machine
         end_us = machine.now_us + int(self._stay_s * 1e6)

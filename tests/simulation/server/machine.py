@@ -187,6 +187,7 @@ class Machine:
         if self.steps > _STEPS_MAX:
             self.breaks(Broken("the run does not end"))
         if timeout == 0:
+            self.now_us += 1  # otherwise a wait for less than a microsecond would never end
             while self.ready and self.random.random() < 0.5:
                 self.step()
             return

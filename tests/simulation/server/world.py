@@ -229,9 +229,7 @@ class World:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers of each request."""
         key = (
-            []
-            if self.key is None
-            else [(b"authorization", f"Bearer {self.key.encoded()}".encode())]
+            [] if self.key is None else [(b"authorization", f"Bearer {self.key.encode()}".encode())]
         )
         return [(b"host", b"127.0.0.1"), *key]
 
