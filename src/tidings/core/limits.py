@@ -1,7 +1,7 @@
 """
 The limits of the feed, each with its reason.
 
-The comment after a limit describes its value or gives the reason for the value. Sizes are bytes of
+The comment after a limit says what is limited, and why the value is chosen. Sizes are bytes of
 UTF-8 unless the name says otherwise. Times have their unit in the name. Page time is the difference
 between the commit times of pages.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 # --- what one operation may hold -------------------------------------------------------------
 TYPE_BYTES_MAX = 128  # escapes may triple a type; type and id must fit in a sort key of 1,024 B
-ID_BYTES_MAX = 512  # see TYPE_BYTES_MAX: 3 * 128 + 1 + 512 <= 1,024
+ID_BYTES_MAX = 512  # an escaped type, a separator and an id fit in a sort key: 3 * 128 + 1 + 512
 PARENT_BYTES_MAX = 640  # fits `type/id` of any object, unless its type and id are very long
-PARENTS_MAX = 64  # each parent is one index lookup when operations are pushed
-TAGS_MAX = 32  # far more than any producer needs; each tag is stored and sent with its operation
+PARENTS_MAX = 64  # parents of an operation; each is one index lookup when the operation is pushed
+TAGS_MAX = 32  # tags of an operation, far more than any producer needs; each is stored and sent
 JSON_DEPTH_MAX = 32  # deeper input is rejected before it can exhaust the parser's stack
 OPERATION_BYTES_MAX = 64 * 1024  # two operations fit in a WebSocket message (128 KB, API Gateway)
 
@@ -24,22 +24,23 @@ IDEMPOTENCY_KEY_CHARS_MAX = 128  # a UUID has 36; the key becomes part of a sort
 
 # --- pages -----------------------------------------------------------------------------------
 PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for its other attributes
-PAGE_TEXT_BYTES_MAX = REQUEST_OPERATIONS_MAX * (OPERATION_BYTES_MAX + 1)  # of a page, decompressed
+# A page that is larger after decompression is refused as damaged.
+PAGE_TEXT_BYTES_MAX = REQUEST_OPERATIONS_MAX * (OPERATION_BYTES_MAX + 1)  # one line per operation
 PAGE_PLAIN_BYTES_MAX = 900  # smaller pages are not compressed, as each takes one write unit (1 KB)
-TRACES_PER_S = 1  # per process, as in X-Ray's default rule; some callers trace every request
-TRACES_AT_ONCE = 10  # burst after an idle period, so that a manual test is traced completely
+TRACES_PER_S = 1  # traced requests of a process, as in X-Ray's default rule; some callers trace all
+TRACES_AT_ONCE = 10  # traced requests in a burst after an idle period, enough for a manual test
 APPEND_ATTEMPTS_MAX = 8  # an attempt fails if a filler was faster; eight failures are an outage
 
 # --- reading ---------------------------------------------------------------------------------
-READ_ITEMS_MAX = 4_000  # per query; 4,000 small items fill 1 MB, where DynamoDB ends a query
-READ_PAGES_BYTES_MAX = 1024 * 1024  # the maximum that one DynamoDB Query returns
-NEAR_PAGES = 64  # reads this near to the known end are strongly consistent, to save a second read
+READ_ITEMS_MAX = 4_000  # items per query; 4,000 small ones fill 1 MB, where DynamoDB ends a query
+READ_PAGES_BYTES_MAX = 1024 * 1024  # size of the pages in one read, the maximum of a DynamoDB query
+NEAR_PAGES = 64  # reads this close to the known end are strongly consistent, to save a second read
 PIECE_CHARS = 128 * 1024  # size of the pieces of a stream; one read may return 20 MB of text
 STREAM_S_MIN = 60  # clients treat the end of a shorter stream as a failure, and back off
 STREAM_S_MAX = 840  # a stream ends between events, before Lambda ends its function at 15 minutes
 STREAM_RESUME_MS = 500  # reconnect delay of browsers: hardly noticeable, and no load in an outage
-STREAM_BYTES_MAX = 180_000_000  # Lambda cuts a response at 200 MB; the last piece may be large
-TAIL_BYTES_MAX = 8 * 1024 * 1024  # cached for streams near the frontier; other streams read the log
+STREAM_BYTES_MAX = 180_000_000  # size of a stream, plus one piece; Lambda cuts a response at 200 MB
+TAIL_BYTES_MAX = 8 * 1024 * 1024  # pages cached for streams near the frontier; others read the log
 TAIL_PAGE_BYTES = 400  # memory for the objects of a cached page, in addition to its text
 HOLE_GRACE_MS = 2000  # an older hole is filled; a writer writes the page 10 ms after its number
 HOLE_LOST_MS = 24 * 3600 * 1000  # an older hole may be an expired page; no page expires earlier
@@ -49,13 +50,13 @@ STAMP_DISORDER_MS = CLOCK_SKEW_MS_MAX + WRITE_MS_MAX  # a later page may have an
 CURSOR_CHARS_MAX = 64  # a longer id is rejected before it is parsed
 
 # --- filters ---------------------------------------------------------------------------------
-FILTER_VALUES_MAX = 100  # per field; each value is an item of the subscription index
-FEED_NAME_CHARS_MAX = 63  # the limit of a label in a host name; also for names of consumers
+FILTER_VALUES_MAX = 100  # values in a field of a filter; each is an item of the subscription index
+FEED_NAME_CHARS_MAX = 63  # length of a label in a host name; also the limit for names of consumers
 
 # --- followers -------------------------------------------------------------------------------
-HOLE_POLL_MS = 100  # how often a waiting follower checks if the hole has closed
-FOLLOW_OPERATIONS_MAX = 10_000  # per batch: about a second of work; one read may return 100,000
-FOLLOW_OPERATIONS_FIRST = 1_000  # in the first batch of a run, so that slow stores finish in time
+HOLE_POLL_MS = 100  # interval at which a waiting follower checks if the hole has closed
+FOLLOW_OPERATIONS_MAX = 10_000  # operations per batch: a second of work; a read may return 100,000
+FOLLOW_OPERATIONS_FIRST = 1_000  # operations in a run's first batch; slow stores finish it in time
 FOLLOW_CAUTION = 16  # the first batch after a crashed holder is smaller by this factor
 FOLLOW_TURN_MS = 2_000  # a slower batch halves the next batch; a batch in half this time doubles it
 FOLLOW_RUN_MS = 10_000  # a run ends after this time, so that another process can take the lease
@@ -63,9 +64,9 @@ FOLLOW_TIMEOUT_S = 15  # Lambda kills a run of a follower after this time
 LEASE_MS = 20_000  # a lease that is unchanged for this time may be taken over; no run takes longer
 LEASE_LATE_MS = 5_000  # a lease that is not renewed for this time is observed; a batch takes 2 s
 LEASE_LOOK_MS = 10_000  # a function observes a lease for this time, then wakes the next function
-LEASE_LOOK_AGAIN_MS = 60_000  # then observation starts again, because a wake-up may be lost
+LEASE_LOOK_AGAIN_MS = 60_000  # after this time, the lease is observed again; a wake-up may be lost
 
-NOTE_BYTES_MAX = 570  # the item with a checkpoint and its note costs one write unit (1 KB)
+NOTE_BYTES_MAX = 570  # a follower's note; its item, with the checkpoint, costs a write unit (1 KB)
 
 SWEEP_EVERY_MS = 60_000  # the interval of the sweep's schedule
 SWEEP_ERRORS_MAX = 20  # errors that a sweep reports, because their tracebacks become one log line
@@ -77,17 +78,18 @@ SWEEP_LOOK_MS = 35_000  # a sweep starts no read later than this; Lambda kills i
 LAG_PAGES_MAX = 1_000  # a larger lag that persists is an alarm; the fastest feed writes it in 1 s
 FOLLOWER_AGE_S_MAX = 900  # highest age of an unhandled page; retries and takeovers take minutes
 WAKE_LATE_MS = 30_000  # age of a page for which the sweep wakes a follower; a stream needs a second
-UPSTREAM_AGE_S_MAX = 120  # retries are a minute apart, so two of them fail in this time
-ARCHIVE_LAG_S_MAX = 1_800  # pages wait for 15 minutes, and the run of a busy feed takes some time
+UPSTREAM_AGE_S_MAX = 120  # time since the upstream was read; two retries, a minute apart, failed
+ARCHIVE_LAG_S_MAX = 1_800  # age of an unarchived page; it waits 15 minutes, and a run takes time
 REMIND_MS = 24 * 3600 * 1000  # time between two reports of a condition that lasts for days
-OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of the next five sweeps
+OUTBOX_AGE_S_MAX = 300  # age of a message, which is forwarded in a second, or by one of five sweeps
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # text of a part, 1 MB compressed; readers have 512 MB
-# A part may exceed ARCHIVE_PART_BYTES by its last page.
-ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # with its page numbers
-ARCHIVE_PAGES = 1_000  # this many waiting pages fill a part if a page holds some 8 KB of text
-ARCHIVE_PART_OPERATIONS = 80_000  # small operations fill a part; compressing it takes a second
+# A larger decompressed part is refused as broken. The text of a part is at most as long as
+# ARCHIVE_PART_BYTES, or as one page. Each page adds a line with its number.
+ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # see the comment above
+ARCHIVE_PAGES = 1_000  # this many pages are archived without delay; at 8 KB each, they fill a part
+ARCHIVE_PART_OPERATIONS = 80_000  # operations per batch of `archive`: compressing takes a second
 ARCHIVE_STEP_BYTES = 2 * 1024 * 1024  # text sent in one step, some twenty messages
 ARCHIVE_LISTED = 1_000  # parts per listing, as in S3; 17 hours at a part per minute
 ARCHIVE_LISTS_MAX = 20  # listings searched for gaps before a replay, in two seconds
@@ -96,7 +98,7 @@ ARCHIVE_LISTS_MAX = 20  # listings searched for gaps before a replay, in two sec
 FEW_SUBSCRIPTIONS = 100  # up to this number, all subscriptions are read at once, for 8 read units
 INDEX_MS = 60_000  # page time until a feed that exceeded FEW_SUBSCRIPTIONS is checked again
 LOOK_UPS_MAX = 400  # lookups per batch, in two seconds; for more, all subscriptions are read
-JOIN_READS_MAX = 10  # reads per subscription, some 10 MB; a client that lags more must reconnect
+JOIN_READS_MAX = 10  # reads of pages that a joining client missed, 10 MB; for more, it reconnects
 PUSH_LANES_MAX = 32  # a lane sends 2,000 messages a second; 32 exceed API Gateway's quota by far
 LANE_DRAIN_MS = 600_000  # page time in which removed lanes are still woken, also by the sweep
 CHANGES_MAX = 200  # new subscriptions that a batch handles, in a second; the others wait
@@ -104,8 +106,8 @@ DELIVERIES_MAX = 100_000  # a batch with this many deliveries gets no more pages
 FRAME_BYTES_MAX = 120_000  # API Gateway rejects a message above 128 KB and bills per 32 KB
 GZIP_BYTES_MIN = 400  # minimum size to compress; in smaller messages base64 cancels the gain
 SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer must resume from its cursor
-MESSAGE_BYTES_MAX = 32 * 1024  # one frame from a client (API Gateway disconnects above it)
-SEND_BACKOFF_MS = 50  # doubles with each attempt: 350 ms in all, so one client cannot delay a run
+MESSAGE_BYTES_MAX = 32 * 1024  # a client's message, in one frame; API Gateway disconnects above it
+SEND_BACKOFF_MS = 50  # pause before a second attempt, then doubled: 350 ms in all for one client
 SENDS_FIRST = 16  # concurrent sends until one succeeds; a TLS handshake takes 1 ms of CPU
 SENDS_MAX = 256  # concurrent sends: 12,800 a second at 20 ms each, more than a core can sign
 SEND_PAUSE_MS_MAX = 800  # maximum pause of a throttled sender, doubled from SEND_BACKOFF_MS
@@ -134,36 +136,36 @@ TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week lon
 CORRECT_SECTION = 10_000  # objects looked up together; each section reads the log after the state
 CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # lines of a section, which are in memory with the rows
 CORRECT_BATCH_BYTES = 370_000  # fits a page even if it is not compressed, so no number is wasted
-CORRECT_POLL_MS = 50  # short, because readers wait while the corrector holds a page number
-CORRECT_POLLS_MAX = 20  # one second, below HOLE_GRACE_MS, so that no process fills the number
-CORRECT_YIELD_POLLS_MAX = 100  # five seconds, while the corrector has no number; see HOLE_GRACE_MS
-CORRECT_RUN_MS = 240_000  # one run ends after this time; a batch takes some 50 ms
-AMEND_RUN_MS = 10_000  # CORRECT_RUN_MS for runs in a request; an HTTP API times out after 30 s
-AMEND_TIMEOUT_S = 29  # the last batch may wait for a writer; a retry skips applied corrections
+CORRECT_POLL_MS = 50  # interval of polls for an earlier page; short, because readers wait as well
+CORRECT_POLLS_MAX = 20  # one second, below HOLE_GRACE_MS, so that no process fills the page number
+CORRECT_YIELD_POLLS_MAX = 100  # five seconds, above HOLE_GRACE_MS; no process waits for them
+CORRECT_RUN_MS = 240_000  # one run of a corrector ends after this time; a batch takes some 50 ms
+AMEND_RUN_MS = 10_000  # CORRECT_RUN_MS for a run in a request; an HTTP API times out after 30 s
+AMEND_TIMEOUT_S = 29  # Lambda kills a run in a request after this time; a retry continues the work
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run after this time
-LOOKUP_KEYS_MAX = 1000  # per request; even the longest keys fit REQUEST_BYTES_MAX
+LOOKUP_KEYS_MAX = 1000  # keys per request; even the longest fit REQUEST_BYTES_MAX
 LOOKUP_KEYS = 25  # keys read at once; a reply with the longest lines, escaped, is below 6 MB
 LIVE_LOOKS_MAX = 5  # comparisons of an object that changes each time, before it is given up
 
-# --- bounds of producers ---------------------------------------------------------------------
-BOUND_POLL_MS = 50  # see CORRECT_POLL_MS
-BOUND_POLLS_MAX = 20  # see CORRECT_POLLS_MAX
+# --- restricted producers --------------------------------------------------------------------
+BOUND_POLL_MS = 50  # poll interval while an earlier page is not written, see CORRECT_POLL_MS
+BOUND_POLLS_MAX = 20  # polls until the request fails, one second in all, see CORRECT_POLLS_MAX
 
 # --- verifying ------------------------------------------------------------------------------
 VERIFY_LOOK_MS = 1_000  # maximum age of a checkpoint; changes since it look like differences
 REPAIR_BATCH = 1_000  # rows repaired between two reports of progress, in about a second
 
 # --- syncs in the cloud ----------------------------------------------------------------------
-SYNC_APPLIERS_MAX = 2  # one appends, as fast as the state is projected, while the other reads
+SYNC_APPLIERS_MAX = 2  # parts of a plan applied at once: one run appends while the other reads rows
 SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; scanning less costs at most $0.33
-SYNC_APPROVAL_S = 3 * 24 * 3600  # a weekend; a plan expires after half the life of a tombstone
-SYNC_JOB_MINUTES = 12 * 60  # far longer than needed: 100 million objects took 5 min on two cores
-SYNC_CAUSE_CHARS = 1000  # enough for the message of an error, without a long stack trace
+SYNC_APPROVAL_S = 3 * 24 * 3600  # time to approve a plan: a weekend; the plan itself expires later
+SYNC_JOB_MINUTES = 12 * 60  # time limit of a Spark job; 100 million objects took 5 min on two cores
+SYNC_CAUSE_CHARS = 1000  # length of a reported error: its message, without a long stack trace
 DUMP_ADDRESS_CHARS_MAX = 1100  # a key has at most 1,024 bytes, a bucket's name 63
 
 # --- status ----------------------------------------------------------------------------------
-COUNT_SOON_MS = 1_000  # delay of a write after clients connected or disconnected
-COUNT_EVERY_MS = 20_000  # time between other writes, of two write units per process
+COUNT_SOON_MS = 1_000  # time between two writes of counts if a client has connected or disconnected
+COUNT_EVERY_MS = 20_000  # time between other writes of counts, of two write units per process
 PRESENCE_MS = 45_000  # lifetime of a client count; two writes of it may fail
 SWEPT_PRESENCE_MS = 130_000  # the sweep counts each minute; one run may be missed
 LAG_MS_MAX = 120_000  # a follower with this lag was woken by two sweeps, and is down or too slow
@@ -172,49 +174,49 @@ STATUS_AGE_MS = 1_000  # a status is cached for this time, because any client ca
 
 # --- retention -------------------------------------------------------------------------------
 RETENTION_MS_MIN = 3600 * 1000  # no write takes that long, because functions have a time limit
-TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # lifetime with the shortest retention
-TTL_SLACK_MS = 24 * 3600 * 1000  # how long the sweep may be down before a page expires unprocessed
+TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # a tombstone's shortest lifetime
+TTL_SLACK_MS = 24 * 3600 * 1000  # the sweep may be down this long before a page expires unprocessed
 RENEW_WITHIN_MS = 12 * 3600 * 1000  # a page is renewed this long before it expires; sweeps may fail
 RENEW_EVERY_MS = 3 * 3600 * 1000  # time between rounds; a page is checked four times before expiry
-RENEW_PAGES_MAX = 20_000  # pages renewed per minute, in seven seconds with 16 threads
-CLAIM_MS = 24 * 3600 * 1000  # how long an Idempotency-Key is remembered
+RENEW_PAGES_MAX = 20_000  # pages renewed per sweep (each minute), in seven seconds with 16 threads
+CLAIM_MS = 24 * 3600 * 1000  # lifetime of a claim: a producer can repeat a request for a day
 
 # --- what a feed's owner sets ----------------------------------------------------------------
 PROFILE_AGE_MS = 4_000  # a profile is cached for this time; changes take effect within 5 s
 SHARED_S = 1  # lifetime of a response in a shared cache; PROFILE_AGE_MS and this add up to 5 s
 OBJECT_URL_CHARS_MAX = 1024  # far longer than any link in use; it is sent with every event
-PASSWORDS_MAX = 2  # the old and the new one, while clients move from one to the other
+PASSWORDS_MAX = 2  # passwords per role: the old and the new one, while clients change theirs
 PASSWORD_BYTES_MIN = 8  # shorter passwords are guessed easily, even at 15 ms of CPU per guess
-PASSWORD_BYTES_MAX = 256  # with a user name, in base64, far below the size limit of headers
+PASSWORD_BYTES_MAX = 256  # a password and a user name, in base64, are far below limits for headers
 VERIFIED_MAX = 64  # cached passwords: two for each of two roles of 16 feeds, 32 bytes each
 
-# --- guesses ---------------------------------------------------------------------------------
+# --- guesses of passwords --------------------------------------------------------------------
 MISSES_MS = 10_000  # window in which wrong guesses are counted; after it, a user may retry
-MISSES_MAX = 50  # per feed, process and window: 2.5 s of hashing, or 100 reads of keys
-USER_MISSES_MAX = 10  # 290 ms of bcrypt each, as long in all as MISSES_MAX guesses with scrypt
+MISSES_MAX = 50  # wrong guesses per feed, process and window: 2.5 s of hashing, 100 reads of keys
+USER_MISSES_MAX = 10  # wrong guesses: 290 ms of bcrypt each, as long as MISSES_MAX with scrypt
 
 # --- keys ------------------------------------------------------------------------------------
 KEY_AGE_MS = 4_000  # a key is cached for this time; a revocation takes effect within 5 s
-KEYS_KNOWN_MAX = 4_096  # per process: some 2 MB; an evicted key is read again
-KEY_RATE_MAX = 10_000  # requests a second, more than a feed can handle
+KEYS_KNOWN_MAX = 4_096  # keys cached per process, some 2 MB; an evicted key is read again
+KEY_RATE_MAX = 10_000  # highest rate of a key in requests a second, more than a feed can handle
 KEY_WINDOW_MS = 10_000  # window of a rate, ten times the interval at which processes write counts
 KEY_READ_SIZE = 1024 * 1024  # reading this amount (characters or bytes) counts as one request
 KEY_COUNT_MS = 120_000  # lifetime of a window's count: clocks differ by less than a minute
-KEY_STREAMS = 40  # default limit of a key's open streams, a tenth of the capacity of size prod
+KEY_STREAMS = 40  # a key's open streams by default: a tenth of `streams_max` of the stage `prod`
 KEY_STREAMS_MAX = 1_000  # highest limit that a key can have: the concurrency of an AWS account
-STREAM_HOLD_MS = 15 * 60_000  # lifetime of a stream's slot; no function runs longer
+STREAM_HOLD_MS = 15 * 60_000  # lifetime of the entry for a key's open stream; functions end earlier
 STREAM_HELD_RETRY_S = 30  # delay before a client retries to open a stream beyond the limit
 KEY_LABEL_CHARS_MAX = 200  # length of a key's label and of its creator; they fit one line of a list
 KEY_KEPT_MS = 30 * 24 * 3600 * 1000  # a key that ended is listed for a month, then it is deleted
-ENDED_MAX = 1_000  # ended keys that a profile lists to disconnect clients; 25 KB, 7 RRU at most
+ENDED_MAX = 1_000  # ended keys that a profile lists to disconnect clients: 25 KB, 7 read units
 
 # --- changes ---------------------------------------------------------------------------------
 CHANGE_SLOT_BITS = 10  # a page has at most 1,024 slots; 43 of 53 bits are left for page numbers
-CHANGES_LIMIT = 100  # the default of changeagent
-CHANGES_LIMIT_MAX = 2**32 - 1  # the range of changeagent's numbers; bytes limit a reply further
-CHANGES_BYTES_MAX = 4 * 1024 * 1024  # per reply; Lambda buffers 6 MB, and JSON must fit memory
-LIST_TIMEOUT_S = 30  # the timeout of an HTTP API; CHANGES_BLOCK_S_MAX is shorter
-CHANGES_BLOCK_S_MAX = 25  # an HTTP API times out after 30 s; a client sends the next request
+CHANGES_LIMIT = 100  # changes per reply if the request names no limit; the default of changeagent
+CHANGES_LIMIT_MAX = 2**32 - 1  # largest number in a request, as in changeagent; bytes limit a reply
+CHANGES_BYTES_MAX = 4 * 1024 * 1024  # size of a reply: Lambda buffers 6 MB; JSON must fit memory
+LIST_TIMEOUT_S = 30  # Lambda kills a list request after this time, at which an HTTP API times out
+CHANGES_BLOCK_S_MAX = 25  # a request waits this long for changes; an HTTP API times out after 30 s
 CHANGES_HOLE_S = 3  # wait at a hole that hides acknowledged changes; a hole is closed by then
 CHANGES_SCAN_MS = 15_000  # one request searches for a rare tag this long; the next one continues
 CHANGES_FIRST_PAGES = 4  # pages in the first read; each next read is four times as large
@@ -232,22 +234,22 @@ INDEX_TIMEOUT_S = 55  # Lambda kills a run after this time
 FORWARD_RUN_MS = 40_000  # one run of the outbox ends after this time; Lambda kills it after 55 s
 
 # --- listeners -------------------------------------------------------------------------------
-RESOURCES_MAX = 32  # per feed; each is sent with every list of resources, and is in the profile
-MAX_AGE_S_MIN = 60  # the interval of the sweep, which trims; pages that a follower needs are kept
-VERSION_MAX = 999_999_999  # highest version of a registration; only two versions exist
+RESOURCES_MAX = 32  # resources per feed; each is in every list of resources and in the profile
+MAX_AGE_S_MIN = 60  # shortest `maxAge` of a feed: the interval of the sweep, which trims the log
+VERSION_MAX = 999_999_999  # largest number accepted as a version; each from 2 on means version 2
 INSTANCE_BYTES_MAX = 512  # instance and resource must fit in DynamoDB's sort key of 1,024 B
-SERVICE_BYTES_MAX = 1024  # a name for people, stored with each resource that is registered
-REGISTERING_MS = 75_000  # longer than the function that replies can run, see REPLAY_LEASE_MS
+SERVICE_BYTES_MAX = 1024  # a listener's `service`, a text for people, stored with each resource
+REGISTERING_MS = 75_000  # time for the reply to a registration; its function ends before that
 OBJECTS_MAX = 1000  # objects in a reply of a bootstrap: some hundred kilobytes
-OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # in a reply of a bootstrap; Lambda's hold at most 6 MB
+OBJECTS_BYTES_MAX = 2 * 1024 * 1024  # size of a reply of a bootstrap; a Lambda response holds 6 MB
 CAPTURE_BYTES = 370_000  # text of a captured batch, which fits a page even without compression
 OBJECTS_READS_MAX = 64  # reads for a reply of a bootstrap: all buckets of a small state
 
 # --- named consumers -------------------------------------------------------------------------
-CONSUMERS_MAX = 100  # per feed: one query lists them, once a minute
+CONSUMERS_MAX = 100  # named consumers per feed; one query a minute lists them
 CONSUMER_LEASE_MS = 30_000  # a worker renews its lease at least three times in this period
-WORKER_CHARS_MAX = 128  # name of a host, a process id and random digits
-CONSUMER_SPANS_MAX = 1000  # spans acknowledged out of order: 30 KB, thirty write units at worst
+WORKER_CHARS_MAX = 128  # length of a worker's name: a host, a process id and random digits
+CONSUMER_SPANS_MAX = 1000  # ranges acknowledged after the position: 30 KB, up to thirty write units
 ACK_IDS_MAX = 1000  # acknowledged ids per request, as many as one page may hold
 ACK_PAGES_MAX = 64  # pages to which the ids of a request belong; each is read, to check the ids
 ADVANCE_PAGES = 16  # pages read at once in search of the first unacknowledged operation
@@ -255,9 +257,9 @@ ADVANCE_READS_MAX = 4  # reads of ADVANCE_PAGES per request; the next request co
 UPCOMING_READS_MAX = 256  # reads while an operator waits for a message of a rare type, 2 seconds
 PARKED_MAX = 90  # parked messages per consumer; with its other items they fit a transaction of 100
 ERROR_CHARS_MAX = 1000  # enough for a worker's error message, without a long stack trace
-WHY_CHARS_MAX = 500  # length of an operator's reason
-NOTES_MAX = 100  # notes of operators that are returned at once, the latest first
-NOTE_MS = 365 * 24 * 3600 * 1000  # lifetime of an operator's note: long enough for an audit
+WHY_CHARS_MAX = 500  # length of an operator's reason, a few sentences
+NOTES_MAX = 100  # records of operators' actions that are returned at once, the latest first
+NOTE_MS = 365 * 24 * 3600 * 1000  # lifetime of the record of an operator's action, for an audit
 LOG_ENTRIES_MAX = 1000  # operations of the log that are returned at once to an operator
 LOG_BYTES_MAX = 2 * 1024 * 1024  # size of these operations; Lambda responses hold at most 6 MB
 CONSUMER_ATTEMPTS_MAX = 5  # an attempt fails if a worker or operator writes at the same moment
@@ -265,12 +267,12 @@ CONSUMER_ATTEMPTS_MAX = 5  # an attempt fails if a worker or operator writes at 
 # --- chained feeds --------------------------------------------------------------------------
 SHARE_PARTS_MAX = 4096  # parts into which a feed may be divided
 BATCH_BYTES = 1024 * 1024  # size of a reply of whole pages, unless the request names another
-BATCH_BYTES_MAX = 4 * 1024 * 1024  # the maximum: Lambda responses hold at most 6 MB
-BATCH_BYTES_MIN = 4 * PAGE_BYTES_MAX  # requested by a relay: every page fits, deflated or not
+BATCH_BYTES_MAX = 4 * 1024 * 1024  # largest size of a reply; a Lambda response holds at most 6 MB
+BATCH_BYTES_MIN = 4 * PAGE_BYTES_MAX  # a relay requests this or more, as a page must fit
 STATE_KEY_BYTES_MAX = 1024  # DynamoDB's limit for a key, such as the key of a row
 BATCH_PAGES_MAX = 90  # with the relay document and the head, they fit a transaction of 100
 BATCH_BLOCK_S_MAX = 20  # a request for new pages waits at most this long; gateways time out later
-RELAY_POLL_S = 2  # BATCH_BLOCK_S_MAX with leader election: the lease is renewed between requests
+RELAY_POLL_S = 2  # BATCH_BLOCK_S_MAX for elected feeds, which renew the lease between requests
 RELAY_LEASE_MS = 45_000  # longer than a waiting request and its time limit, see LEASE_MS
 RELAY_RUN_MS = 240_000  # one run of a relay ends after this time and wakes the next
 RELAY_TIMEOUT_S = 300  # Lambda kills a run after this time: RELAY_RUN_MS and the last request
@@ -286,18 +288,18 @@ LEADER_LEASE_RENEW_MS = 1_000  # interval of renewals, of which three may be los
 LEADER_LEASE_FAILURES = 3  # consecutive failures, some 4 s, after which a leader gives up the lease
 LEADER_LEASE_REST_MS = 30_000  # pause of a leader that gave up, so that another member can lead
 MEMBER_MS = 30_000  # a cluster member that was silent for this time is shown as gone
-LEADERS_MAX = 8  # per cluster; each of them reads the master
+LEADERS_MAX = 8  # leaders per cluster; each of them reads the master
 VIA_MAX = 32  # feeds in a chain of copies; a longer chain is a mistake
 
 # --- outgoing webhooks -----------------------------------------------------------------------
-WEBHOOKS_MAX = 50  # per feed: each is a named consumer, and all are one document of 100 KB
+WEBHOOKS_MAX = 50  # webhooks per feed: each is a named consumer, and all are one document of 100 KB
 WEBHOOK_URL_CHARS_MAX = 1024  # proxies truncate longer URLs
 WEBHOOK_S = 15  # response timeout, as in Standard Webhooks; half of a lease's duration
 WEBHOOK_AT_ONCE = 8  # concurrent messages to an endpoint: 80 a second at 100 ms each
 WEBHOOK_SECRET_BYTES = 32  # size of a generated secret; Standard Webhooks allows 24 to 64
 WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # time in which the replaced secret also signs
-WEBHOOK_ATTEMPTS_MAX = 10  # per message, in 75 hours with the delays of Standard Webhooks
-WEBHOOK_TURN_MS = 10_000  # then the process continues with the next endpoint; attempts are finished
+WEBHOOK_ATTEMPTS_MAX = 10  # attempts per message, in 75 hours with the delays of Standard Webhooks
+WEBHOOK_TURN_MS = 10_000  # turn of an endpoint, so that others wait less; begun calls are completed
 
 # --- durable streams -------------------------------------------------------------------------
 STREAM_PRODUCERS_MAX = 100  # producers of a stream; each append by a producer writes all, 8 KB
@@ -305,11 +307,11 @@ STREAM_PAGES_MAX = 1_000  # pages per response, each a read of 30 us; the reader
 STREAM_WAIT_S = 20  # duration of a long poll; gateways and proxies time out after 30 s
 STREAM_LIVE_S = 60  # duration of an SSE response, as in the protocol; then its reader resumes
 STREAM_SAID_S = 20  # an idle stream repeats its offset this often; proxies time out after 30 s
-STREAM_CURSOR_S = 20  # how long responses for one offset have the same cursor, as in the protocol
+STREAM_CURSOR_S = 20  # responses for an offset keep their cursor for this time, as in the protocol
 STREAM_CURSOR_DIGITS_MAX = 15  # digits of a cursor that a client returns; real cursors have eight
 
 # --- connections of a server -----------------------------------------------------------------
-HEAD_BYTES_MAX = 64 * 1024  # of a head (request line and fields); browsers send a few KB
+HEAD_BYTES_MAX = 64 * 1024  # size of a head (request line and fields); browsers send a few KB
 HEAD_FIELDS_MAX = 256  # fields of a head, or of trailers; a browser and three proxies send fifty
 HEAD_S = 10.0  # time for a head or a TLS handshake, which takes seconds on the worst network
 KEEP_ALIVE_S = 75.0  # an idle connection is closed after this; proxies reuse connections for 60 s
@@ -325,20 +327,20 @@ BODY_IDLE_S = 20.0  # time between two bytes of a body, the same as STALL_S
 BODIES_BYTES_MAX = 128 * 1024 * 1024  # bodies in memory at once: 12 of the largest, or 100 posts
 
 # --- restoring ------------------------------------------------------------------------------
-NUMBERS_PER_S_MAX = 10_000  # page numbers that a server assigns; a counter in DynamoDB has 1,000
-PAGE_NUMBER_MAX = 2**40 - 1  # ten hex digits of an event id
+NUMBERS_PER_S_MAX = 10_000  # page numbers that a server assigns in a second; DynamoDB assigns 1,000
+PAGE_NUMBER_MAX = 2**40 - 1  # largest page number with ten hex digits, as in an event id
 JUMPS_MIN = 64  # a jump of page numbers skips at most a 64th of the remaining ones, at first 2^34
 LOST_RANGES_MAX = 100  # ranges in a profile, which is read with each cursor; older ones are merged
 
 # --- documents of operators ------------------------------------------------------------------
 DOCUMENT_AGE_MS = 4_000  # a document is cached for this time; changes take effect within 5 s
-DOCUMENT_BYTES_MAX = 256 * 1024  # three thousand users; an item of DynamoDB holds 400 KB
-USERS_MAX = 2_000  # some 80 bytes per user
+DOCUMENT_BYTES_MAX = 256 * 1024  # size of a user file: 3,000 users; a DynamoDB item holds 400 KB
+USERS_MAX = 2_000  # users of a feed, of some 80 bytes each
 CONFIGURATION_BYTES_MAX = 64 * 1024  # far more than HOOKS_MAX hooks with long headers need
-HOOKS_MAX = 10  # called at once, for each change
-HOOK_S = 10  # for all responses together: an HTTP API times out after 30 s
+HOOKS_MAX = 10  # webhooks of changeagent, called at once for each change
+HOOK_S = 10  # time limit of all responses together: an HTTP API times out after 30 s
 BCRYPT_COST_MAX = 14  # with a higher cost, one check takes a second of a core
 
 # --- tokens of an issuer -------------------------------------------------------------------------
 TOKEN_LEEWAY_S = 60  # tolerated difference of clocks; with NTP, it is less than a second
-TOKEN_GRANTS_MAX = 100  # a header holds a token of 10 KB, and a grant has some 80 bytes
+TOKEN_GRANTS_MAX = 100  # grants per token: a header holds a token of 10 KB, a grant has 80 bytes
