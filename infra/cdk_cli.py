@@ -73,8 +73,8 @@ class Cdk:
         Create or update *stack* and return its outputs.
 
         Unless *exclusively*, the stacks on which *stack* depends are deployed first. With
-        *imports*, *stack* takes over existing resources that have the names of its own, such as
-        restored tables.
+        *imports*, *stack* takes over existing resources, such as restored tables, that have the
+        names of resources in its template.
         """
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         alone = ("--exclusively",) if exclusively else ()

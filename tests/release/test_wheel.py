@@ -73,7 +73,7 @@ def test_it_holds_every_module(names: set[str]) -> None:
 
 
 def test_it_holds_what_the_twin_runs_and_shows(names: set[str]) -> None:
-    """Every handler and file of the live page, and how the engine is fetched."""
+    """Every handler and file of the web page `/console`, and how the engine is fetched."""
     packed = "tidings/twin/packed"
     handlers = {path.relative_to(FUNCTIONS).as_posix() for path in FUNCTIONS.glob("*/handler.py")}
     page = {path.name for path in (ROOT / "console").iterdir() if path.is_file()}

@@ -1,5 +1,7 @@
 """
-Server-Sent Events: an incremental parser, and connections that use it, blocking and asyncio.
+Server-Sent Events: an incremental parser, and two functions that read events of a connection.
+
+`listen` blocks, and `listen_async` is for asyncio.
 
 The parser accepts chunks of any size; lines end with LF, CRLF or CR.
 """

@@ -71,7 +71,7 @@ class StreamCounter:
 
     @property
     def has_left(self) -> bool:
-        """Return True if no client is left, and the store does not have this number yet."""
+        """Return True if there are no clients, and this was not written yet."""
         return self._changed and not self._clients
 
     def open(self) -> None:

@@ -59,7 +59,7 @@ _SEEN = f"""
 _REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
 _TEXT = StringType()
 _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
-# By type of a column, a pattern for the texts that a value of the column represents completely.
+# For each type of column, a pattern of the texts that such a column stores without loss.
 # Spark would also accept other texts: it would cut the time off a date, cut nanoseconds off a time,
 # and parse a number as a timestamp.
 _FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"

@@ -168,12 +168,12 @@ class Table:
 
     def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
         """
-        Append *rows*, the operations after *after*. The table is then complete up to *through*.
+        Append *rows*, the operations in pages after *after*; the table is complete up to *through*.
 
         *snapshot* is the last known snapshot of the table, or 0.
 
         Raises:
-            Raced: another run committed rows after *after* since *snapshot*.
+            Raced: since *snapshot*, another run committed rows of pages after *after*.
         """
         writer = rows.writeTo(self.name).option("isolation-level", "serializable")
         if snapshot:
@@ -262,7 +262,8 @@ def of_type(session: SparkSession, warehouse: Warehouse, feed: str, type: str) -
 
 FILE_BYTES = 128 * 1024 * 1024  # target size of a file; a task reads it in seconds
 FILES_MAX = 50  # the number of small files that does not yet slow down reads
-# The most files of a table that a maintenance rewrites, so that a batch never waits for hours.
+# The maximum number of files that one maintenance run of a table rewrites, so that a batch never
+# waits for hours.
 REWRITTEN_MAX = 500
 DAYS = 3  # only files of the last days of `history` are rewritten; older days get no new files
 _DAY_S = 24 * 3600

@@ -164,7 +164,7 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--verbose", is_flag=True, help="Log normal events too, not only problems.")
 def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
     """
-    Serve feeds from this process: HTTP, event streams, WebSockets, and the live page.
+    Serve feeds from this process: HTTP, event streams, WebSockets, and the web page /console.
 
     All data are in one SQLite file in the folder --data. An operation is acknowledged when it is
     on disk.

@@ -217,8 +217,8 @@ class Installed:
     """
     The files of the installation.
 
-    *console* is the folder of the live page. *history* is the git repository that the demo posts;
-    None if Tidings does not run from a checkout.
+    *console* is the folder of the web page `/console`. *history* is the git repository that the
+    demo posts, or None if Tidings does not run from a checkout.
     """
 
     console: Path
@@ -230,7 +230,7 @@ def find_installed(here: Path = _HERE) -> Installed:
     Return the files that belong to the package in the folder *here*.
 
     Raises:
-        NoPage: the package was installed without the live page.
+        NoPage: the package was installed without the web page `/console`.
     """
     console = find_packed(here, "console")
     if console is None:

@@ -1,9 +1,9 @@
 """
 Read a part of a feed over HTTP, from an event stream that is parsed as text.
 
-A read of the log starts with the cursor of a finished copy, because such a cursor may name any page
-of the log. With this cursor, the server sends `live` at the frontier. So a read ends there even if
-the filter leaves out the last operations.
+A read of the log starts with a cursor that says that all buckets of the state were copied
+(`Replication`). Such a cursor may name any page of the log, and the server then sends `live` at the
+frontier. So a read ends there even if the filter leaves out the last operations.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class HttpBackend:
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """
-        Cut only after pages that have an operation and are included in the state.
+        Divide the log only after pages that have an operation and are included in the state.
 
         A page that a restored log skipped has no operation, and the server would treat a cursor in
         such a page as lost.

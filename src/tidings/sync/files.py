@@ -205,7 +205,7 @@ def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
 
 def in_place(dump: str) -> list[str]:
     """
-    Return the addresses of the files in *dump*, a file or folder, for a Spark that reads from S3.
+    Return the addresses of the files in *dump*, a file or folder, for a Spark job that reads S3.
 
     Raises:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.

@@ -77,7 +77,9 @@ class TableSyncState:
 
     *step* is the current step, and *place* the position of this step as JSON. *rows* counts the
     compared rows of the table, and *objects* the compared objects of the feed. *missing* counts
-    objects without a row. The other fields count outcomes.
+    objects without a row. *creates*, *updates* and *deletes* count differences that lasted.
+    *settled* and *restless* count the verdicts of the same names (`live.Verdict`). *applied*,
+    *moved* and *done* add up the results of corrections (`apply.Outcome`).
     """
 
     step: str = ""
@@ -274,9 +276,10 @@ class TableSync:
 
     def run(self) -> None:
         """
-        Run until the feed agrees with the table, or if *dry_run* until the differences are known.
+        Run until the feed agrees with the table.
 
-        If the run fails, `progress` has the work that was done.
+        With the option `dry_run`, run until the differences are known. If the run fails, `progress`
+        has the work that was done.
 
         Raises:
             Stopped: a guard objects. The step `deletes` has deleted nothing.

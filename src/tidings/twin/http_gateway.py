@@ -1,8 +1,9 @@
 """
-The HTTP API: the routes of `deployment`, CORS preflight, the live page, and events of functions.
+The HTTP API of the twin: the routes of `deployment`, CORS preflight, and the web page `/console`.
 
-A request is converted to an event of payload format 2.0, and the function's answer to a response. A
-streaming function is not invoked with an event; its requests are passed to its own server.
+A request is converted to an event of payload format 2.0, with which a function is invoked. The
+function's answer is converted to a response. A streaming function is not invoked with an event; its
+requests are passed to its own server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The live page in a real browser, against a real server."""
+"""The web page `/console` in a real browser, against a real server."""
 
 from __future__ import annotations
 

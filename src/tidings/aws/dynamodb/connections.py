@@ -1,19 +1,23 @@
 """
 WebSocket connections, pending changes of subscriptions, and live subscriptions, on DynamoDB.
 
-A connection: `connection#<id>`, `-`, in a partition of its own. The item is deleted when the
-connection ends. If the deletion fails, the item expires `SAFETY_MS` after the connection was
-opened. `listener` is JSON in ASCII; connections of clients that are not listeners lack it.
+Each paragraph names the two parts of an item's key, its `kind` and its `name`.
 
-A pending change, which the push follower has not applied yet: `inbox#<lane>`, connection id. A
-blank follows the id if the connection moves to another lane. The item is deleted when the change
-was applied. If the deletion fails, the item expires `SAFETY_MS` after it was written.
+A connection: `connection#<id>` and `-`. Each connection has a partition of its own. The item is
+deleted when the connection ends. If the deletion fails, the item expires `SAFETY_MS` after the
+connection was opened. `listener` is JSON in ASCII; connections of clients that are not listeners
+lack it.
 
-A subscription: `watch#<lane>`, filter key NUL connection id. All subscriptions of a filter key are
-adjacent. No filter key contains a NUL, so the subscriptions of other keys have other prefixes. The
-item is deleted with the subscription. If the deletion fails, the item expires like a change.
+A pending change, which the push follower has not applied yet: `inbox#<lane>` and the id of the
+connection. A blank follows the id if the connection moves to another lane. The item is deleted when
+the change was applied. If the deletion fails, the item expires `SAFETY_MS` after it was written.
 
-The progress of the sweeps over all connections (`Round`): `roster`, `-`. `at` is the `kind` and
+A subscription: `watch#<lane>`, and an index key of its filter, a NUL and the id of the connection.
+All subscriptions with the same index key are adjacent. No index key contains a NUL, so the
+subscriptions with other index keys have other prefixes. The item is deleted with the subscription.
+If the deletion fails, the item expires like a change.
+
+The progress of the sweeps over all connections (`Round`): `roster` and `-`. `at` is the `kind` and
 `name` of the last item that was read; it is missing at the beginning. `counted` and `told` are the
 numbers of connections by feed, in this round and in the previous one. The item is missing until a
 round first takes more than one sweep.
@@ -294,9 +298,10 @@ class DynamoDBConnections(TableStore):
     """
     Implements `ConnectionStore`.
 
-    When a connection is removed, its subscriptions are found by the keys of two filters: that of
-    the connection, and that of its pending change. A lane that has handed the connection over to
-    another lane removes its subscriptions itself. Items that a crash leaves expire by themselves.
+    When a connection is removed, its subscriptions are found by the index keys of two filters: that
+    of the connection, and that of its pending change. A lane that has handed the connection over to
+    another lane removes the connection's subscription from its own index. Items that a crash leaves
+    expire by themselves.
     """
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:

@@ -108,7 +108,7 @@ def _who(claims: Mapping[str, Any]) -> str:
 
 def _check_fields(grant: object) -> None:
     """
-    Check that *grant* has only known fields; an unknown field may be a misspelled bound.
+    Check that *grant* has only known fields, because an unknown one may be a misspelled `types`.
 
     Raises:
         OutsideKey: the grant is not an object or has an unknown field.
@@ -133,7 +133,7 @@ def _gives(grant: Mapping[str, Any], feed: str, role: Role) -> bool:
 
 def _parse_bound(grant: Mapping[str, Any]) -> Filter:
     """
-    Return the bound of *grant*.
+    Return the bound of *grant*, which is the part of the feed that it allows.
 
     Raises:
         OutsideKey: the bound is invalid.

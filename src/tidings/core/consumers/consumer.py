@@ -96,7 +96,11 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The record of an action of an operator. *id* is the entry or position concerned."""
+    """
+    The record of an action of an operator, which is not the note of a follower.
+
+    *who* did *what*, and *why*. *id* is the entry or position concerned.
+    """
 
     at_ms: int
     who: str

@@ -32,7 +32,7 @@ class Served:
 
     def raise_mistakes(self) -> None:
         """
-        Raise the errors that are bugs, which are all that are not a `TidingsError`.
+        Raise the errors that are bugs: all errors except `TidingsError`.
 
         Raises:
             Exception: the error, or a group of several errors; a note of each error names its feed.

@@ -3,10 +3,11 @@ Raise the floor of the log by the rules of retention, and renew pages that are n
 
 Pages are trimmed by age, except the last `records_min` pages and pages that a built-in follower has
 not handled. Pages that a named consumer needs are kept up to a maximum age, the cap. The page at
-the position of a consumer stays as long as the page after it, to prove that the position belongs to
-this log. Trimmed pages are not deleted explicitly, because DynamoDB charges for a deletion, but
-deletes a page for free at the expiry time with which the page was written. This time is a day after
-the longest time for which readers may need the page (`page_ms` of the settings).
+the position of a consumer is kept while the page after it is kept, because it proves that the
+position belongs to this log. Trimmed pages are not deleted explicitly, because DynamoDB charges for
+a deletion. It deletes a page for free at the page's expiry time, which is stored when the page is
+written. This time is a day after the longest time for which readers may need the page (`page_ms` of
+the settings).
 
 Only a few pages are needed after their expiry time. These are the last pages of a feed with little
 traffic, pages that a stopped built-in follower has not handled, and pages that were written with a
@@ -87,7 +88,11 @@ class Renewer:
         return Round(began_ms=now) if is_due else None
 
     def run(self, feed: str, round_: Round, first: int, last: int) -> None:
-        """Renew pages from *first* to *last* that expire soon, up to `limits.RENEW_PAGES_MAX`."""
+        """
+        Renew the pages from *first* to *last* that expire soon, and store the progress.
+
+        Stop when `limits.RENEW_PAGES_MAX` or more pages were renewed.
+        """
         if first > last:
             self.store.keep(feed, replace(round_, page=0))
             return
@@ -112,7 +117,8 @@ class Look:
     """
     A recent observation of a log: its *head*, and the last page that each follower has *handled*.
 
-    Both numbers only increase, so a floor that an older observation allows is still allowed.
+    *head* and the pages in *handled* only increase, so a floor that an older observation allows is
+    still allowed.
     """
 
     head: int

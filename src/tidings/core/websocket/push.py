@@ -14,8 +14,8 @@ inbox. After a crash, the lane therefore finishes the releases before it sends a
 
 If any subscription requests `leave` events, the lane waits for the follower `state`, which
 determines the parents that were removed. A marker, which is a subscription without a connection,
-records that a subscription requests `leave` events. The marker is stored under the key for
-everything, which is read for each operation anyway.
+records that a subscription requests `leave` events. The marker is stored under the index key
+`ALL_KEY`, which is looked up for each operation anyway.
 
 A turn is the handling of one batch of pages. An idle connection has received no event for some
 time. It gets the current cursor, so that its client does not resume from a page that was trimmed.
@@ -83,9 +83,10 @@ class _Known:
     *period* is the commit time of this page divided by `limits.IDLE_CURSOR_MS`. *idle* are the idle
     subscriptions that must still get *cursor*.
 
-    *ended* are the ended keys for which all subscriptions were checked. Subscriptions are looked up
-    by key until *index_until_ms*, which is compared with the commit times of pages. *fence* is the
-    fence of the last lease that this process had.
+    *ended* are the keys of clients that were revoked or have expired, and for which all
+    subscriptions were checked. Until *index_until_ms*, which is compared with the commit times of
+    pages, subscriptions are looked up by the index keys of their filters, and are not read all at
+    once. *fence* is the fence of the last lease that this process had.
     """
 
     count: int = 0
@@ -149,8 +150,9 @@ class Pusher:
 
         Changes are applied concurrently, and their number is limited, so that a turn ends in time
         even if many clients subscribe at once. The number of moves that a turn writes to the inbox
-        is limited, too. But a turn applies all moves in the inbox, because a connection that was
-        only partly released before a crash may have another subscription in the meantime.
+        is limited, too. But a turn applies all moves in the inbox. If a process crashed while it
+        released a connection, this lane may still have the old subscription of a connection that
+        another lane serves now. No message may be sent for the old subscription.
         """
         misplaced = self._note_misplaced(feed)
         waiting: dict[str, list[Change]] = {}
@@ -267,7 +269,7 @@ class Pusher:
         Return an index of the subscriptions.
 
         If the feed has few subscriptions, as most feeds do, read all of them at once. Otherwise the
-        index looks subscriptions up by key.
+        index looks subscriptions up by the index keys of their filters.
         """
         lane, known = self._place(feed), self._of(feed)
         if not is_ahead(known.index_until_ms, at_ms, limits.INDEX_MS):
@@ -550,9 +552,10 @@ class Pusher:
 
     def _narrow(self, connection: Connection, listener: Listener) -> None:
         """
-        Continue with the kinds in *listener*, if any.
+        Let the connection continue with the resources in `listener.kinds`.
 
-        Other connections have registered for the rest of the kinds.
+        Other connections have registered for its other resources. If no resource is left, the
+        connection stays open without a subscription.
         """
         state = after(connection.state, Event.RELEASED)
         narrowed = connection.with_fields(state=state)

@@ -214,7 +214,7 @@ class Registrar:
         except (InvalidMessage, TooLarge):
             return  # ignore the heartbeat of a listener, and any other text
         if act is Act.PING:
-            idle = connection.state in (State.LEAVING, State.OPEN)  # others took over its kinds
+            idle = connection.state in (State.LEAVING, State.OPEN)  # others have its resources
             state = State.LIVE if idle else connection.state
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
@@ -261,9 +261,9 @@ class Registrar:
 
     def _take_from(self, connection_id: str, listener: Listener) -> None:
         """
-        Remove from another connection the kinds that *listener* registered for; leave it open.
+        Remove from another connection the resources that *listener* registered for; leave it open.
 
-        If the connection were closed, its client would register again and take all kinds back.
+        If the connection were closed, its client would register again and take all resources back.
         """
         resources_taken = {kind.resource for kind in listener.kinds}
         for _ in range(_ATTEMPTS):

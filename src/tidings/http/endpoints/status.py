@@ -1,4 +1,4 @@
-"""Describe the deployment: `/status`, `/openapi.json`, `/schemas/{format}`, and the live page."""
+"""Describe the deployment: `/status`, `/openapi.json`, `/schemas/{format}` and `/console`."""
 
 from __future__ import annotations
 
