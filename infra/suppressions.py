@@ -153,9 +153,9 @@ OF_ONE_ADDRESS = (
     ),
     Suppression(
         "AwsSolutions-CFR2",
-        "A web ACL for CloudFront is created in us-east-1, by the author of its rules, and named "
-        "in OneAddress.web_acl_arn. It would not protect the three addresses that CloudFront "
-        "forwards to, which stay open (docs/adr/0055).",
+        "The operator may create a web ACL in us-east-1 and set OneAddress.web_acl_arn. A web ACL "
+        "would not protect the three addresses that CloudFront forwards to, which stay open "
+        "(docs/adr/0055).",
     ),
     Suppression(
         "AwsSolutions-CFR4",

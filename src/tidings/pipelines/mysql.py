@@ -424,7 +424,8 @@ class MySQLTable:
         self._rows = Keyed(table, key, type)
         for name in (table, *self._rows.keys):
             if not _NAME.fullmatch(name):
-                raise WrongPipeline(f"must be a name of letters, digits, '_' and '$': {name!r}")
+                rule = "must be a table or column name of letters, digits, '_' and '$'"
+                raise WrongPipeline(f"{rule}: {name!r}")
         self._follow, self._server_id = follow, server_id
         self._is_key_given = bool(self._rows.keys)
         self._state: Mapping[str, Any] = {}

@@ -47,7 +47,7 @@ SUBCOMMANDS = {
     "post": Subcommand(f"{_CLI}.post", "Post operations to a feed."),
     "tail": Subcommand(f"{_CLI}.tail", "Show the events of a feed as they arrive."),
     "status": Subcommand(f"{_CLI}.status", "Show the status of a feed."),
-    "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a change feed as they arrive."),
+    "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a feed as a Triton listener."),
     "consume": Subcommand(f"{_CLI}.consumers", "Run a worker of a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
     "hooks": Subcommand(f"{_CLI}.consumers", "Send events to webhooks."),
@@ -65,7 +65,7 @@ SUBCOMMANDS = {
         "tidings.server.command", "Copy the feeds of a server to a file.", "serve"
     ),
     "local": Subcommand(
-        "tidings.twin.command", "Run Tidings on this machine, without an AWS account.", "local"
+        "tidings.twin.command", "Run the functions of a stage on this machine.", "local"
     ),
     "feed": Subcommand(
         f"{_ADMIN}.feed_command", "Show and change the settings and passwords of a feed."
