@@ -355,8 +355,6 @@ SHOWN_MAX = 1_000  # the most rows of a result that are shown as a table; --json
 # A batch takes a second or two to commit, and adds small files that have to be compacted later.
 EVERY_S = 60
 EVERY_S_MAX = 24 * 3600  # for a longer interval, a scheduled job is cheaper
-_EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
-
 _columns_option = click.option(
     "--columns",
     metavar="FILE",
