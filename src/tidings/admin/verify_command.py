@@ -311,7 +311,7 @@ def verify(
 
 def _unwritten(target: Examined, numbers: Numbers) -> str:
     head = target.reader().log.head(target.feed)
-    return f"{target.feed}: {numbers} (head {head}) reserved by a killed process, but not written"
+    return f"{target.feed}: a killed process reserved {numbers} (head {head}) and wrote nothing"
 
 
 def _print(difference: Difference) -> None:

@@ -72,7 +72,7 @@ def test_O03_other_methods_are_not_allowed(host: Server, method: str, path: str)
     answer = ask(host.port, method, path)
 
     assert refused(answer, 405, "wrong_method")
-    assert answer.headers["allow"] == "GET, POST, OPTIONS"
+    assert answer.headers["allow"] == "GET, HEAD, POST, OPTIONS"
 
 
 def test_O03_head_is_answered_as_get(host: Server) -> None:

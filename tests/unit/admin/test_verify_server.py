@@ -91,8 +91,8 @@ def test_numbers_that_were_not_written_are_named_and_filled(data: Path) -> None:
         log.put("main", replace(last, number=6, append_id="x"))
     found = run("verify", data)
     assert found.exit_code == DIFFERENT
-    assert "main: pages 4 to 5 (head 7) was taken" in found.stderr
-    assert "main: page 7 (head 7) was taken" in found.stderr
+    assert "main: a killed process reserved pages 4 to 5 (head 7)" in found.stderr
+    assert "main: a killed process reserved page 7 (head 7)" in found.stderr
     assert run("rebuild", data, "--dry-run").exit_code == 0
     assert run("verify", data).exit_code == DIFFERENT
     done = run("rebuild", data)

@@ -78,7 +78,7 @@ def test_a_worker_of_mongodb_that_was_overtaken_writes_nothing(mongodb_url: str)
     old, new = opened(mongodb_url, "overtaken"), opened(mongodb_url, "overtaken")
     old.write([video("insert", "a", 1)], 9)
     new.write([video("delete", "a", 2)], 10)
-    with pytest.raises(Overtaken, match="a later worker than 9 writes overtaken"):
+    with pytest.raises(Overtaken, match="a worker later than 9 writes overtaken"):
         old.write([RESET, video("insert", "b", 3)], 9)
     assert names(mongodb_url, "overtaken") == set()
     for sink in (old, new):

@@ -185,7 +185,7 @@ def test_an_elected_twin_is_at_the_address_where_it_listens() -> None:
     ("options", "told"),
     [
         (Options(chains=("theirs",)), "must be FEED=URL"),
-        (Options(source=("types=a",)), "needs --chain-from or --chain"),
+        (Options(source=("types=a",)), "--chain-from or --chain is needed"),
         (Options(chain_from=URL, source=("types",)), "must be NAME=VALUE"),
         (Options(chain_from=URL, source=("leader=x",)), "leader: must be https://HOST"),
         (Options(chain_from=URL, source=("color=red",)), "color: is not known here"),
