@@ -177,7 +177,7 @@ def _methods() -> list[apigateway.CorsHttpMethod]:
     return [apigateway.CorsHttpMethod(method) for method in sorted(named)]
 
 
-METHODS = ("POST", "DELETE")  # to send a message, and to close a connection
+METHODS = ("POST", "DELETE")  # methods to send a message, and to close a connection
 _SELECTED = "$default"  # the name of the only template, which answers every message
 _TAKEN = '{"statusCode":200}'  # without this answer, API Gateway reports an error to the client
 

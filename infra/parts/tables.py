@@ -171,7 +171,7 @@ class Coordination(Construct):
         cdk.CfnOutput(cdk.Stack.of(self), "SeatsTable", value=self.arn)
 
     def allow(self, role: iam.Role) -> None:
-        """Allow reading and acquiring leadership leases."""
+        """Allow reading and acquiring leader leases."""
         allow(role, deployment.COORDINATION_ACTIONS, [self.arn])
 
 

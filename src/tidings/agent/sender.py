@@ -25,11 +25,11 @@ LINGER_S = 0.005  # a wait under light load, so that operations that arrive toge
 LOOK_EVERY_S = 1.0  # the interval at which the queue is polled if `more` is not called
 ENDING_DELAY_S_MAX = 1.0  # the longest delay between attempts while the agent is ending
 DISK_DELAY_S = 1.0  # the delay before the next attempt after a disk error
-DELAY_S_MIN = 0.5  # the value of oplog, after which a throttled feed is available again
-DELAY_S_MAX = 60.0  # the value of oplog; with the random part, a delay is at most 90 s
+DELAY_S_MIN = 0.5  # as in oplog; a throttled feed is available again after this delay
+DELAY_S_MAX = 60.0  # as in oplog; with the random part, a delay is at most 90 s
 _GROWTH = 1.5
 REFUSED = "refused.ndjson"
-REFUSED_BYTES_MAX = 64 * 1024 * 1024  # no person reads more; further operations are only counted
+REFUSED_BYTES_MAX = 64 * 1024 * 1024  # more than a person reads; later operations are only counted
 _CONTENT = {InvalidOperation.code, TooLarge.code}
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 1  # within a Region, connecting takes 1 ms; after 1 s it will not succeed any more
 _READ_S = 3  # three attempts fit in the ten seconds of the shortest function that writes
-_LEASE_READ_S = 1  # a quarter of the duration of a leadership lease
+_LEASE_READ_S = 1  # a quarter of the duration of a leader lease
 _LEASE_ATTEMPTS = 2  # the second attempt opens a new connection, because the first may be dead
 _ATTEMPTS = 3
 _CONNECTIONS = 16  # the number of sending threads of one process, plus a margin
@@ -91,7 +91,7 @@ def coordination(region: str, endpoint: str) -> DynamoDBClient:
     """
     Return a client for the table of the leader election, which may be in another Region.
 
-    A leadership lease is renewed every second, so requests wait at most one second for an answer.
+    A leader lease is renewed every second, so requests wait at most one second for an answer.
     """
     config = _config(_LEASE_ATTEMPTS).merge(Config(read_timeout=_LEASE_READ_S))
     where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}

@@ -38,8 +38,8 @@ def read_object(client: S3Client, bucket: str, key: str, *, what: str, bytes_max
         return answer["Body"].read()
 
 
-PART_BYTES_MAX = 64 * 1024 * 1024  # of a compressed part; a reader has the whole part in memory
-_KEYS_MAX = 1000  # the most keys that S3's ListObjectsV2 returns
+PART_BYTES_MAX = 64 * 1024 * 1024  # size of a compressed part, which a reader has in memory
+_KEYS_MAX = 1000  # maximum number of keys that S3's ListObjectsV2 returns
 _AFTER_DIGITS = "~"  # a page number with this suffix sorts after all names with that number
 
 

@@ -24,7 +24,7 @@ from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, PageSums, digest
 
-CHECK_EVERY_S = 18.0  # with the time for answers, less than the heartbeat interval of 20 s
+CHECK_EVERY_S = 18.0  # plus the time for answers, it is below the heartbeat interval of 20 s
 _DELETE = "delete"
 
 

@@ -82,7 +82,7 @@ class AlarmRules:
     An implementation of `Count` that forwards each value and applies the rule of its metric.
 
     *feed* is the feed that is being examined. A caller that examines several feeds sets *feed*
-    before it examines each of them.
+    before each of them.
     """
 
     count: Count

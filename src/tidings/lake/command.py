@@ -351,10 +351,10 @@ def _summary(report: Report) -> Table:
     return shown
 
 
-SHOWN_MAX = 1_000  # the most rows of a result that are shown as a table; --json prints all rows
+SHOWN_MAX = 1_000  # rows of a result that are shown as a table; --json prints all rows
 # A batch takes a second or two to commit, and adds small files that have to be compacted later.
 EVERY_S = 60
-EVERY_S_MAX = 24 * 3600  # for a longer interval, a scheduled job is cheaper
+EVERY_S_MAX = 24 * 3600  # a scheduled job is cheaper for a longer interval
 _columns_option = click.option(
     "--columns",
     metavar="FILE",

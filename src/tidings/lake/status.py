@@ -32,7 +32,7 @@ from tidings.spark.options import Log
 if TYPE_CHECKING:
     from tidings.sync import feed as feeds
 
-COUNTED_MAX = 100_000  # the most operations that are counted, in a few seconds
+COUNTED_MAX = 100_000  # more operations are not counted; these take a few seconds
 
 
 @dataclass(frozen=True, slots=True)

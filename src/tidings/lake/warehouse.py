@@ -30,7 +30,7 @@ class LakeError(Exception):
 
 
 class NoIceberg(LakeError):
-    """The jar of Iceberg is missing and cannot be downloaded, or has another hash."""
+    """The jar of Iceberg is missing and cannot be downloaded, or its hash is wrong."""
 
 
 class BadTable(LakeError):
@@ -70,7 +70,7 @@ DATABASE = "tidings"
 EXTENSIONS = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 }
-# Glue allows 255 characters for the name of a table. The rest is left for the encoded feed name.
+# Glue allows 255 characters for the name of a table, which also has the encoded name of the feed.
 KIND_CHARS_MAX = 160
 HISTORY, LATEST = KINDS = "history", "latest"
 _TYPE_PREFIX = "type_"

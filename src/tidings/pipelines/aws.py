@@ -431,7 +431,7 @@ HIDDEN_S = 300  # the visibility timeout; it is long, because a post may take tw
 # The state keeps the ids of at most this many messages that may be delivered again. An id has 36
 # bytes, so the ids fit into one operation.
 KNOWN = 1500
-_CALL = 10  # the most messages in a request
+_CALL = 10  # maximum number of messages in a request
 
 Received = dict[str, Any]
 

@@ -18,7 +18,7 @@ from tidings.client.errors import Refused
 from tidings.client.poster import Poster, encode
 from tidings.pipelines.messages import READER
 
-BATCH = 500  # the most operations of a batch; the reader's object still fits into the request
+BATCH = 500  # operations per batch; the reader's object still fits into the request
 COPY, COMPLETE = "copy", "complete"  # the modes (`Batch`): the copy is running, or is complete
 
 ReaderState = Mapping[str, Mapping[str, Any]]  # the position in each part of a source, as JSON

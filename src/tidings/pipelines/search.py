@@ -15,7 +15,7 @@ from tidings.pipelines.bodies import object_of, version_of
 from tidings.pipelines.documents import to_text
 from tidings.pipelines.messages import Busy, Message, WrongPipeline
 
-EMPTY_BATCH = 1000  # the most documents that a request deletes; only their ids are sent
+EMPTY_BATCH = 1000  # documents that one request deletes; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer fails, and its batch is retried
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
 # The statuses of errors that the message did not cause: the index is read-only, or the server

@@ -116,7 +116,7 @@ def _profile_fields(options: FeedOptions) -> dict[str, object]:
 
 
 def _declare(options: FeedOptions, feed: str) -> dict[str, object]:
-    """Return the fields of the profile of *feed* that declare its resources; empty without any."""
+    """Return the profile fields that declare the resources of *feed*; {} if there are none."""
     if not options.resources:
         return {}
     resources = tuple(parse(text, feed) for text in options.resources)
@@ -221,7 +221,7 @@ def _number(value: str) -> int | str:
 
 
 def _add_address(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return *fields*, with the listening address if the host is elected and has no address."""
+    """Return *fields*, with the listening address if the role is `elected` and it is missing."""
     if fields.get("role") != "elected" or "address" in fields or not options.port:
         return fields
     return fields | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}

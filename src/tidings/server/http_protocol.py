@@ -31,7 +31,7 @@ from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival
 
 log = logging.getLogger(__name__)
 Abort = Callable[[], object]
-REPORT_EVERY_S = 60.0  # so that a flood of connections does not cause a flood of log lines
+REPORT_EVERY_S = 60.0  # interval of reports, because a flood of connections must not flood the log
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 # Bytes of a refused request that are discarded before the connection is reset; more than the
 # largest body with its framing.

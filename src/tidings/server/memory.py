@@ -64,7 +64,7 @@ class MemorySubscriptions:
     """
     Implements `SubscriptionStore`.
 
-    A key without subscriptions is not stored, so lookups of keys do not use up memory.
+    An index key without subscriptions is not stored, so lookups of keys do not use up memory.
     """
 
     def __init__(self) -> None:
@@ -149,9 +149,9 @@ class MemoryConnections:
     Implements `ConnectionStore`.
 
     Removing a connection also removes its pending change from *inbox*, its entries from *registry*,
-    and its subscriptions from *subscriptions*. A subscription is found by the keys of a filter:
-    that of the connection, and that of its pending change. The store on DynamoDB, which has no
-    index by connection, does the same.
+    and its subscriptions from *subscriptions*. A subscription is found by the index keys of a
+    filter: that of the connection, and that of its pending change. The store on DynamoDB, which has
+    no index by connection, does the same.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from typing import IO
 
 BACKLOG = 1024  # queued connections; after a restart many clients reconnect at once
 SOCKET_MODE = 0o666  # mode of a Unix socket: a proxy that runs as another user may connect
-PORTS = (20_000, 32_000)  # below Linux's range for outgoing connections, which begins at 32,768
+PORTS = (20_000, 32_000)  # Linux's range for outgoing connections begins at 32,768
 CONNECT_EVERY_S = 0.02  # between two attempts to connect; a twin's engine starts in about a second
 TERMINATE_S = 2.0  # a child that runs longer after SIGTERM is killed; a host must stop within 5 s
 _PR_SET_PDEATHSIG = 1

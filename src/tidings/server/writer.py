@@ -42,10 +42,10 @@ Result = TypeVar("Result")
 # less time than a change of threads takes.
 SLOW_S = 0.002
 JOBS_MAX = 256  # jobs per transaction; more jobs would delay the first of them and save little
-# The most operations for which one transaction writes the rows, in some 50 ms. Slices write the
-# other rows.
+# The maximum number of operations whose rows one transaction writes, in some 50 ms. Slices write
+# the other rows.
 COMMIT_OPERATIONS_MAX = 5_000
-SLICE_MS, SLICE_OPERATIONS = 5, 500  # the size of a slice, which delays the next commit
+SLICE_MS, SLICE_OPERATIONS = 5, 500  # limits of a slice, because it delays the next commit
 _OWNER = "commit"  # the owner of the follower's lease during a commit
 
 
@@ -156,9 +156,9 @@ class StateProjection:
     The follower `state` of a server, which writes rows in the transaction of their page.
 
     So after a commit, the state usually includes all pages of the log. It lags only after a
-    transaction with very many operations, after an error, and after an import. Then slices, which
-    `wake` schedules, write the missing rows in the event loop, between commits. *on_appended* is
-    called with the feed after each slice.
+    transaction with very many operations, after an error, and after an import. The missing rows are
+    then written in slices, which are short runs of the follower. `wake` schedules a slice, which
+    runs in the event loop, between commits. *on_appended* is called with the feed after each slice.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class StateProjection:
         self._followers, self._handler, self._on_appended = followers, handler, on_appended
         follower_config = FollowerConfig(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
         self._follower = replace(follower, follower_config=follower_config)
-        # The feeds for which the handler has begun, and since then has handled every page.
+        # The feeds for which the handler has begun, and has handled every page since then.
         self._begun: set[str] = set()
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()

@@ -279,7 +279,7 @@ _LOCAL = re.compile(r"^file:/+")  # the start of a local path in messages of Had
 _FILE = re.compile(r"error while reading file (\S+)\.\s")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _FIRST = Window.unboundedPreceding
-SHOWN_MAX = 10  # the most bad lines to list, which is enough to show the problem
+SHOWN_MAX = 10  # maximum number of bad lines to list, enough to show the problem
 _READ_BYTES = 1_000_000
 
 

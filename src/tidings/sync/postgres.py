@@ -84,8 +84,8 @@ class PostgresTable:
     Each query sees the table as of the query's start, and locks nothing.
 
     Raises:
-        BadTable: the table is missing or may be outdated, or a column is missing or has an
-            unsupported type.
+        BadTable: the table is missing, or its rows may be outdated (on a standby, or in
+            neither a table nor a plain view), or a column is missing or has an unsupported type.
         psycopg.Error: the server cannot be reached, or rejects a query.
     """
 

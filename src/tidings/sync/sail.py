@@ -37,7 +37,7 @@ from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, error_text
 # The variable by which PySpark decides for which kind of session its functions create columns.
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 _SETTINGS = {
-    # Do not use huge pages: to clear them took 10 % of the CPU, and they took 100 MB of memory.
+    # Do not use huge pages: clearing them took 10 % of the CPU, and they used 100 MB of memory.
     "MIMALLOC_ALLOW_THP": "0",
     "RUST_LOG": "off",  # errors are raised, so they need not be written to stderr
     # The longest idle time of a session, for example while it waits for the state.
@@ -117,9 +117,9 @@ class _Reading:
     """
     The progress of the reads in Python.
 
-    `text` counts the bytes of the files, and `rows` the numbers that it passes to *read*. The only
-    instance is a global of this module. Functions are sent to Sail as copies, but globals of a
-    module by name, so that all copies update the same instance.
+    *done* and *total* count bytes of files in `Sail.text`, and in `Sail.rows` the numbers that are
+    passed to *read*. The only instance is a global of this module. A function is sent to Sail as a
+    copy, but it refers to a global by its name. So all copies update the same instance.
     """
 
     done: int = 0

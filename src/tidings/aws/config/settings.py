@@ -79,7 +79,7 @@ class WrongCoordinator(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorUrl:
-    """The table of the leader election; an empty *region* or *endpoint* is botocore's default."""
+    """The table of the leader election. An empty *region* or *endpoint* stands for the default."""
 
     table: str
     region: str = ""

@@ -4,6 +4,9 @@ The stores on DynamoDB. Each module encodes the items of its stores, and `table`
 Items are stored for years, so the names and layouts must not change. DynamoDB bills a write for
 each KB of names and values, so attributes are few and short.
 
+The table shows the partition key and the sort key of each item. An item that is the only one in its
+partition has the sort key `-`. NUL is the character with the code 0.
+
 Some kinds of items have older names than the code: `tally` (counter), `left` (removed parents),
 `watch` (subscription), `seat` (leader lease).
 

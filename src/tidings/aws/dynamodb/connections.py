@@ -1,7 +1,7 @@
 """
 WebSocket connections, pending changes of subscriptions, and live subscriptions, on DynamoDB.
 
-Each paragraph names the two parts of an item's key, its `kind` and its `name`.
+A paragraph about an item begins with the item's partition key and sort key.
 
 A connection: `connection#<id>` and `-`. Each connection has a partition of its own. The item is
 deleted when the connection ends. If the deletion fails, the item expires `SAFETY_MS` after the

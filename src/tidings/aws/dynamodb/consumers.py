@@ -1,6 +1,8 @@
 """
 Named consumers on DynamoDB, with their parked messages and operators' notes, in the control table.
 
+A paragraph about an item begins with the item's partition key and sort key.
+
 A consumer: `consumer#<feed>`, name. `position` is missing until a message is acknowledged.
 
 A parked message: `parked#<feed>#<name>`, id of the message.

@@ -1,6 +1,8 @@
 """
 The log on DynamoDB. Pages have a table of their own; all other items are in the control table.
 
+A paragraph about an item begins with the item's partition key and sort key.
+
 A page: feed, page number. Only its expiry ever changes. `body` is NDJSON (S) or deflated NDJSON
 (B), `append` identifies the write, and `at` is the commit time in ms. `slots` are the slots of the
 page's entries, if entries were left out. `skipped` is how many numbers directly before this page

@@ -1,6 +1,8 @@
 """
 The state on DynamoDB, with removed parents, the lifetime of tombstones, and sums.
 
+A paragraph about an item begins with the item's partition key and sort key.
+
 A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, object key. A feed has
 `limits.BUCKETS` partitions. `page` and `slot` are the place of the operation, and `at` is the
 commit time of its page in ms. Only the row of a deleted object expires.
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = ("page", "slot", "at")
-ROW_ATTRIBUTES = (*_NUMBERS, "line", "expires")  # in addition to the key
+ROW_ATTRIBUTES = (*_NUMBERS, "line", "expires")  # all attributes except the key
 
 
 def row_bucket(feed: str, number: int) -> str:

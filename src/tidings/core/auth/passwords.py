@@ -22,7 +22,7 @@ from tidings.core.errors import InvalidSetting
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SALT_BYTES = 16  # with a salt, equal passwords have different hashes
+SALT_BYTES = 16  # size of a salt, which makes the hashes of equal passwords different
 _NAME = "scrypt"
 _LOG_N, _R, _P = 12, 8, 1  # a hash takes 4 MB and 15 ms, or 50 ms in a function with 512 MB
 _KEY_BYTES = 32  # the output size of SHA-256, which scrypt uses

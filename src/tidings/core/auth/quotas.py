@@ -14,11 +14,12 @@ the excess over to the next window.
 
 The number of open streams has a limit of its own. A stream occupies an instance of a function as
 long as it is open, and a stage has a few hundred instances. A rate limits how often a key connects,
-but not for how long. Each stream occupies a slot, which is written before the slots are counted. If
-two streams open at the same time, both may be rejected, but they never exceed the limit together.
-The slots of a crashed process expire after `limits.STREAM_HOLD_MS`, which is longer than a function
-can run. A server does not end streams, so it renews its slots. On AWS, a stream of a key costs 2
-write units to write and delete its slot, and 1 read unit for each 50 slots that are counted.
+but not for how long. Each stream has a stored entry, its slot, which is written before the slots
+are counted. If two streams open at the same time, both may be rejected, but they never exceed the
+limit together. The slots of a crashed process expire after `limits.STREAM_HOLD_MS`, which is longer
+than a function can run. A server does not end streams, so it renews its slots. On AWS, a stream of
+a key costs 2 write units to write and delete its slot, and 1 read unit for each 50 slots that are
+counted.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ class RateLimiter:
         """
         Count *size* of data that was read; return True if it counts as at least one request.
 
-        The data counts even if the rate is used up. A rest that is not enough for a request counts
-        with the next read for the key.
+        The data counts even if the rate is used up. A remainder that is not enough for a request
+        counts with the next read for the key.
         """
         now = self._clock()
         with self._lock:

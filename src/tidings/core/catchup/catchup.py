@@ -1,11 +1,13 @@
 """
 Read from any cursor to the frontier of the log.
 
-A catch-up reads the log if the log goes back to the cursor. Otherwise it copies the objects that
-changed since the cursor from the state, if the state still has the tombstones of all objects
-deleted since then, or else reads the archive. If neither has all changes, it sends `reset` and a
-copy of the whole state. `start` finds the source for a cursor; `step` returns the next events and
-the progress after these events. SSE streams and WebSocket replays use the same steps.
+A catch-up reads the log if the log goes back to the cursor. Otherwise, if the state still has the
+tombstones of all objects deleted since the cursor, it copies the objects that changed since then
+from the state. If the state lacks tombstones, the catch-up reads the archive. If the archive lacks
+pages, too, it sends `reset` and a copy of the whole state.
+
+`start` finds the source for a cursor; `step` returns the next events and the progress after these
+events. SSE streams and WebSocket replays use the same steps.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class OperatorDocuments(Protocol):
 
 
 CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
-DEPLOYMENT = "-"  # in place of the name of a feed, for documents of all feeds
+DEPLOYMENT = "-"  # used instead of the name of a feed, for documents of all feeds
 
 
 @dataclass(frozen=True, slots=True)

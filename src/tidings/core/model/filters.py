@@ -114,7 +114,7 @@ class Filter:
         return self.kinds is not None
 
     def keys(self) -> list[str]:
-        """Return the sorted keys under which this filter is indexed."""
+        """Return the sorted index keys of this filter."""
         if self == LEAVERS:
             return [ALL_KEY]
         if self.kinds is not None:
@@ -193,7 +193,7 @@ def kind_key(name: str, sub: str) -> str:
 
 
 def keys_of(operation: Operation) -> Iterator[str]:
-    """Yield every key by which a filter that matches *operation* may be indexed."""
+    """Yield every index key that a filter that matches *operation* may have."""
     yield ALL_KEY
     yield type_key(operation.type)
     for parent in operation.parents:

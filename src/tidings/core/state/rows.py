@@ -67,7 +67,7 @@ class Overwritten(NamedTuple):
     lives: bool
 
 
-NOTHING = Overwritten(0, 0, lives=False)  # for an object that had no row
+NOTHING = Overwritten(0, 0, lives=False)  # the value for an object that had no row
 
 
 @dataclass(frozen=True, slots=True)

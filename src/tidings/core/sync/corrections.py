@@ -47,7 +47,7 @@ class Position(NamedTuple):
         return f"{self.page:010x}{self.slot:06x}" if self != NOWHERE else ""
 
 
-NOWHERE = Position(0, 0)  # for an object without a row; the first page has the number 1
+NOWHERE = Position(0, 0)  # the position of an object without a row; the first page has the number 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidings.core.state.tombstones import Remembered
     from tidings.server.sqlite.database import Database
 
-_ROW = "key, page, slot, at_ms, line, expires_ms"  # in the order of the fields of `Row`
+_ROW = "key, page, slot, at_ms, line, expires_ms"  # columns in the order of the fields of `Row`
 _WRITE = """
     INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     page = excluded.page, slot = excluded.slot, at_ms = excluded.at_ms, line = excluded.line,
