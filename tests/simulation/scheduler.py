@@ -18,10 +18,10 @@ START_US = 1_795_000_000_000_000  # some day in 2026; event ids hold its seconds
 class Task:
     """Something that runs by itself and can be killed between two steps."""
 
-    __slots__ = ("_fiber", "_scheduler", "done", "name")
+    __slots__ = ("_fiber", "_scheduler", "done", "dying", "name")
 
     def __init__(self, scheduler: Scheduler, name: str, body: Callable[[], object]) -> None:
-        self._scheduler, self.name, self.done = scheduler, name, False
+        self._scheduler, self.name, self.done, self.dying = scheduler, name, False, False
         self._fiber = greenlet(body, scheduler.hub)  # it continues in the hub when it ends
 
     def resume(self) -> None:
@@ -39,6 +39,7 @@ class Task:
         """End it at its sleep; its effects so far stay."""
         if self.done:
             return
+        self._scheduler.current, self.dying = self, True
         if self._fiber:
             self._fiber.throw(GreenletExit)
         self._scheduler.current = None
@@ -93,6 +94,8 @@ class Scheduler:
     def sleep(self, ms: float) -> None:
         """Let others run; the calling task continues in *ms*."""
         assert self.current is not None, "only tasks sleep"
+        if self.current.dying:
+            raise GreenletExit  # also in a `finally`, which a killed process does not run
         due_us, due = self.now_us + int(ms * 1000), self._due
         if due_us <= self._until_us and not (due and due[0][0] <= due_us):
             self.now_us = (
@@ -129,6 +132,8 @@ class Scheduler:
 
     def die(self) -> None:
         """End the calling task at once, as a crash does."""
+        assert self.current is not None, "only tasks die"
+        self.current.dying = True
         raise GreenletExit
 
     def run(self, ms: float) -> None:
