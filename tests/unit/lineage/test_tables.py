@@ -77,7 +77,7 @@ def test_one_that_is_stopped_fails(scene: Scene, receiver: Receiver) -> None:
         assert follow(other, scene.folder).exit_code == 3
     ended = receiver.events[-1]
     assert ended["eventType"] == "FAIL"
-    assert "they are another feed's" in ended["run"]["facets"]["errorMessage"]["message"]
+    assert "the tables are of another feed" in ended["run"]["facets"]["errorMessage"]["message"]
     assert [_rows(each) for each in ended["outputs"]] == [0, 0, 0]
 
 

@@ -231,7 +231,7 @@ def test_what_a_table_of_mysql_needs(database: Database) -> None:
     It needs valid names, and a log with column names; without them a table can only be copied.
     """
     for table, key in (("a b", "id"), ("a", "b`"), ("", "id")):
-        with pytest.raises(WrongPipeline, match="must be a name"):
+        with pytest.raises(WrongPipeline, match="must be a table or column name"):
             MySQLTable(database.url, table, key=key)
     assert str(MySQLTable("mysql://me:secret@host/db", "videos")) == "table videos at host/db"
     database.do("INSERT INTO {t} VALUES (1, 'a')")
