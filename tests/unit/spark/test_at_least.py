@@ -68,7 +68,7 @@ def test_less_may_be_asked_for(at_least: str, page: int) -> None:
 def test_a_state_that_stands_still_is_an_error(waits: list[int]) -> None:
     """After five minutes, with both pages and what to do; while it moves it is waited for."""
     moving = [page for page in range(8) for _ in range(200)]
-    with pytest.raises(Lagging, match=r"at page 7 and the log at page 9;.* for 300 s.*atLeast=oldest"):
+    with pytest.raises(Lagging, match=r"at page 7 and the log at page 9;.*300 s.*atLeast=oldest"):
         planned(Following(moving))
 
     assert sum(waits) > 2 * feeds.STALL_MS
