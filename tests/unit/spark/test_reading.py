@@ -149,7 +149,7 @@ def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Pa
     assert sorted(row["cursor"] for row in whole) == ids
     assert sorted(row["cursor"] for row in again) == ids[3:]
     assert sorted(row["cursor"] for row in rows_of(options)) == ids[15:]
-    with pytest.raises(Gone, match=f"does not continue after {ids[2]}: it begins with page 4"):
+    with pytest.raises(Gone, match=f"does not continue after {ids[2]}; it begins with page 4"):
         rows_of(options, since=ids[2])
 
 
@@ -234,7 +234,7 @@ def test_spark_reads_with_all_types_and_shows_no_password(
     assert "horse" not in plans
     with pytest.raises(PySparkException) as failed:
         read(spark, http(twin, feed), password=secret, maxpage="1")
-    assert "option maxpage: is not known" in str(failed.value)
+    assert "option maxpage: is unknown" in str(failed.value)
     assert "horse" not in str(failed.value)
 
 
