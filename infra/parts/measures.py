@@ -114,8 +114,8 @@ def per_million(
     Return the cost of a million operations, in dollars.
 
     The result includes the costs that grow with use, at the prices of `infra.prices`: DynamoDB
-    units, Lambda calls and duration, requests and messages. Storage and fixed costs are in
-    COSTS.md.
+    units, Lambda calls and duration, requests and messages. Storage and fixed costs are not
+    included.
     """
     paid = [*_units(tables), *_calls(stage, functions), *_requests(apis)]
     used = {name: metric for each in paid for name, metric in each.used.items()}

@@ -234,7 +234,7 @@ class Producer(Client):
                 )
             except Lost:
                 if "idempotency-key" not in headers:
-                    return  # nobody knows if it is there
+                    return  # a repetition without a key could append the request twice
             else:
                 if 200 <= status < 300:
                     self._acknowledged(marker, path, answer)

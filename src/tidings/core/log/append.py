@@ -215,7 +215,7 @@ class Appender:
         """
         Return True if page *number* exists, so that the precondition need not be checked again.
 
-        That page is either the page of this request, for which the precondition held, or a filler.
+        The page is either that of this request, for which the precondition held, or a filler.
         In the latter case the page of this request cannot be written at *number*.
         """
         pages = self.log.read(feed, number - 1, 1)
