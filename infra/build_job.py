@@ -199,11 +199,11 @@ def pipeline_packages() -> list[str]:
         name = canonicalize_name(package.name)
         if name not in names:
             names.add(name)
-            waiting += _needed(package)
+            waiting += _needs(package)
     return sorted(names - {_OURS})
 
 
-def _needed(package: Requirement) -> list[Requirement]:
+def _needs(package: Requirement) -> list[Requirement]:
     there = [{**_THERE, "extra": extra} for extra in ("", *package.extras)]
     wanted = (Requirement(each) for each in distribution(package.name).requires or [])
     return [each for each in wanted if not each.marker or any(map(each.marker.evaluate, there))]

@@ -80,8 +80,8 @@ class Cdk:
         alone = ("--exclusively",) if exclusively else ()
         if imports:
             alone = (*alone, "--import-existing-resources")
-        asked = ("--require-approval=never", f"--outputs-file={outputs}", *alone)
-        self._run("deploy", stack, *asked)
+        arguments = ("--require-approval=never", f"--outputs-file={outputs}", *alone)
+        self._run("deploy", stack, *arguments)
         by_stack: dict[str, Outputs] = json.loads(outputs.read_text())
         return by_stack.get(stack, {})
 
@@ -94,10 +94,10 @@ class Cdk:
         self._run("destroy", stack, "--force")
 
     def _run(self, *command: str) -> None:
-        _run([str(_installed()), "--app", str(self.assembly), *command], self.variables)
+        _run([str(_install()), "--app", str(self.assembly), *command], self.variables)
 
 
-def _installed() -> Path:
+def _install() -> Path:
     folder = BUILD / "node"
     package = folder / "node_modules" / "aws-cdk" / "package.json"
     if not package.is_file() or json.loads(package.read_text())["version"] != VERSION:

@@ -18,7 +18,14 @@ from infra import suppressions
 from infra.parts import buckets
 from infra.parts.buckets import ArchiveBucket, SyncBucket, find_bucket
 from infra.parts.policies import principal, removal_policy
-from infra.parts.tables import Tables, find_key, find_table, make_seats, make_tables, stage_key
+from infra.parts.tables import (
+    Tables,
+    find_key,
+    find_table,
+    make_leader_lease_table,
+    make_tables,
+    stage_key,
+)
 from infra.settings import LOCK_GRACE_DAYS, Copies, InvalidSetting, Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import data_stack_name, stack_name
@@ -48,7 +55,7 @@ class DataStack(cdk.Stack):
         if stage.copies is not None:
             Vault(self, "Copies", stage=stage, copies=stage.copies, tables=self.tables)
         if stage.seats:
-            make_seats(self, "Seats", stage=stage)
+            make_leader_lease_table(self, "Seats", stage=stage)
         suppressions.apply(self)
 
 

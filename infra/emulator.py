@@ -94,7 +94,7 @@ def running(folder: Path) -> Iterator[dict[str, str]]:
     Raises:
         EmulatorFailed: MiniStack could not be installed or started.
     """
-    program, port = _installed(), free_port()
+    program, port = _install(), free_port()
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("state", "s3", "tmp"):
         (folder / part).mkdir(parents=True)
@@ -140,7 +140,7 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
     return kept | own
 
 
-def _installed() -> Path:
+def _install() -> Path:
     folder = BUILD / "emulator"
     stamp = folder / "tidings.txt"
     if not (stamp.is_file() and stamp.read_text().split() == list(PACKAGES)):

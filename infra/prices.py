@@ -33,8 +33,8 @@ class Price:
 
     def __str__(self) -> str:
         amount = f"${self.dollars:.10f}".rstrip("0")
-        whole, _, cents = amount.partition(".")
-        return f"{whole}.{cents.ljust(2, '0')} / {self.per:,}"
+        dollars, _, cents = amount.partition(".")
+        return f"{dollars}.{cents.ljust(2, '0')} / {self.per:,}"
 
 
 WRITE_UNIT = Price(0.625, 1_000_000, "write unit of 1 KB", _DYNAMODB)

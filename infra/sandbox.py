@@ -164,7 +164,7 @@ class Sandbox:
         for stack in (stack_name(self.stage), data_stack_name(self.stage)):
             self._delete(stack)
         deadline = time.monotonic() + LINGER_S
-        while left := self._left():
+        while left := self._remaining():
             if time.monotonic() > deadline:
                 raise Failed(f"these resources still exist: {', '.join(left)}")
             time.sleep(LOOK_S)
@@ -189,7 +189,7 @@ class Sandbox:
             reasons = [each.get("ResourceStatusReason", "") for each in failed]
             raise Failed(f"{stack} is {status}: {'; '.join(reasons)}")
 
-    def _left(self) -> list[str]:
+    def _remaining(self) -> list[str]:
         """
         Delete logs that late calls have recreated; return the other resources that are left.
         """
@@ -216,10 +216,12 @@ def _sections(folder: Path) -> str:
         root = ElementTree.parse(path).getroot() if path.is_file() else ElementTree.Element("none")
         cases = [(case, _outcome(case)) for case in root.iter("testcase")]
         counts = [outcome[0] for _, outcome in cases]
-        told = ", ".join(f"{counts.count(each)} {each}" for each in ("passed", "FAILED", "skipped"))
+        summary = ", ".join(
+            f"{counts.count(each)} {each}" for each in ("passed", "FAILED", "skipped")
+        )
         lines += [
             "",
-            f"## tests/{suite}: {told}",
+            f"## tests/{suite}: {summary}",
             "",
             "| test | result | s | |",
             "|---|---|---|---|",
@@ -255,19 +257,21 @@ def end_applications(stage: str) -> None:
     """Stop the EMR Serverless applications of *stage*, and delete the one that a test created."""
     jobs = client("emr-serverless")
     for application in _applications(stage):
-        asked = {"applicationId": application["id"]}
-        for page in jobs.get_paginator("list_job_runs").paginate(**asked, states=list(_JOBS)):
+        application_id = {"applicationId": application["id"]}
+        for page in jobs.get_paginator("list_job_runs").paginate(
+            **application_id, states=list(_JOBS)
+        ):
             for run in page["jobRuns"]:
-                jobs.cancel_job_run(**asked, jobRunId=run["id"])
+                jobs.cancel_job_run(**application_id, jobRunId=run["id"])
         deadline = time.monotonic() + GONE_S
-        while jobs.get_application(**asked)["application"]["state"] in _STARTED:
+        while jobs.get_application(**application_id)["application"]["state"] in _STARTED:
             if time.monotonic() > deadline:
                 raise Failed(f"{application['name']} does not stop")
             with suppress(jobs.exceptions.ValidationException):  # refused until all jobs have ended
-                jobs.stop_application(**asked)
+                jobs.stop_application(**application_id)
             time.sleep(LOOK_S)
         if application["name"] == f"{stack_name(stage)}-reach":
-            jobs.delete_application(**asked)
+            jobs.delete_application(**application_id)
 
 
 def _applications(stage: str) -> list[dict[str, Any]]:
@@ -333,12 +337,12 @@ def carry_out(run: Sandbox, options: tuple[str, ...], *, keep: bool = False) -> 
         if keep:
             test = f"`pytest tests/aws --stage {run.stage}`"
             say(f"kept: test the stage with {test}; delete it with {_command(run)}")
-        elif not _destroyed(run):
+        elif not _destroy(run):
             code = LEFT
     return code
 
 
-def _destroyed(run: Sandbox) -> bool:
+def _destroy(run: Sandbox) -> bool:
     try:
         run.destroy()
     except (Failed, KeyboardInterrupt, BotoCoreError, ClientError) as problem:
@@ -396,7 +400,7 @@ def main(
     elif destroy:
         if destroy in {stage.name for stage in settings.STAGES}:
             raise click.UsageError(f"{destroy} is a shared stage; delete it with `cdk destroy`")
-        sys.exit(0 if _destroyed(Sandbox(destroy)) else LEFT)
+        sys.exit(0 if _destroy(Sandbox(destroy)) else LEFT)
     else:
         if not yes:
             _ask(run, account, region)

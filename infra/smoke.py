@@ -48,8 +48,8 @@ def run(base_url: str, stream_url: str, sockets_url: str, secret: str = "") -> I
         _check(event_id in ids, f"the WebSocket sent {ids}, not {event_id}")
         yield "WebSocket sent the operation"
     later = _post(base_url, stream_subject, secret)
-    told = _next_id(stream_url, event_id, secret)
-    _check(told == later, f"SSE after {event_id} did not start with {later}")
+    received = _next_id(stream_url, event_id, secret)
+    _check(received == later, f"SSE after {event_id} did not start with {later}")
     yield "SSE, resumed after the first operation, began with the second"
 
 

@@ -119,7 +119,7 @@ class TidingsStack(cdk.Stack):
         self.clock = Clock(self, "Clock", self.functions)
         self.sync = self._sync()
         self.lake = self._lake()
-        self._watch()
+        self._add_alarms()
         self._outputs()
         suppressions.apply(self)
 
@@ -207,16 +207,16 @@ class TidingsStack(cdk.Stack):
         SyncStarts(self, "SyncStarts", stage=self.stage, syncs=self.syncs, machine=machine)
         return machine
 
-    def _watch(self) -> None:
+    def _add_alarms(self) -> None:
         self.alarms = Alarms(self, "Alarms", stage=self.stage, key=self.key)
-        self.alarms.watch_failures()
-        self.alarms.watch_streams(self.functions["stream"])
-        self.alarms.watch_schedules(self.clock)
-        self.alarms.watch_feeds()
+        self.alarms.add_failure_alarms()
+        self.alarms.add_stream_alarms(self.functions["stream"])
+        self.alarms.add_schedule_alarms(self.clock)
+        self.alarms.add_feed_alarms()
         if self.stage.all_alarms:
-            self.alarms.watch_concurrency()
-            self.alarms.watch_tables(self.tables)
-            self.alarms.watch_chain(self.functions["replay"])
+            self.alarms.add_concurrency_alarms()
+            self.alarms.add_table_alarms(self.tables)
+            self.alarms.add_chain_alarms(self.functions["replay"])
         if self.stage.canary and self.stage.tables_before is None:
             Canaries(self, "Canaries", functions=self.functions, alarm=self.alarms.failures)
         if not self.stage.dashboard:
@@ -354,9 +354,9 @@ def main() -> None:
     For a sandbox, `-c expires=MOMENT` and `-c release=2` are also possible.
     """
     app = cdk.App()
-    asked = app.node.try_get_context
-    release = int(asked("release") or 1)
-    compose(app, settings.choose_stages(asked("stage"), asked("expires") or "", release))
+    context = app.node.try_get_context
+    release = int(context("release") or 1)
+    compose(app, settings.choose_stages(context("stage"), context("expires") or "", release))
     cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
     app.synth()
 

@@ -48,11 +48,11 @@ def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Pat
     """
     cdk_cli.require_node()
     shutil.rmtree(outdir, ignore_errors=True)
-    asked = json.dumps(context | ({"stage": stage} if stage else {}))
+    parameters = json.dumps(context | ({"stage": stage} if stage else {}))
     done = subprocess.run(
         [sys.executable, "-m", "infra.stack"],
         cwd=ROOT,
-        env=os.environ | {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": asked},
+        env=os.environ | {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": parameters},
         capture_output=True,
         text=True,
         check=False,
@@ -145,11 +145,11 @@ def join_templates(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
     """
     resources = dict(data["Resources"])
     outputs = dict(data.get("Outputs", {}))
-    asked: dict[str, Any] = dict(data.get("Parameters", {}))
+    parameters: dict[str, Any] = dict(data.get("Parameters", {}))
     for other in others:
         resources |= other["Resources"]
         outputs |= other.get("Outputs", {})
-        asked |= other.get("Parameters", {})
+        parameters |= other.get("Parameters", {})
     written = {
         each["Properties"]["Name"]: each["Properties"]["Value"]
         for each in data["Resources"].values()
@@ -157,29 +157,29 @@ def join_templates(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
     }
     read = {
         name: written[each["Default"]]
-        for name, each in asked.items()
+        for name, each in parameters.items()
         if each["Default"].startswith("/tidings/")
     }
     body = {
-        "Parameters": {name: each for name, each in asked.items() if name not in read},
+        "Parameters": {name: each for name, each in parameters.items() if name not in read},
         "Resources": {name: each for name, each in resources.items() if each["Type"] != _PARAMETER},
         "Outputs": outputs,
     }
-    joined_up: Body = _resolved(body, read, resources)
+    joined_up: Body = _resolve(body, read, resources)
     return joined_up
 
 
-def _resolved(value: Any, read: Mapping[str, Any], resources: Mapping[str, Any]) -> Any:
+def _resolve(value: Any, read: Mapping[str, Any], resources: Mapping[str, Any]) -> Any:
     match value:
         case {"Ref": str(name)} if name in read:
             return read[name]
         case {"Fn::Join": ["", list(parts)]}:
-            inner = [_resolved(part, read, resources) for part in parts]
+            inner = [_resolve(part, read, resources) for part in parts]
             return _join(_with_arns(inner, resources))
         case dict():
-            return {key: _resolved(each, read, resources) for key, each in value.items()}
+            return {key: _resolve(each, read, resources) for key, each in value.items()}
         case list():
-            return [_resolved(each, read, resources) for each in value]
+            return [_resolve(each, read, resources) for each in value]
     return value
 
 

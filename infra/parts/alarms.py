@@ -74,20 +74,20 @@ class Alarms(Construct):
         topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account))
         return topic
 
-    def watch_failures(self) -> None:
+    def add_failure_alarms(self) -> None:
         """
         Add the alarm for failed calls, requests and executions; this alarm also ends a canary.
         """
         self.failures = self._above("Failures", measures.of_failures(self.stage))
 
-    def watch_feeds(self) -> None:
+    def add_feed_alarms(self) -> None:
         """
         Add an alarm for urgent alerts, and one for alerts that need action only if they last.
         """
         self._above("Attention", measures.of_feed("Attention", self.stage))
         self._above("Behind", measures.of_feed("Behind", self.stage), periods=LASTING_PERIODS)
 
-    def watch_schedules(self, clock: Clock) -> None:
+    def add_schedule_alarms(self, clock: Clock) -> None:
         """
         Add an alarm for each schedule. The alarm is raised if the schedule does not run.
 
@@ -97,7 +97,7 @@ class Alarms(Construct):
             ran = measures.of_function("Invocations", target.function.function_name)
             self._below_one(f"{target.node.id}Invocations", ran)
 
-    def watch_source(self, source: StreamSource) -> None:
+    def add_source_alarms(self, source: StreamSource) -> None:
         """
         Add the alarms of a producer.
 
@@ -110,7 +110,7 @@ class Alarms(Construct):
         age = measures.of_function("IteratorAge", called, statistic="Maximum")
         self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
 
-    def watch_streams(self, target: TidingsFunction) -> None:
+    def add_stream_alarms(self, target: TidingsFunction) -> None:
         """
         Add the alarm for failed event streams.
 
@@ -120,13 +120,13 @@ class Alarms(Construct):
         failed = measures.of_function(_URL_METRIC, target.function.function_name)
         self._above(f"{target.node.id}{_URL_METRIC}", failed)
 
-    def watch_concurrency(self) -> None:
+    def add_concurrency_alarms(self) -> None:
         """
         Add one alarm for throttled calls of all functions, because they share the account's limit.
         """
         self._above("Throttles", measures.of_account("Throttles"))
 
-    def watch_chain(self, target: TidingsFunction) -> None:
+    def add_chain_alarms(self, target: TidingsFunction) -> None:
         """
         Add the alarm for wake-ups that Lambda dropped because it mistook them for an endless loop.
 
@@ -135,7 +135,7 @@ class Alarms(Construct):
         dropped = measures.of_function(_CIRCLING_METRIC, target.function.function_name)
         self._above(f"{target.node.id}{_CIRCLING_METRIC}", dropped)
 
-    def watch_tables(self, tables: Tables) -> None:
+    def add_table_alarms(self, tables: Tables) -> None:
         """
         Add the alarms for throttled requests to DynamoDB, which mean that a feed is near its limit.
 

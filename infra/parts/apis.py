@@ -54,13 +54,13 @@ class FeedDomain(Construct):
             "Name",
             domain_name=domain.name,
             certificate=certificate,
-            mtls=self._trusted(domain.truststore) if domain.truststore else None,
+            mtls=self._mtls(domain.truststore) if domain.truststore else None,
         )
         self.options = apigateway.DomainMappingOptions(
             domain_name=self.name, mapping_key=domain.prefix or None
         )
 
-    def _trusted(self, truststore: str) -> apigateway.MTLSConfig:
+    def _mtls(self, truststore: str) -> apigateway.MTLSConfig:
         """
         Return the trust store; *truststore* is `s3://bucket/key` of a PEM file of certificates.
         """
@@ -179,7 +179,7 @@ def _methods() -> list[apigateway.CorsHttpMethod]:
 
 METHODS = ("POST", "DELETE")  # methods to send a message, and to close a connection
 _SELECTED = "$default"  # the name of the only template, which answers every message
-_TAKEN = '{"statusCode":200}'  # without this answer, API Gateway reports an error to the client
+_ACCEPTED = '{"statusCode":200}'  # without this answer, API Gateway reports an error to the client
 
 
 class FeedSocketApi(Construct):
@@ -259,7 +259,7 @@ class FeedSocketApi(Construct):
             key,
             integration=integrations.WebSocketMockIntegration(
                 f"{key}Integration",
-                request_templates={_SELECTED: _TAKEN},
+                request_templates={_SELECTED: _ACCEPTED},
                 template_selection_expression=f"\\{_SELECTED}",
             ),
         )
@@ -339,7 +339,7 @@ class FeedDistribution(Construct):
 
     def _behaviors(self) -> Mapping[str, cloudfront.BehaviorOptions]:
         """Return the behaviors by path; requests to other paths are passed to the HTTP API."""
-        shared = self._shared()
+        shared = self._shared_cache()
         return {
             SOCKETS_PATH: self._passed_on("sockets"),
             **dict.fromkeys(OPERATIONS_PATHS, self._passed_on("stream")),
@@ -354,7 +354,7 @@ class FeedDistribution(Construct):
         """
         return self._behavior(origin, cloudfront.CachePolicy.CACHING_DISABLED, compress=False)
 
-    def _shared(self) -> cloudfront.BehaviorOptions:
+    def _shared_cache(self) -> cloudfront.BehaviorOptions:
         """
         Return a behavior that caches each answer for the time its Cache-Control allows.
 

@@ -70,15 +70,15 @@ def make_sync_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
 
 def find_bucket(scope: Construct, name: str, *, stage: Stage) -> s3.IBucket:
     """Return a reference to the bucket *name*, which belongs to another stack of *stage*."""
-    told = policies.read(scope, stage, _told(name))
-    return s3.Bucket.from_bucket_name(scope, f"{name}Bucket", told)
+    value = policies.read(scope, stage, _parameter(name))
+    return s3.Bucket.from_bucket_name(scope, f"{name}Bucket", value)
 
 
 def _publish(scope: Construct, stage: Stage, name: str, bucket: s3.IBucket) -> None:
-    policies.publish(scope, stage, _told(name), bucket.bucket_name)
+    policies.publish(scope, stage, _parameter(name), bucket.bucket_name)
 
 
-def _told(name: str) -> str:
+def _parameter(name: str) -> str:
     return f"{name.lower()}-bucket"
 
 

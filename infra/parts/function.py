@@ -239,7 +239,7 @@ def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
     than 16 consecutive calls.
     """
     wakes = {function.name: _woken_by(function) for function in functions}
-    return frozenset(name for name in wakes if name in _reached(wakes, name))
+    return frozenset(name for name in wakes if name in _reachable(wakes, name))
 
 
 def _woken_by(function: deployment.Function) -> frozenset[str]:
@@ -251,7 +251,7 @@ def _woken_by(function: deployment.Function) -> frozenset[str]:
     return frozenset((*function.invokes, *(s.function for s in sources if s.table in written)))
 
 
-def _reached(wakes: Mapping[str, frozenset[str]], start: str) -> set[str]:
+def _reachable(wakes: Mapping[str, frozenset[str]], start: str) -> set[str]:
     reached: set[str] = set()
     ahead = set(wakes[start])
     while ahead:
@@ -416,7 +416,7 @@ TRIED = (
     *("ingest", "receive", "list"),
     *("follow-state", "follow-push", "follow-archive", "follow-relay"),
 )
-PACE = "CodeDeployDefault.LambdaCanary10Percent5Minutes"
+ROLLOUT = "CodeDeployDefault.LambdaCanary10Percent5Minutes"
 _SHIFTING = ("lambda:GetAlias", "lambda:UpdateAlias", "lambda:GetProvisionedConcurrencyConfig")
 _BACK = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_REQUEST"]
 
@@ -476,7 +476,7 @@ class Canaries(Construct):
             function.node.id,
             application_name=self._application.application_name,
             service_role_arn=self._role.role_arn,
-            deployment_config_name=PACE,
+            deployment_config_name=ROLLOUT,
             deployment_style={
                 "deploymentType": "BLUE_GREEN",
                 "deploymentOption": "WITH_TRAFFIC_CONTROL",

@@ -326,15 +326,15 @@ class SyncMachine(Construct):
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
             *run_of(job),
             (("sns:Publish",), [self.topic.topic_arn]),
-            (("states:StartExecution",), [self._named("stateMachine")]),
+            (("states:StartExecution",), [self._arn("stateMachine")]),
             (("states:DescribeExecution", "states:StopExecution"), self._executions()),
         ]
 
     def _executions(self) -> list[str]:
         """Return the ARNs of the executions of the machine, and of the children of its map."""
-        return [self._named("execution", ":*"), self._named("execution", f"/{MAP_LABEL}:*")]
+        return [self._arn("execution", ":*"), self._arn("execution", f"/{MAP_LABEL}:*")]
 
-    def _named(self, resource: str, rest: str = "") -> str:
+    def _arn(self, resource: str, rest: str = "") -> str:
         """
         Build an ARN from the name of the machine.
 

@@ -55,7 +55,7 @@ class PipelineJob(Construct):
     def __init__(self, scope: Construct, name: str, *, stage: Stage, run: PipelineRun) -> None:
         super().__init__(scope, name)
         self.called = f"{prefix(stage)}pipeline-{run.name}"
-        self.archive = assets.Asset(self, "Archive", path=str(_packed(run)))
+        self.archive = assets.Asset(self, "Archive", path=str(_pack(run)))
         self.entry = assets.Asset(self, "Entry", path=str(build_job.FLOW_ENTRY))
         self.application = self._application(run)
         self.logs = log_group(self, "JobLogs", stage, path=f"/aws/emr-serverless/{self.called}")
@@ -135,11 +135,11 @@ class PipelineJob(Construct):
                 "ItemProcessor": {"StartAt": "Cancel", "States": {"Cancel": cancel}},
                 "Next": "Start",
             },
-            "Start": _task("startJobRun", self._started(version), End=True),
+            "Start": _task("startJobRun", self._start_parameters(version), End=True),
         }
         return {"StartAt": "Look", "States": states, "TimeoutSeconds": 300}
 
-    def _started(self, version: str) -> dict[str, Any]:
+    def _start_parameters(self, version: str) -> dict[str, Any]:
         submitted = {
             "EntryPoint": self.entry.s3_object_url,
             "EntryPointArguments": ["--events-bus", BUS, build_job.PIPELINE_FILE],
@@ -160,7 +160,7 @@ class PipelineJob(Construct):
         }
 
 
-def _packed(run: PipelineRun) -> Path:
+def _pack(run: PipelineRun) -> Path:
     path = ROOT / run.path
     return path if path.suffix == ".tgz" else build_job.build_pipeline(run.name, path)
 

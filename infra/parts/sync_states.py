@@ -325,12 +325,12 @@ def _ending(wiring: Wiring) -> dict[str, State]:
         "Subject.$": "$.report.subject",
         "Message.$": "$.report.message",
     }
-    tell = _task(_resource(wiring, "sns:publish"), message, to="$.told", following="Ended")
+    publish = _task(_resource(wiring, "sns:publish"), message, to="$.told", following="Ended")
     # A failed notification does not change the result of the sync.
     untold = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.untold", "Next": "Ended"}
     return {
         "Report": {name: value for name, value in report.items() if name != "Catch"},
-        "Tell": tell | {"Catch": [untold]},
+        "Tell": publish | {"Catch": [untold]},
         "Ended": _choice([(_there("$.report.error"), "Failed")], "Done"),
         "Failed": {
             "Type": "Fail",

@@ -114,7 +114,7 @@ class TableProducer(Construct):
             given_up=private_bucket(Construct(self, "GivenUp"), stage),
             counted=True,
         )
-        reach.alarms.watch_source(self.source)
+        reach.alarms.add_source_alarms(self.source)
         _accept(self)
 
     def _grant(self, producer: Producer, reach: Reach) -> None:

@@ -154,8 +154,8 @@ class Coordination(Construct):
     """
     The table of the leader election of chained feeds, shared by all candidate deployments.
 
-    The table belongs to one stage, and `make_seats` creates it. The other stages, in any Region and
-    account, refer to it by its ARN. *url* is the value of TIDINGS_COORDINATOR.
+    The table belongs to one stage, and `make_leader_lease_table` creates it. The other stages, in
+    any Region and account, refer to it by its ARN. *url* is the value of TIDINGS_COORDINATOR.
     """
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
@@ -175,7 +175,7 @@ class Coordination(Construct):
         allow(role, deployment.COORDINATION_ACTIONS, [self.arn])
 
 
-def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
+def make_leader_lease_table(scope: Construct, name: str, *, stage: Stage) -> None:
     """
     Create the table of the leader election.
 

@@ -135,8 +135,8 @@ class ArchiveStatus:
         for first, last in self.gaps:
             yield f"  missing: pages {first:,} to {last:,}"
         if self.lag is not None:
-            behind = f"{self.lag.pages:,} pages behind, {self.lag.ms / 1000:,.0f} s"
-            yield f"  the follower is at page {self.lag.checkpoint:,}, {behind}"
+            lag_text = f"{self.lag.pages:,} pages behind, {self.lag.ms / 1000:,.0f} s"
+            yield f"  the follower is at page {self.lag.checkpoint:,}, {lag_text}"
             yield f"  the log begins with page {self.lag.floor:,}"
 
 

@@ -1,7 +1,7 @@
 """
 `tidings doctor`: check whether the deploy of a stage would succeed in this account.
 
-Each function `judge_...` decides one check from the answers of AWS and sends no requests itself.
+Each function `check_...` decides one check from the answers of AWS and sends no requests itself.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class CheckResult:
     do: str = ""
 
 
-def judge_name(stage: str) -> CheckResult:
+def check_name(stage: str) -> CheckResult:
     problem = name_problem(stage)
     if problem is None:
         return CheckResult("name", Verdict.OK, stage)
     return CheckResult("name", Verdict.FAILS, f"{stage!r} must be {problem}", "choose another name")
 
 
-def judge_region(current: str | None) -> CheckResult:
+def check_region(current: str | None) -> CheckResult:
     """Judge the Region of the credentials."""
     if current is None:
         return CheckResult("region", Verdict.FAILS, "no Region is configured", "set AWS_REGION")
@@ -79,7 +79,7 @@ def judge_region(current: str | None) -> CheckResult:
     return CheckResult("region", Verdict.OK, current)
 
 
-def judge_log_days(days: int) -> CheckResult:
+def check_log_days(days: int) -> CheckResult:
     if days not in LOG_DAYS:
         accepted = ", ".join(map(str, LOG_DAYS))
         return CheckResult(
@@ -91,17 +91,17 @@ def judge_log_days(days: int) -> CheckResult:
     return CheckResult("log-days", Verdict.OK, f"{days}")
 
 
-def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> CheckResult:
+def check_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> CheckResult:
     """
     Decide whether *wanted* executions can be reserved; a *deployed* stage may have reserved them.
     """
-    left = current.quota - current.reserved - wanted
+    remaining = current.quota - current.reserved - wanted
     says = f"{current.quota} concurrent executions, {current.reserved} of them reserved"
-    if wanted and left < LEFT_MIN and not deployed:
+    if wanted and remaining < LEFT_MIN and not deployed:
         return CheckResult(
             "concurrency",
             Verdict.FAILS,
-            f"{says}; {wanted} more would leave {left}, and Lambda keeps {LEFT_MIN}",
+            f"{says}; {wanted} more would leave {remaining}, and Lambda keeps {LEFT_MIN}",
             "ask AWS for more concurrent executions, or remove streams_max from infra/settings.py",
         )
     if current.quota < QUOTA_ENOUGH:
@@ -116,13 +116,14 @@ def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> C
             "concurrency",
             Verdict.NOTE,
             f"{says}; readers of streams are not limited and may use all of them",
-            f"set streams_max in infra/settings.py, at most {left - LEFT_MIN}, so that the rest is"
-            " left for posts, lists and relays; if it is set, pass its value as --streams-max",
+            f"set streams_max in infra/settings.py, at most {remaining - LEFT_MIN}, so that the"
+            " rest is left for posts, lists and relays; if it is set, pass its value as"
+            " --streams-max",
         )
     return CheckResult("concurrency", Verdict.OK, says)
 
 
-def judge_bootstrap(version: int | None) -> CheckResult:
+def check_bootstrap(version: int | None) -> CheckResult:
     if version is None or version < BOOTSTRAP_MIN:
         needed = f"version {BOOTSTRAP_MIN} of the CDK's bootstrap is required"
         says = f"{needed}; the account has {'none' if version is None else f'version {version}'}"
@@ -136,7 +137,7 @@ def is_deployed(status: str | None) -> bool:
     return status is not None and status not in AGAIN
 
 
-def judge_stack(check: str, status: str | None) -> CheckResult:
+def check_stack(check: str, status: str | None) -> CheckResult:
     if status is None or not is_deployed(status):
         return CheckResult(check, Verdict.OK, "a first deploy creates it")
     if status in STEADY:
@@ -151,7 +152,7 @@ def judge_stack(check: str, status: str | None) -> CheckResult:
     )
 
 
-def judge_data(status: str | None, *, stage: str, deployed: bool) -> CheckResult:
+def check_data(status: str | None, *, stage: str, deployed: bool) -> CheckResult:
     """Judge the stack of tables and buckets, which must exist if the stage is *deployed*."""
     if deployed and status is None:
         return CheckResult(
@@ -161,36 +162,36 @@ def judge_data(status: str | None, *, stage: str, deployed: bool) -> CheckResult
             "restore its tables (docs/operations/RUNBOOKS.md), or delete the stack of the stage:"
             " a deploy would create empty tables",
         )
-    return judge_stack("data", status)
+    return check_stack("data", status)
 
 
-def judge_names(check: str, taken: Sequence[str], *, deployed: bool) -> CheckResult:
+def check_names(check: str, existing: Sequence[str], *, deployed: bool) -> CheckResult:
     """Judge existing resources with fixed names; they belong to the stage if it is *deployed*."""
     if deployed:
-        return CheckResult(check, Verdict.OK, f"{len(taken)}, of the stage itself")
-    if taken:
+        return CheckResult(check, Verdict.OK, f"{len(existing)}, of the stage itself")
+    if existing:
         return CheckResult(
             check,
             Verdict.FAILS,
-            f"already existing: {_some(taken)}; a first deploy would create them",
+            f"already existing: {_some(existing)}; a first deploy would create them",
             "delete them if their content is not needed, or give the stage another name",
         )
     return CheckResult(check, Verdict.OK, "no name is taken")
 
 
-def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> CheckResult:
+def check_remains(check: str, remaining: Sequence[str], *, deployed: bool) -> CheckResult:
     """Judge resources with generated names, which do not conflict but may contain data."""
-    if deployed or not left:
-        return judge_names(check, left, deployed=deployed)
+    if deployed or not remaining:
+        return check_names(check, remaining, deployed=deployed)
     return CheckResult(
         check,
         Verdict.NOTE,
-        f"left by an earlier stack: {_some(left)}; they do not conflict with a deploy",
+        f"left by an earlier stack: {_some(remaining)}; they do not conflict with a deploy",
         "restore from them (docs/operations/RUNBOOKS.md), or delete them",
     )
 
 
-def judge_gateway_role(arn: str | None, *, deployed: bool) -> CheckResult:
+def check_gateway_role(arn: str | None, *, deployed: bool) -> CheckResult:
     if arn is None or deployed:
         says = "a first deploy sets it" if arn is None else f"set: {arn}"
         return CheckResult("gateway-role", Verdict.OK, says)
@@ -203,7 +204,7 @@ def judge_gateway_role(arn: str | None, *, deployed: bool) -> CheckResult:
     )
 
 
-def not_asked(check: str, why: str) -> CheckResult:
+def unknown_result(check: str, why: str) -> CheckResult:
     return CheckResult(check, Verdict.UNKNOWN, f"not checked: {why}", "check this in the console")
 
 
@@ -213,11 +214,11 @@ def _some(listed: Sequence[str]) -> str:
 
 
 _KINDS = {
-    "functions": (Account.functions, judge_names),
-    "log-groups": (Account.log_groups, judge_names),
-    "state-machines": (Account.machines, judge_names),
-    "tables": (Account.tables, judge_remains),
-    "buckets": (Account.buckets, judge_remains),
+    "functions": (Account.functions, check_names),
+    "log-groups": (Account.log_groups, check_names),
+    "state-machines": (Account.machines, check_names),
+    "tables": (Account.tables, check_remains),
+    "buckets": (Account.buckets, check_remains),
 }
 
 
@@ -252,9 +253,9 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
       tidings doctor --stage prod --streams-max 400 --json
     """
     with one_sentence_errors():
-        results = [judge_name(stage), judge_region(boto3.Session().region_name)]
+        results = [check_name(stage), check_region(boto3.Session().region_name)]
         if log_days is not None:
-            results.append(judge_log_days(log_days))
+            results.append(check_log_days(log_days))
         if not any(each.verdict is Verdict.FAILS for each in results):
             results += _results(Account(_client), stage, streams_max)
     for each in results:
@@ -273,27 +274,29 @@ def _results(account: Account, stage: str, streams_max: int) -> Iterator[CheckRe
         status = account.stack_status(stack_name(stage))
         data = account.stack_status(data_stack_name(stage))
     except ClientError as error:  # it is then unknown whether existing names belong to the stage
-        yield from (not_asked(check, str(error)) for check in ("stack", "data", *_KINDS))
+        yield from (unknown_result(check, str(error)) for check in ("stack", "data", *_KINDS))
     else:
         deployed = is_deployed(status)
-        yield judge_stack("stack", status)
-        yield judge_data(data, stage=stage, deployed=deployed)
-        for check, (ask, judge) in _KINDS.items():
-            judged = partial(judge, check, deployed=deployed)
-            yield _result(check, partial(ask, account, stage), judged)
-    room = partial(judge_concurrency, wanted=streams_max, deployed=deployed)
+        yield check_stack("stack", status)
+        yield check_data(data, stage=stage, deployed=deployed)
+        for check, (ask, decide) in _KINDS.items():
+            decide_check = partial(decide, check, deployed=deployed)
+            yield _result(check, partial(ask, account, stage), decide_check)
+    room = partial(check_concurrency, wanted=streams_max, deployed=deployed)
     yield _result("concurrency", account.concurrency, room)
-    yield _result("bootstrap", account.bootstrap_version, judge_bootstrap)
-    role = partial(judge_gateway_role, deployed=deployed)
+    yield _result("bootstrap", account.bootstrap_version, check_bootstrap)
+    role = partial(check_gateway_role, deployed=deployed)
     yield _result("gateway-role", account.gateway_role, role)
 
 
-def _result(check: str, ask: Callable[[], Any], judge: Callable[[Any], CheckResult]) -> CheckResult:
-    """Return the result of *judge* for the answer of *ask*, or "unknown" if the query fails."""
+def _result(
+    check: str, ask: Callable[[], Any], decide: Callable[[Any], CheckResult]
+) -> CheckResult:
+    """Return the result of *decide* for the answer of *ask*, or "unknown" if the query fails."""
     try:
-        return judge(ask())
+        return decide(ask())
     except ClientError as error:
-        return not_asked(check, str(error))
+        return unknown_result(check, str(error))
 
 
 def _line(result: CheckResult) -> str:

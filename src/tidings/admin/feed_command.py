@@ -230,7 +230,7 @@ def password(
     elif remove_old:
         profile = target.change(lambda old: without_old(old, wanted))
     else:
-        text = secrets.token_urlsafe(GENERATED_BYTES) if generate else _given(password_file)
+        text = secrets.token_urlsafe(GENERATED_BYTES) if generate else _read_given(password_file)
         stored = hash_password(text, salt=os.urandom(SALT_BYTES), now_ms=now_ms())
         profile = target.change(lambda old: with_password(old, wanted, stored, keep_old=keep_old))
         if generate:
@@ -238,7 +238,7 @@ def password(
     click.echo("\n".join(settings_lines(target.feed, profile)), err=True)
 
 
-def _given(file: IO[str] | None) -> str:
+def _read_given(file: IO[str] | None) -> str:
     if file is None and not sys.stdin.isatty():
         file = sys.stdin
     if file is None:

@@ -185,7 +185,7 @@ def create(
         label=label,
         made_by=by,
     )
-    _tell_new(target, given, _issuer(target).create(target.feed, given, wanted), in_json=in_json)
+    _print_new(target, given, _issuer(target).create(target.feed, given, wanted), in_json=in_json)
 
 
 @keys.command("list")
@@ -221,7 +221,7 @@ def show(target: Target, id: str, in_json: bool) -> None:
     Example:
       tidings keys show 3k2m9c0q8xw1 --stage dev
     """
-    _tell(target, _issuer(target).find(target.feed, id), in_json=in_json)
+    _print_key(target, _issuer(target).find(target.feed, id), in_json=in_json)
 
 
 @keys.command()
@@ -236,7 +236,7 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
     Example:
       tidings keys revoke 3k2m9c0q8xw1 --stage dev
     """
-    _tell(target, _issuer(target).revoke(target.feed, id), in_json=in_json)
+    _print_key(target, _issuer(target).revoke(target.feed, id), in_json=in_json)
 
 
 @keys.command()
@@ -261,7 +261,7 @@ def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> Non
     """
     given = fresh()
     made = _issuer(target).rotate(target.feed, id, given, overlap, by)
-    _tell_new(target, given, made, in_json=in_json)
+    _print_new(target, given, made, in_json=in_json)
 
 
 def _issuer(target: Target) -> KeyIssuer:
@@ -274,7 +274,7 @@ def fresh() -> PresentedKey:
     return PresentedKey(name, secrets.token_urlsafe(SECRET_BYTES))
 
 
-def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:
+def _print_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:
     """Print the key on stdout and its description on stderr; if *in_json*, both on stdout."""
     if in_json:
         shown = key_document(target.feed, made, now_ms())
@@ -285,7 +285,7 @@ def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) 
         click.echo(line, err=True)
 
 
-def _tell(target: Target, key: Key, *, in_json: bool) -> None:
+def _print_key(target: Target, key: Key, *, in_json: bool) -> None:
     if in_json:
         click.echo(json.dumps(key_document(target.feed, key, now_ms())))
         return

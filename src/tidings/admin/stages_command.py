@@ -109,7 +109,7 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
       tidings stages --cost
     """
     with one_sentence_errors():
-        listed = [_looked_at(stage, days) for stage in _exposed(name)]
+        listed = [_read_stage(stage, days) for stage in _find_stages(name)]
         if cost and listed:
             _add_costs(listed)
     if not listed and name is None:
@@ -127,14 +127,14 @@ def _add_costs(listed: list[Stage]) -> None:
         stage["cost"] = cost_document(found, stage["stage"], yesterday)
 
 
-def _exposed(name: str | None) -> list[deployed.Exposed]:
+def _find_stages(name: str | None) -> list[deployed.Exposed]:
     cloudformation = boto3.client("cloudformation")
     if name is not None:
         return [deployed.public_description(name, cloudformation)]
     return deployed.find_stages(cloudformation)
 
 
-def _looked_at(stage: deployed.Exposed, days: int) -> Stage:
+def _read_stage(stage: deployed.Exposed, days: int) -> Stage:
     at = boto3.client("dynamodb"), stage.control_table
     profiles, keys = DynamoDBProfiles(*at), DynamoDBKeys(*at)
     addresses = dict(zip(_ADDRESSES, stage.addresses, strict=True))

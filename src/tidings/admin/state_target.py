@@ -179,10 +179,10 @@ def tables_option(command: Command) -> Command:
 def _with_tables(target: Examined, suffix: str) -> StateTarget:
     if not isinstance(target, StateTarget) or target.settings.stage == _TWIN:
         raise click.UsageError("--tables is for a --stage, not for a twin or a server")
-    return replace(target, settings=_beside(target.settings, suffix))
+    return replace(target, settings=_with_suffix(target.settings, suffix))
 
 
-def _beside(settings: Settings, suffix: str) -> Settings:
+def _with_suffix(settings: Settings, suffix: str) -> Settings:
     return replace(
         settings,
         log_table=stages.table_name(settings.stage, "log", suffix),

@@ -111,7 +111,7 @@ def cells(difference: Difference) -> tuple[str, str, str, str]:
     kind = difference.kind.value
     if difference.kind in (Kind.ALTERED, Kind.BROKEN):
         kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
-    return kind, difference.key, _described(difference.stored), _described(difference.wanted)
+    return kind, difference.key, _describe(difference.stored), _describe(difference.wanted)
 
 
 def sentence(findings: Findings, feed: str, floor: int) -> str:
@@ -138,7 +138,7 @@ def _place(row: Row | None) -> dict[str, object] | None:
     )
 
 
-def _described(row: Row | None) -> str:
+def _describe(row: Row | None) -> str:
     return NOTHING if row is None else f"{event_of(row.line)} at {row.page}/{row.slot}"
 
 
@@ -241,9 +241,11 @@ def _reader(target: Examined, named: str) -> ArchiveReader:
 
 
 def examine(
-    verifier: Verifier, progress: Progress, tell: Callable[[Difference], None] | None = None
+    verifier: Verifier,
+    progress: Progress,
+    report_difference: Callable[[Difference], None] | None = None,
 ) -> Findings:
-    """Read the log and compare every bucket. Call *tell* with each difference."""
+    """Read the log and compare every bucket. Call *report_difference* with each difference."""
     task = progress.add_task("reading the log", total=None)
     for page in verifier.read():
         progress.update(task, completed=page)
@@ -252,8 +254,8 @@ def examine(
     for bucket in progress.track(sorted(verifier.buckets), description="comparing"):
         compared = verifier.compare(bucket)
         result.add(compared)
-        for difference in compared.differences if tell else ():
-            tell(difference)  # type: ignore[misc]
+        for difference in compared.differences if report_difference else ():
+            report_difference(difference)  # type: ignore[misc]
     return result
 
 

@@ -44,7 +44,7 @@ HOST = "127.0.0.1"  # by default, other machines cannot reach the agent, as UDP 
 PORT = 8042  # the port of oplog, so that oplog's producers need no change
 DRAIN_S = 10.0  # shorter than the time after which a supervisor kills the agent
 GRACE_S = 1  # the time in which requests in flight have to end when the agent ends
-WATCH_S = 0.2  # the interval of the check that all parts still run
+CHECK_PARTS_S = 0.2  # the interval of the check that all parts still run
 CHECK_S = 5.0  # the time to check the last datagrams at the end; the next agent checks the rest
 
 
@@ -75,7 +75,7 @@ class Agent:
         self._options = options
         self._lock = lock  # released when this process and the receiver have ended
         self._started_s = time.monotonic()
-        self._store = _prepared(options)
+        self._store = _prepare(options)
         self.held = self._store.totals().events
         self._listener, self._datagrams = bind_ports(options.host, options.port)
         self._receiving = Receiving(self._datagrams, options.folder, options.bound, lock)
@@ -109,14 +109,14 @@ class Agent:
         self._sending.start()
         async with http_server.serving(self._application, self._listener, grace_s=GRACE_S):
             ready()
-            await self._watch(stopped)
+            await self._check_parts(stopped)
         await asyncio.to_thread(self._drain)
         return self._store.totals().events
 
-    async def _watch(self, stopped: asyncio.Event) -> None:
+    async def _check_parts(self, stopped: asyncio.Event) -> None:
         while not stopped.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopped.wait(), WATCH_S)
+                await asyncio.wait_for(stopped.wait(), CHECK_PARTS_S)
             if self._receiving.has_ended:
                 raise Problem("the receiving process has died; start the agent again")
             if not (self._checking.is_alive() and self._sending.is_alive()):
@@ -165,7 +165,7 @@ class Agent:
         }
 
 
-def _prepared(options: Options) -> Store:
+def _prepare(options: Options) -> Store:
     try:
         store = Store(options.folder)
         store.prepare(options.feed)

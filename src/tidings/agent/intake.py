@@ -116,30 +116,30 @@ class _Checked:
     errors: int
 
 
-def check(store: Store, tell: Callable[[str], None] = lambda why: None) -> bool:
+def check(store: Store, warn: Callable[[str], None] = lambda why: None) -> bool:
     """
     Replace the oldest unchecked datagrams by the lines of their operations, in place.
 
     Return False if all datagrams were checked already.
 
-    For each datagram that is not an operation, *tell* is called with the reason. If the process
+    For each datagram that is not an operation, *warn* is called with the reason. If the process
     crashes before the end, nothing is changed.
     """
     chunks = store.read(_UNCHECKED, CHECK_CHUNKS)
     if not chunks:
         return False
-    _replace(store, [_checked(*chunk, tell=tell) for chunk in chunks])
+    _replace(store, [_check(*chunk, warn=warn) for chunk in chunks])
     return True
 
 
-def _checked(seq: int, received_ms: int, packed: bytes, *, tell: Callable[[str], None]) -> _Checked:
+def _check(seq: int, received_ms: int, packed: bytes, *, warn: Callable[[str], None]) -> _Checked:
     lines = []
     datagrams = unpack(packed)
     for datagram in datagrams:
         try:
             lines.append(line_from(decode_json(datagram, "datagram"), now_ms=received_ms))
         except Rejected as error:
-            tell(str(error))
+            warn(str(error))
     return _Checked(seq, lines, len(datagrams) - len(lines))
 
 

@@ -301,12 +301,12 @@ def _create(store: Store, new_key: Callable[[], str]) -> Batch | None:
     if not store.read(_ANY_READY):
         return None
     with store.transaction(durable=True) as db:
-        filling = _filled(db)
+        filling = _fill_level(db)
         _consume(db, filling)
         return _insert(db, filling.received_ms, new_key(), filling.lines)
 
 
-def _filled(db: sqlite3.Connection) -> _Filling:
+def _fill_level(db: sqlite3.Connection) -> _Filling:
     filling = _Filling()
     rows = db.execute(_READY)
     for row in rows:

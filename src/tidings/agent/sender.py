@@ -37,7 +37,7 @@ class Unfit(Exception):
     """The feed refuses the content of the batch for good; nothing was appended."""
 
 
-class KeyTaken(Exception):
+class KeyInUse(Exception):
     """Another request has used the key of the batch."""
 
 
@@ -54,7 +54,7 @@ class Target:
 
         Raises:
             Unfit: the content of the batch is refused.
-            KeyTaken: the batch needs another key.
+            KeyInUse: the batch needs another key.
             Refused: the password, the address or the feed is wrong.
             Lost: no answer arrived, or the answer allows another attempt.
         """
@@ -66,7 +66,7 @@ class Target:
             if error.code in _CONTENT:
                 raise Unfit(error.message) from None
             if error.code == KeyReused.code:
-                raise KeyTaken(error.message) from None
+                raise KeyInUse(error.message) from None
             raise
         if answer.status_code != 204:
             raise WrongAnswer
@@ -161,7 +161,7 @@ class Sender:
             self._target.post(batch)
         except Unfit as unfit:
             self._divide(batch, str(unfit))
-        except KeyTaken as error:
+        except KeyInUse as error:
             queue.rename(self._store, batch, new_key())
             self._wait("refused", str(error))
         except AccessDenied as error:
@@ -172,16 +172,16 @@ class Sender:
             self._wait("away", error.reason, error.after_s)
         else:
             queue.settle(self._store, batch)
-            self._answered()
+            self._on_answer()
         return True
 
-    def _answered(self) -> None:
+    def _on_answer(self) -> None:
         self.condition.state = "OK"
         self._retrying.reset()
 
     def _divide(self, batch: Batch, why: str) -> None:
         """Split a refused batch; if it has only one operation, move that operation to a file."""
-        self._answered()
+        self._on_answer()
         if len(batch.lines) > 1:
             queue.divide(self._store, batch, new_key)
             return

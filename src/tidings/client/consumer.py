@@ -200,7 +200,7 @@ class PrefetchBuffer:
             if group is None:
                 return
             self._in_flight.ack(group)
-            waiting = self._woken()
+            waiting = self._reader_to_wake()
         if waiting is not None:
             with contextlib.suppress(RuntimeError):  # the loop may have ended in the meantime
                 waiting.wake()
@@ -242,7 +242,7 @@ class PrefetchBuffer:
             self._waiting = _Waiting(waits_for, lambda: loop.call_soon_threadsafe(woken.set))
         await woken.wait()
 
-    def _woken(self) -> _Waiting | None:
+    def _reader_to_wake(self) -> _Waiting | None:
         """Return the paused reader if it can resume now, else None. The caller holds the lock."""
         waiting = self._waiting
         if waiting is None or (waiting.reset is not None and waiting.reset._group is not None):
@@ -349,7 +349,7 @@ class Consumer(Closing):
             if self._thread is None:
                 self._thread = _Thread(self._buffer)
         try:
-            return self._delivered(self._thread.get(timeout_s))
+            return self._deliver(self._thread.get(timeout_s))
         except queue.Empty:
             return None
 
@@ -380,7 +380,7 @@ class Consumer(Closing):
             raise StopAsyncIteration
         if self._task is None:
             self._task = _Task(self._buffer)
-        delivery = self._delivered(await self._task.get())
+        delivery = self._deliver(await self._task.get())
         if delivery is None:
             raise StopAsyncIteration
         return delivery
@@ -392,7 +392,7 @@ class Consumer(Closing):
             await self._task.stop()
         await asyncio.to_thread(self._buffer.save)
 
-    def _delivered(self, received: Delivery | _Ended) -> Delivery | None:
+    def _deliver(self, received: Delivery | _Ended) -> Delivery | None:
         """Return *received*, or None at the end; raise an error only once."""
         if isinstance(received, Delivery):
             return received
@@ -441,7 +441,7 @@ class _Thread:
         self._task = asyncio.ensure_future(self._buffer.run(self._deliveries.put))
         self._running.set()
         await asyncio.wait({self._task})
-        self._deliveries.put(_ended(self._task))
+        self._deliveries.put(_end_of(self._task))
 
 
 class _Task:
@@ -450,7 +450,7 @@ class _Task:
     def __init__(self, buffer: PrefetchBuffer) -> None:
         self._deliveries: asyncio.Queue[Delivery | _Ended] = asyncio.Queue()
         self._task = asyncio.create_task(buffer.run(self._deliveries.put_nowait))
-        self._task.add_done_callback(lambda task: self._deliveries.put_nowait(_ended(task)))
+        self._task.add_done_callback(lambda task: self._deliveries.put_nowait(_end_of(task)))
 
     async def get(self) -> Delivery | _Ended:
         received = await self._deliveries.get()
@@ -463,5 +463,5 @@ class _Task:
         await asyncio.wait({self._task})
 
 
-def _ended(task: asyncio.Task[None]) -> _Ended:
+def _end_of(task: asyncio.Task[None]) -> _Ended:
     return _Ended(None if task.cancelled() else task.exception())

@@ -252,8 +252,8 @@ def _log(repo: Repository) -> Iterator[bytes]:
         assert process.stdout is not None
         rest = b""
         while chunk := process.stdout.read(_READ_BYTES):
-            *whole, rest = (rest + chunk).split(b"\0")
-            yield from whole
+            *complete, rest = (rest + chunk).split(b"\0")
+            yield from complete
     if process.returncode:
         raise NoRepository(f"git log failed in {repo.root} ({process.returncode})")
 
@@ -300,7 +300,7 @@ def invented_operations(seed: int = 1) -> Iterator[Operation]:
             del owners[video]
 
 
-class Pace:
+class RateLimit:
     """A limiter to *rate* operations a second; with 0, the rate is unlimited."""
 
     def __init__(
@@ -314,7 +314,7 @@ class Pace:
         self._monotonic = monotonic
         self._due_s = monotonic()
 
-    def passed(self, count: int) -> None:
+    def throttle(self, count: int) -> None:
         """Count *count* operations, and wait as long as they take at the given rate."""
         if not self._rate:
             return
@@ -325,7 +325,7 @@ class Pace:
 
 
 def post_history(
-    poster: Poster, commits: Iterable[tuple[Commit, list[Operation]]], pace: Pace
+    poster: Poster, commits: Iterable[tuple[Commit, list[Operation]]], rate_limit: RateLimit
 ) -> int:
     """Post the commits in chunks, each with an Idempotency-Key; return the operation count."""
     posted = 0
@@ -336,7 +336,7 @@ def post_history(
             content = hashlib.sha256(b"\n".join(map(encode, chunk))).hexdigest()
             poster.post(chunk, key=f"git-{commit.hash}-{number}-{content[:16]}")
             posted += len(chunk)
-            pace.passed(len(chunk))
+            rate_limit.throttle(len(chunk))
     return posted
 
 
@@ -356,7 +356,7 @@ def _follow(poster: Poster, repo: Repository) -> NoReturn:
         time.sleep(LOOK_EVERY_S)
 
 
-def _post_invented(poster: Poster) -> None:
+def _post_generated(poster: Poster) -> None:
     for operation in invented_operations():
         poster.post([operation])
         time.sleep(MADE_UP_EVERY_S)
@@ -403,8 +403,8 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
         repository = None if made_up else open_repository(repo)
         with Poster(url, feed, on_retry=retrying) as poster:
             if repository is None:
-                return _post_invented(poster)
-            count = post_history(poster, history(repository, warn=_warn), Pace(rate))
+                return _post_generated(poster)
+            count = post_history(poster, history(repository, warn=_warn), RateLimit(rate))
             click.echo(f"the history of {repository.name}: {count:,} operations")
             if not once and not repository.is_bare:
                 click.echo("posting the changes on disk until Ctrl-C")

@@ -178,7 +178,7 @@ class Fold(Closing):
         before = self.held.get(key)
         if before is not None and before[:2] >= (place.page, place.slot):
             return False
-        now = _held(place.page, place.slot, None if event.name == _DELETE else event.data)
+        now = _entry(place.page, place.slot, None if event.name == _DELETE else event.data)
         self.held[key] = now
         added = _digest(key, now) - (_digest(key, before) if before else 0)
         self._undo.append((place.page, bucket_of(key), added))
@@ -265,7 +265,7 @@ class Fold(Closing):
             found = found._replace(state=found.state or head["state"])
             for (key, page, slot, at_ms, expires_ms), line in zip(*[iter(lines)] * 2, strict=True):
                 found.seconds[page] = at_ms // 1000
-                found.rows[key] = _held(page, slot, None if expires_ms else line)
+                found.rows[key] = _entry(page, slot, None if expires_ms else line)
             after = head["after"]
         return found
 
@@ -282,7 +282,7 @@ def _digest(key: str, held: Held) -> int:
     return 0 if held.data is None else digest(key, held.page, held.slot)
 
 
-def _held(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
+def _entry(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
     """
     Return an entry of `held`, without the field `event`, which events have and rows lack.
     """

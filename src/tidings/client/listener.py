@@ -304,11 +304,11 @@ class Registration:
 
     def _read(self) -> None:
         heartbeat = Heartbeat(self._timing, time.monotonic())
-        heartbeat.answered(None)
+        heartbeat.on_answer(None)
         try:
             for text in map(str, messages(self._socket, heartbeat)):
                 if text.startswith('{"reply"'):
-                    heartbeat.answered(str(json.loads(text).get("state")))
+                    heartbeat.on_answer(str(json.loads(text).get("state")))
                 else:
                     self._keep(text)
                 if self._failure:
@@ -423,15 +423,15 @@ class Listener(Closing):
     def __iter__(self) -> Iterator[Signal]:
         while not self._closed.is_set():
             try:
-                yield from self._registered()
+                yield from self._register()
             except Lost as lost:
                 if self._closed.is_set():
                     return
-                ended = self._ended(lost)
+                ended = self._end_of(lost)
                 yield ended
                 self._closed.wait(ended.delay_s)
 
-    def _ended(self, lost: Lost) -> Ended:
+    def _end_of(self, lost: Lost) -> Ended:
         refused = isinstance(lost, RefusedRegistration)
         if refused and lost.reason.startswith(_FINAL):
             code = _CODES.get(lost.reason.partition(":")[0], "")
@@ -440,7 +440,7 @@ class Listener(Closing):
         _log.info("ended: %s; next registration in %.1f s", lost.reason, delay_s)
         return Ended(lost.reason, delay_s, refused)
 
-    def _registered(self) -> Iterator[Signal]:
+    def _register(self) -> Iterator[Signal]:
         """Yield the signals of one registration, until it ends by raising `Lost`."""
         _log.info("connecting to %s", self._address)
         registration = Registration(self._address, self._message, self._buffer, self._heartbeat_s)
@@ -449,13 +449,13 @@ class Listener(Closing):
             if self._closed.is_set():
                 return
             self._delays.reset()
-            yield from self._bootstrapped(registration)
+            yield from self._bootstrap(registration)
             _log.info("live; %d items in the buffer", len(self._buffer))
             yield Live()
             while True:
                 yield parse_item(registration.take())
 
-    def _bootstrapped(self, registration: Registration) -> Iterator[Signal]:
+    def _bootstrap(self, registration: Registration) -> Iterator[Signal]:
         for route in registration.routes:
             yield route
             for fields in self._fetch(route):

@@ -90,7 +90,7 @@ class Poster(Closing):
         try:
             return ids + self.post_lines(lines[middle:], key=_part_key(key, 2))
         except Refused as error:
-            raise _shifted(error, middle) from None
+            raise _shift(error, middle) from None
 
     def _send(self, lines: Sequence[bytes], key: str) -> list[str]:
         headers = {
@@ -119,7 +119,7 @@ def _part_key(key: str, part: int) -> str:
     return hashlib.sha256(f"{key}/{part}".encode()).hexdigest()[:32]
 
 
-def _shifted(error: Refused, lines: int) -> Refused:
+def _shift(error: Refused, lines: int) -> Refused:
     """Return *error* with its line number increased by *lines*."""
     line = LINE_OF_BODY.match(error.message)
     if line is None:

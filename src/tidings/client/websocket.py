@@ -96,7 +96,7 @@ class Heartbeat:
             due_s = min(self._ping_due_s, self._active_s + self._timing.keep_alive_s)
         return max(0.001, due_s - now_s)
 
-    def received(self, now_s: float) -> None:
+    def on_message(self, now_s: float) -> None:
         """Record that the server sent a message."""
         self._received_s = self._active_s = now_s
 
@@ -121,7 +121,7 @@ class Heartbeat:
         self._active_s = now_s
         return says
 
-    def answered(self, state: str | None) -> None:
+    def on_answer(self, state: str | None) -> None:
         """
         Record the answer to the subscription, or to a ping if *state* is not None.
 
@@ -208,7 +208,7 @@ class Reader:
         """
         message = _decode(text)
         if "error" in message:
-            self._refused(message["error"])
+            self._raise_refusal(message["error"])
         if "reply" in message:
             yield from self._reply(message)
         elif "events" in message:
@@ -216,7 +216,7 @@ class Reader:
         elif "requestId" in message:  # API Gateway reports a failed function
             raise Lost(str(message.get("message", "the server failed")))
 
-    def _refused(self, error: Any) -> None:
+    def _raise_refusal(self, error: Any) -> None:
         if isinstance(error, dict) and (error.get("field"), error.get("value")) == _UNKNOWN:
             self._heartbeat.ping_instead()
             return
@@ -224,9 +224,9 @@ class Reader:
 
     def _reply(self, message: dict[str, Any]) -> Iterator[Moved]:
         if message["reply"] == "pong":
-            self._heartbeat.answered(str(message.get("state")))
+            self._heartbeat.on_answer(str(message.get("state")))
         elif message["reply"] == "subscribed":
-            self._heartbeat.answered(None)
+            self._heartbeat.on_answer(None)
             cursor = message.get("cursor")
             if isinstance(cursor, str) and cursor and not self._moved:
                 self._moved = True
@@ -282,7 +282,7 @@ def messages(socket: ClientConnection, heartbeat: Heartbeat) -> Iterator[str | b
             text = socket.recv(timeout=heartbeat.wait_s(time.monotonic()))
         except TimeoutError:
             continue
-        heartbeat.received(time.monotonic())
+        heartbeat.on_message(time.monotonic())
         yield text
 
 
@@ -308,7 +308,7 @@ async def listen_async(
                         text = await socket.recv()
                 except TimeoutError:
                     continue
-                heartbeat.received(time.monotonic())
+                heartbeat.on_message(time.monotonic())
                 for item in reader.items(text):
                     yield item
         except ConnectionClosed as closed:
@@ -364,7 +364,7 @@ def close_reason(closed: ConnectionClosed) -> str:
     return f"the server closed the connection ({why})"
 
 
-def _unpacked(text: str) -> bytes:
+def _unpack(text: str) -> bytes:
     """
     Return the unpacked content of a compressed message.
 
@@ -382,7 +382,7 @@ def _unpacked(text: str) -> bytes:
 def _decode(text: str | bytes) -> dict[str, Any]:
     try:
         is_plain = isinstance(text, bytes) or text.startswith("{")
-        message = json.loads(text if is_plain else _unpacked(str(text)), parse_float=parse_number)
+        message = json.loads(text if is_plain else _unpack(str(text)), parse_float=parse_number)
     except (ValueError, zlib.error):
         message = None
     if not isinstance(message, dict):

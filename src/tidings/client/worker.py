@@ -34,7 +34,7 @@ _UNKNOWN_PARKED = "unknown_parked"
 BULK = 500  # half of the largest page; most stores accept a few hundred messages at once
 LINGER_S = 0.2  # the wait for more messages of a batch; a longer wait would be noticeable
 IDLE_S = 1.0  # an idle worker notices within this time that it has to stop
-STAND_BY_S = 5.0  # the pause between requests of a paused or waiting worker; a lease is longer
+PAUSE_S = 5.0  # the pause between requests of a paused or waiting worker; a lease is longer
 DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
 _HELD = "consumer_held"
 
@@ -269,13 +269,13 @@ class Worker(Closing):
         if session is None:
             return
         with session:
-            while session.paused and not self._closed.wait(STAND_BY_S):
+            while session.paused and not self._closed.wait(PAUSE_S):
                 session.acknowledge()
             if self._closed.is_set() or not self._send_again(session, write):
                 session.release()
                 return
             with self._consumer(**session.filter, cursor=session.cursor) as consumer:
-                _Turn(session, consumer, write, self._bulk).run(self._interrupted)
+                _Turn(session, consumer, write, self._bulk).run(self._must_stop)
             session.release()
 
     def _lease(self) -> Session | None:
@@ -291,10 +291,10 @@ class Worker(Closing):
                 if refused.code != _HELD:
                     raise
                 self._on_held(refused.message)
-                self._closed.wait(STAND_BY_S)
+                self._closed.wait(PAUSE_S)
         return None
 
-    def _interrupted(self, session: Session) -> bool:
+    def _must_stop(self, session: Session) -> bool:
         """Return True if the worker should stop reading."""
         return self._closed.is_set() or session.paused or bool(session.retries)
 

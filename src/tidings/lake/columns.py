@@ -223,8 +223,8 @@ def infer_columns(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> 
     for key, kinds in seen.items():
         name = _name(key)
         kind = _kind_of(kinds - _UNKNOWN)
-        taken = key.lower() in keys or name in names or len(name) > NAME_CHARS_MAX
-        if _is_key(key) and kind and not taken and len(keys) < COLUMNS_MAX:
+        is_used = key.lower() in keys or name in names or len(name) > NAME_CHARS_MAX
+        if _is_key(key) and kind and not is_used and len(keys) < COLUMNS_MAX:
             made.append(DataColumn(name, key, kind))
             keys.add(key.lower())
             names.add(name)

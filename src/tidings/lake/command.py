@@ -66,7 +66,7 @@ class Work:
         size = 0 if few else spark_session.SMALL_BYTES + 1
         settings = {"spark.jars": str(iceberg.jar()), **EXTENSIONS}
         with spark_session.local(self.folder, size=size, more=settings) as spark:
-            self.phases.watch(spark)
+            self.phases.show_progress(spark)
             yield spark
 
 
@@ -166,7 +166,7 @@ class Lineage:
 
 
 @dataclass
-class Telling:
+class RunReport:
     """
     The lineage of a run.
 
@@ -191,17 +191,17 @@ class Telling:
 
 
 @contextmanager
-def report_run(lineage: Lineage | None) -> Iterator[Telling]:
+def report_run(lineage: Lineage | None) -> Iterator[RunReport]:
     """Report a run in this context; do nothing if *lineage* is None."""
     if lineage is None:
-        yield Telling()
+        yield RunReport()
         return
     with runs.report_run(lineage.job, lineage.reads, lineage.writes, [lineage.secret]) as run:
-        telling = Telling(run)
+        run_report = RunReport(run)
         try:
-            yield telling
+            yield run_report
         finally:
-            telling.count()
+            run_report.count()
 
 
 def _table_dataset(warehouse: Warehouse, name: str, found: TableMetadata | None = None) -> Dataset:
@@ -261,18 +261,18 @@ def compact(
       tidings archive compact --stage prod --table lake
       tidings archive compact --archive s3://parts/prod --table lake --until 90d --dry-run
     """
-    _check_bound(options)
+    _check_last_page(options)
     with working(silent=as_json) as work:
         place = place_of(feed, options["stage"], options["endpoint_url"])
-        compaction_options = _compaction_options(options, _bound(place, feed, options))
-        report = _compacted(work, feed, _archive_url(archive, place), table, compaction_options)
+        compaction_options = _compaction_options(options, _last_page(place, feed, options))
+        report = _compact(work, feed, _archive_url(archive, place), table, compaction_options)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:
         show(_summary(report))
 
 
-def _check_bound(options: dict[str, Any]) -> None:
+def _check_last_page(options: dict[str, Any]) -> None:
     named = [options[name] for name in ("url", "stage", "endpoint_url") if options[name]]
     check_once(*named)
     if not named and not options["until"]:
@@ -285,7 +285,7 @@ def _check_bound(options: dict[str, Any]) -> None:
         raise click.UsageError(f"--until {until!r}: must be a page, or an age such as 12h or 30d")
 
 
-def _bound(place: Place | None, feed: str, options: dict[str, Any]) -> int | None:
+def _last_page(place: Place | None, feed: str, options: dict[str, Any]) -> int | None:
     """Return the last page that may be compacted; None if no feed is named."""
     from tidings.lake.status import bound_in_tables, bound_over_http
 
@@ -303,7 +303,7 @@ def _archive_url(archive: str | None, place: Place | None) -> str:
     return address(found)
 
 
-def _compacted(
+def _compact(
     work: Work, feed: str, archive: str, table: str, compaction_options: CompactionOptions
 ) -> Report:
     from tidings.lake.compaction import Archive, Job, opener
@@ -335,9 +335,9 @@ def _compaction_options(options: dict[str, Any], bound: int | None) -> Compactio
 def _summary(report: Report) -> Table:
     from rich.table import Table
 
-    shown = Table(title=f"{report.feed}: {report.parts:,} parts", show_header=False)
-    shown.add_column()
-    shown.add_column(justify="right")
+    table = Table(title=f"{report.feed}: {report.parts:,} parts", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
     rows = {
         "history reaches page": report.through,
         "compacted up to page": report.bound,
@@ -347,8 +347,8 @@ def _summary(report: Report) -> Table:
         "parts removed": report.removed,
     }
     for name, count in rows.items():
-        shown.add_row(name, f"{count:,}")
-    return shown
+        table.add_row(name, f"{count:,}")
+    return table
 
 
 SHOWN_MAX = 1_000  # rows of a result that are shown as a table; --json prints all rows
@@ -418,7 +418,7 @@ def follow(
         wanted = Lineage.of(named, source, warehouse, schemas, once=once) if lineage else None
         with (
             alone(warehouse, named.feed),
-            report_run(wanted) as telling,
+            report_run(wanted) as run_report,
             work.spark(few=once) as spark,
         ):
             from tidings.lake.feed_tables import FeedTables
@@ -426,13 +426,13 @@ def follow(
 
             session = warehouse.session(spark)
             tables = FeedTables(session, warehouse, named.feed, schemas, work.phases.begin)
-            telling.tables = tables
+            run_report.tables = tables
 
-            def shown(batch: Batch) -> None:
+            def show_batch(batch: Batch) -> None:
                 (_as_json if as_json else _as_text)(batch)
-                telling.went_on()
+                run_report.went_on()
 
-            follower = Follower(tables, source, 0 if once else every, allow_gaps, shown)
+            follower = Follower(tables, source, 0 if once else every, allow_gaps, show_batch)
             stop_on_signals(follower.stop)  # must come after Spark has installed its own handler
             follower.run(once=once)
 
@@ -493,8 +493,8 @@ def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
         backend = _source(named, None).backend()
         end, found = statuses.status(warehouse, named.feed, backend, now_ms())
     if as_json:
-        shown = {"feed": named.feed, "end": end.encode(), "page": end.page}
-        click.echo(json.dumps(shown | {"tables": [asdict(each) for each in found]}))
+        fields = {"feed": named.feed, "end": end.encode(), "page": end.page}
+        click.echo(json.dumps(fields | {"tables": [asdict(each) for each in found]}))
     else:
         show(_lags(f"{named.feed} ends with page {end.page:,}", found))
 
@@ -502,20 +502,20 @@ def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
 def _lags(title: str, found: Sequence[TableStatus]) -> Table:
     from rich.table import Table
 
-    shown = Table(title=title)
+    table = Table(title=title)
     for name in ("table", "page", "pages behind", "operations", "time", "rows", "files", "MB"):
         is_name = name == "table"  # long names are wrapped, not cut off
-        shown.add_column(name, justify="left" if is_name else "right", overflow="fold")
+        table.add_column(name, justify="left" if is_name else "right", overflow="fold")
     for each in found:
         lag = each.lag
-        behind = ["?"] * 3
+        lag_cells = ["?"] * 3
         if lag is not None:
             more = "+" if lag.more else ""
-            behind = [f"{lag.pages:,}", f"{lag.operations:,}{more}", f"{lag.seconds:,.0f} s"]
+            lag_cells = [f"{lag.pages:,}", f"{lag.operations:,}{more}", f"{lag.seconds:,.0f} s"]
         page = "?" if each.page is None else f"{each.page:,}"
         size = f"{each.bytes / 1e6:,.1f}"
-        shown.add_row(each.table, page, *behind, f"{each.rows:,}", f"{each.files:,}", size)
-    return shown
+        table.add_row(each.table, page, *lag_cells, f"{each.rows:,}", f"{each.files:,}", size)
+    return table
 
 
 @click.command(epilog=EXIT_CODES)
@@ -564,7 +564,7 @@ def _answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(*columns)
+    table = Table(*columns)
     for row in rows:
-        shown.add_row(*(Text("null" if each is None else plain(str(each))) for each in row))
-    return shown
+        table.add_row(*(Text("null" if each is None else plain(str(each))) for each in row))
+    return table

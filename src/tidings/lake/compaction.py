@@ -70,7 +70,7 @@ class Archive:
 
     def entries(self, spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
         """Return the entries of *spans* as `ENTRIES`; the column `part` is an index of *spans*."""
-        name = _registered(spark, self, [[each] for each in spans])
+        name = _register(spark, self, [[each] for each in spans])
         return spark.read.format(name).load()
 
     def rewrite_all(self, groups: Sequence[Sequence[Span]], left: DataFrame) -> None:
@@ -80,7 +80,7 @@ class Archive:
         *left* has a row for each group. In this row, `group` is the index of the group, and `at`
         has the page and the slot of each remaining entry.
         """
-        name = _registered(left.sparkSession, self, groups)
+        name = _register(left.sparkSession, self, groups)
         left.write.format(name).mode("append").save()
 
     def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Page]:
@@ -125,7 +125,7 @@ def opener(url: str) -> Opens:
     return partial(open_archive, url, s3_client)
 
 
-def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
+def _register(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
     """
     Register a data source that reads or writes the parts of *groups*, and return its name.
 
@@ -249,12 +249,12 @@ class Compaction:
         if not spans:
             return Compacted()
         self.begin("comparing")
-        left_behind = set(self._remove(spans))  # a run that crashed did not remove these parts
-        clean = [span for span in spans if span not in left_behind]
-        done = self._compacted(clean)
-        return replace(done, removed=done.removed + len(left_behind))
+        leftover = set(self._remove(spans))  # a run that crashed did not remove these parts
+        clean = [span for span in spans if span not in leftover]
+        done = self._compact(clean)
+        return replace(done, removed=done.removed + len(leftover))
 
-    def _compacted(self, spans: Sequence[Span]) -> Compacted:
+    def _compact(self, spans: Sequence[Span]) -> Compacted:
         entries = self.archive.entries(self.session, spans)
         kept = flag_entries(entries, changes=self.changes)
         kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
@@ -265,7 +265,7 @@ class Compaction:
 
     def _run(self, spans: Sequence[Span], flagged: DataFrame) -> Compacted:
         with errors_of_tasks(PartGone, PartGone):
-            weighed = _weighed(spans, flagged)
+            weighed = _weigh(spans, flagged)
         groups = compaction.groups(weighed)
         if not self.dry_run:
             self.begin("writing parts")
@@ -276,7 +276,7 @@ class Compaction:
             sum(each.entries for each in weighed),
             sum(each.left for each in weighed),
             len(groups),
-            len(self._remove({*spans, *map(_merged, groups)})),
+            len(self._remove({*spans, *map(_merge, groups)})),
         )
 
     def _write(
@@ -303,11 +303,11 @@ class Compaction:
         return covered
 
 
-def _merged(group: Sequence[Span]) -> Span:
+def _merge(group: Sequence[Span]) -> Span:
     return Span(last=max(span.last for span in group), first=min(span.first for span in group))
 
 
-def _weighed(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
+def _weigh(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
     left = F.when(F.col("left"), 1).otherwise(0)
     size = F.when(F.col("left"), F.col("size")).otherwise(0)
     counts = flagged.groupBy("part").agg(F.count("*"), F.sum(left), F.sum(size))
@@ -415,7 +415,7 @@ class Job:
         history = of_feed(session, self.warehouse, self.archive.feed, HISTORY)
         place = history.through()
         through = place.page if place is not None else 0
-        chosen = self._chosen(done, through)
+        chosen = self._select(done, through)
         options = self.options
         compaction = Compaction(session, self.archive, options.changes, options.dry_run, self.begin)
         compacted = compaction.run(chosen)
@@ -427,7 +427,7 @@ class Job:
             **asdict(compacted),
         )
 
-    def _chosen(self, done: Sequence[Span], through: int) -> list[Span]:
+    def _select(self, done: Sequence[Span], through: int) -> list[Span]:
         page, before_ms = self.options.page, self.options.before_ms
         spans = below(done, through if page is None else min(page, through))
         return (

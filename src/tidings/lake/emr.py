@@ -69,12 +69,12 @@ class Request:
             LakeError, SparkError: see `Follower`.
         """
         session, feed = self.warehouse.session(spark), self.place.feed
-        tables = FeedTables(session, self.warehouse, feed, self.schemas, _ignored)
+        tables = FeedTables(session, self.warehouse, feed, self.schemas, _ignore)
 
-        def told(batch: Batch) -> None:
+        def print_batch(batch: Batch) -> None:
             _say(json.dumps({"feed": feed, **asdict(batch)}))
 
-        Follower(tables, self.source, 0, gaps=False, told=told).run(once=True)
+        Follower(tables, self.source, 0, gaps=False, on_batch=print_batch).run(once=True)
 
     def compact(self, spark: SparkSession) -> None:
         """
@@ -160,7 +160,7 @@ def _source(feed: str, named: argparse.Namespace) -> Source:
     return Source({name: value for name, value in given.items() if value})
 
 
-def _ignored(phase: str) -> None:
+def _ignore(phase: str) -> None:
     """Ignore the name of a phase, because the job reports each batch when it is written."""
 
 

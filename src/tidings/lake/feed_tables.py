@@ -63,7 +63,7 @@ _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
 # Spark would also accept other texts: it would cut the time off a date, cut nanoseconds off a time,
 # and parse a number as a timestamp.
 _FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"
-_WHOLE = {
+_INTEGER = {
     "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",
     "date": r"^\d{4}-\d\d-\d\d$",
 }
@@ -76,7 +76,7 @@ class TypeTable:
 
     def columns(self) -> list[DataColumn]:
         """Return the columns of the table for `data`. The comment of a column is its key."""
-        return [column for column, _ in self._known()]
+        return [column for column, _ in self._known_columns()]
 
     def declare(self) -> None:
         """
@@ -90,22 +90,22 @@ class TypeTable:
                 self._alter(f"RENAME COLUMN `{each.name}` TO `data_{each.name}`")
         self._add(columns.missing_columns(self.columns(), self.wanted.columns))
 
-    def rows(self, news: DataFrame) -> DataFrame:
+    def rows(self, changes: DataFrame) -> DataFrame:
         """
-        Convert *news*, operations of the type, to rows with the table's columns and `EVENT`.
+        Convert *changes*, operations of the type, to rows with the table's columns and `EVENT`.
 
         The column `data` has all data of an object if a value does not fit its column, or if a key
         has no column. Otherwise the column is null.
         """
         if self.wanted.infers:
-            seen = news.sparkSession.sql(_SEEN, rows=news).collect()
+            seen = changes.sparkSession.sql(_SEEN, rows=changes).collect()
             kinds = {each["key"]: set(each["kinds"]) for each in seen}
             self._add(columns.infer_columns(self.columns(), kinds))
-        known = self._known()
+        known = self._known_columns()
         keys = [each.key for each, _ in known]
         unfit = {"columnNameOfCorruptRecord": UNFIT}
         kinds_of = [*(kind for _, kind in known), _TEXT]
-        parsed = news.select(
+        parsed = changes.select(
             "*",
             _by_number("data", [*keys, UNFIT], kinds_of, unfit).alias("_values"),
             _by_number("data", keys, [_TEXT] * len(keys)).alias("_texts"),
@@ -129,7 +129,7 @@ class TypeTable:
             F.col("event").alias(EVENT),
         )
 
-    def _known(self) -> list[tuple[DataColumn, DataType]]:
+    def _known_columns(self) -> list[tuple[DataColumn, DataType]]:
         return [
             (
                 DataColumn(
@@ -186,8 +186,8 @@ def _check(kind: str) -> Callable[[Column, Column], Column] | None:
     """
     if kind == "double":
         return _is_exact
-    if kind in _WHOLE:
-        return lambda text, _: text.rlike(_WHOLE[kind])
+    if kind in _INTEGER:
+        return lambda text, _: text.rlike(_INTEGER[kind])
     if kind.startswith("struct<"):
         return partial(_struct_fits, kind)
     check = _check(kind[len("array<") : -1]) if kind.startswith("array<") else None
@@ -311,7 +311,7 @@ class FeedTables:
             with self._apart(name):
                 at = each.table.through()
                 if at is None or at.page < place.page:
-                    rows = self._objects() if at is None else last_of_each(self.history.behind(at))
+                    rows = self._objects() if at is None else last_of_each(self.history.after(at))
                     self._merge_type(name, rows, place)
         return True
 
@@ -346,12 +346,12 @@ class FeedTables:
         self.begin(HISTORY)
         self._append(rows, self.place, through)
         self.begin(LATEST)
-        news = last_of_each(rows)
-        self._commit(self.latest, partial(self.latest.merge, _keyed(news), through))
+        changes = last_of_each(rows)
+        self._commit(self.latest, partial(self.latest.merge, _with_keys(changes), through))
         left = {}
-        for name in self._came(news):
+        for name in self._came(changes):
             with self._apart(name):
-                left[name] = self._merge_type(name, news, through)
+                left[name] = self._merge_type(name, changes, through)
         self.place = through
         return left
 
@@ -364,20 +364,20 @@ class FeedTables:
             self.failed[name] = sentence_of(error)
             del self.types[name]
 
-    def _came(self, news: DataFrame) -> list[str]:
+    def _came(self, changes: DataFrame) -> list[str]:
         """
-        Return the types in *news* that have a table. The tables of other types keep their place.
+        Return the types in *changes* that have a table. The tables of other types keep their place.
         """
         if not self.types:
             return []
-        of_types = news.where(F.col("type").isin(*self.types))
+        of_types = changes.where(F.col("type").isin(*self.types))
         return [row["type"] for row in of_types.select("type").distinct().collect()]
 
     def _latest_up_to(self, place: Place) -> None:
         at = self.latest.through()
         if at is None or at.page < place.page:
-            news = self.history.rows() if at is None else self.history.behind(at)
-            rows = _keyed(last_of_each(news))
+            changes = self.history.rows() if at is None else self.history.after(at)
+            rows = _with_keys(last_of_each(changes))
             self._commit(self.latest, partial(self.latest.merge, rows, place))
 
     def _objects(self) -> DataFrame:
@@ -385,13 +385,13 @@ class FeedTables:
 
     def _append(self, rows: DataFrame, after: Place, through: Place) -> None:
         history, seen = self.history, self._seen[self.history.called]
-        self._commit(history, partial(history.append, _placed(rows), after, through, seen))
+        self._commit(history, partial(history.append, _with_place(rows), after, through, seen))
 
-    def _merge_type(self, name: str, news: DataFrame, through: Place) -> int:
-        """Merge *news* into the table of a type; return the number of rows that keep `data`."""
+    def _merge_type(self, name: str, changes: DataFrame, through: Place) -> int:
+        """Merge *changes* into the table of a type; return the number of rows that keep `data`."""
         each = self.types[name]
         self.begin(name)
-        rows = each.rows(news.where(F.col("type") == name)).persist()
+        rows = each.rows(changes.where(F.col("type") == name)).persist()
         try:
             left = rows.where("data IS NOT NULL").count()
             self._commit(each.table, partial(each.table.merge, rows, through))
@@ -437,10 +437,12 @@ class FeedTables:
             self.written[table.called] += made.added
 
 
-def _placed(rows: DataFrame) -> DataFrame:
-    return _keyed(rows).withColumns({name: F.coalesce(name, F.lit(0)) for name in ("page", "slot")})
+def _with_place(rows: DataFrame) -> DataFrame:
+    return _with_keys(rows).withColumns(
+        {name: F.coalesce(name, F.lit(0)) for name in ("page", "slot")}
+    )
 
 
-def _keyed(rows: DataFrame) -> DataFrame:
+def _with_keys(rows: DataFrame) -> DataFrame:
     """Return *rows* with "" for null in the type and the id, which must not be null."""
     return rows.withColumns({name: F.coalesce(name, F.lit("")) for name in ("type", "id")})

@@ -75,15 +75,15 @@ class Follower:
     The loop that follows a feed.
 
     *every_s* is the interval between batches. If *gaps*, rows of the state replace pages that the
-    log no longer has, and compacted parts of the archive are accepted. *told* is called with each
-    batch.
+    log no longer has, and compacted parts of the archive are accepted. *on_batch* is called with
+    each batch.
     """
 
     tables: FeedTables
     source: Source
     every_s: int
     gaps: bool
-    told: Callable[[Batch], None]
+    on_batch: Callable[[Batch], None]
     _error: LakeError | None = None
     _offsets: Path = Path()
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -106,7 +106,7 @@ class Follower:
             Raced: another run writes these tables.
             TypesFailed: Spark failed for the tables of some types; the other tables are complete.
         """
-        with errors_of_tasks(Gone, _stopped):
+        with errors_of_tasks(Gone, _stop_error):
             ends = self.source.backend().ends()
             self._begin(ends)
             end_s = math.inf if for_s is None else time.monotonic() + for_s
@@ -214,7 +214,7 @@ class Follower:
         seconds = round(time.monotonic() - begun, 3)
         end = through.encode()
         failed = dict(self.tables.failed)
-        self.told(
+        self.on_batch(
             Batch(
                 number=number,
                 operations=operations,
@@ -238,5 +238,5 @@ class Follower:
         return self.tables.session
 
 
-def _stopped(gone: str) -> Stopped:
+def _stop_error(gone: str) -> Stopped:
     return Stopped(f"{gone}; --allow-gaps continues without the missing operations")

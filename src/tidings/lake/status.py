@@ -124,9 +124,9 @@ def bound_over_http(url: str, feed: str, password: str) -> int:
     if "followers" not in report.fields:
         raise Refused(report.problem or "the feed does not report its followers")
     with NamedConsumers(url, feed, password=password) as api:
-        standing = [position.read(each["position"]) for each in api.all()]
+        positions = [position.read(each["position"]) for each in api.all()]
     return bound(
-        standing, {each["name"]: each["checkpoint"] for each in report.fields["followers"]}
+        positions, {each["name"]: each["checkpoint"] for each in report.fields["followers"]}
     )
 
 
@@ -141,8 +141,8 @@ def bound_in_tables(place: feeds.Place) -> int:
 
     client: Any = place.client()
     store = DynamoDBConsumers(client, place.settings.control_table, _no_id)
-    standing = [each.position for each in store.consumers(place.feed)]
-    return bound(standing, place.followers().checkpoints(place.feed))
+    positions = [each.position for each in store.consumers(place.feed)]
+    return bound(positions, place.followers().checkpoints(place.feed))
 
 
 def _no_id() -> str:

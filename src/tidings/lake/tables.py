@@ -76,7 +76,7 @@ class Layout:
     partitions: str = ""
 
 
-def _declared(required: Iterable[str]) -> str:
+def _declare(required: Iterable[str]) -> str:
     needed = set(required)
     return ", ".join(
         f"`{each.name}` {each.dataType.simpleString()}{' NOT NULL' if each.name in needed else ''}"
@@ -86,8 +86,8 @@ def _declared(required: Iterable[str]) -> str:
 
 _PLACE, _OBJECT = ("page", "slot"), ("type", "id")
 LAYOUTS = {
-    HISTORY: Layout(_declared((*_PLACE, *_OBJECT)), _PLACE, _PLACE, "days(at)"),
-    LATEST: Layout(_declared(_OBJECT), _OBJECT, _OBJECT),
+    HISTORY: Layout(_declare((*_PLACE, *_OBJECT)), _PLACE, _PLACE, "days(at)"),
+    LATEST: Layout(_declare(_OBJECT), _OBJECT, _OBJECT),
 }
 OF_TYPE = Layout(
     "`id` string NOT NULL, `parents` array<string>, `tags` array<string>, `timestamp` timestamp,"
@@ -162,9 +162,9 @@ class Table:
             raise BadTable(f"{self.name}: {THROUGH} {text!r}: must be the id of an event")
         return place
 
-    def behind(self, place: Place) -> DataFrame:
+    def after(self, place: Place) -> DataFrame:
         """Return the rows of all pages after the page of *place*."""
-        return self.rows().where(_behind(place))
+        return self.rows().where(_is_after(place))
 
     def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
         """
@@ -181,7 +181,7 @@ class Table:
         with self._committing(rows.sparkSession, through):
             # Overwrite the range after *after*, which is empty. A plain append would not detect
             # that another run has appended the same rows.
-            writer.overwrite(_behind(after))
+            writer.overwrite(_is_after(after))
 
     def replace(self, rows: DataFrame, through: Place) -> None:
         """Replace all rows with *rows*."""
@@ -227,7 +227,7 @@ class Table:
             session.conf.unset(_SNAPSHOT_PROPERTY + THROUGH)
 
 
-def _behind(place: Place) -> Column:
+def _is_after(place: Place) -> Column:
     """
     Return a filter for the rows of pages after the page of *place*.
 

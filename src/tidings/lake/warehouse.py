@@ -53,8 +53,8 @@ class TypesFailed(LakeError):
     """The tables of some types could not be written; all other tables are complete."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
-        told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        super().__init__(f"tables of types that were not updated: {told}; run again")
+        listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        super().__init__(f"tables of types that were not updated: {listed}; run again")
 
 
 class Stopped(LakeError):
@@ -155,7 +155,7 @@ def table_name(feed: str, kind: str) -> str:
 
     Glue and Athena accept only letters, digits and `_`. All other characters, and `_`, are encoded.
     """
-    return f"{_encoded(feed)}_{kind}"
+    return f"{_encode(feed)}_{kind}"
 
 
 def type_kind(type: str) -> str:
@@ -168,7 +168,7 @@ def type_kind(type: str) -> str:
     Raises:
         BadColumns: the name would be too long.
     """
-    kind = f"{_TYPE_PREFIX}{_encoded(type)}"
+    kind = f"{_TYPE_PREFIX}{_encode(type)}"
     if len(kind) > KIND_CHARS_MAX:
         raise BadColumns(
             f"columns: type {type!r}: the name of its table has {len(kind)} characters without the"
@@ -179,12 +179,12 @@ def type_kind(type: str) -> str:
 
 def kind_of(feed: str, table: str) -> str | None:
     """Return the kind of *table*; None if it does not belong to *feed*."""
-    kind = table.removeprefix(f"{_encoded(feed)}_")
+    kind = table.removeprefix(f"{_encode(feed)}_")
     ours = kind != table and (kind in KINDS or kind.startswith(_TYPE_PREFIX))
     return kind if ours else None
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return "".join(chr(byte) if chr(byte) in _PLAIN else f"_{byte:02x}" for byte in text.encode())
 
 
@@ -227,7 +227,7 @@ class TableMetadata:
 def read_metadata(warehouse: Warehouse, table: str) -> TableMetadata | None:
     """Return the metadata of a table; None if it does not exist."""
     body = _in_glue(warehouse, table) if warehouse.glue else _in_folder(warehouse, table)
-    return None if body is None else _parsed(json.loads(body))
+    return None if body is None else _parse(json.loads(body))
 
 
 def table_names(warehouse: Warehouse) -> list[str]:
@@ -283,7 +283,7 @@ def _client(service: Literal["glue", "s3"]) -> Any:
     return make(service)
 
 
-def _parsed(body: dict[str, Any]) -> TableMetadata:
+def _parse(body: dict[str, Any]) -> TableMetadata:
     current: int = body.get("current-snapshot-id") or 0
     of = body.get("properties", {}).get(TYPE)
     kept = {each["snapshot-id"]: each for each in body.get("snapshots", ())}

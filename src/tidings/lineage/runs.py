@@ -103,10 +103,10 @@ class Run:
         self._id = str(UUID(bytes=os.urandom(16), version=4))
         self._inputs = {_key(each): Counted(each) for each in self.reads}
         self._outputs = {_key(each): Counted(each) for each in self.writes}
-        self._told_s = 0.0
+        self._sent_s = 0.0
 
     def start(self) -> None:
-        self._tell(State.START)
+        self._report(State.START)
 
     def read(self, dataset: Dataset, rows: int) -> None:
         """Set the number of *rows* read from *dataset* since the start of the run."""
@@ -119,21 +119,21 @@ class Run:
     @property
     def is_due(self) -> bool:
         """Return True if `running` would send an event now."""
-        return time.monotonic() - self._told_s >= RUNNING_S
+        return time.monotonic() - self._sent_s >= RUNNING_S
 
     def running(self) -> None:
         """Report that the run continues, unless an event was sent in the last `RUNNING_S`."""
         if self.is_due:
-            self._tell(State.RUNNING)
+            self._report(State.RUNNING)
 
     def end(self, state: State, error: str = "") -> None:
         """Report the end of the run; later calls do nothing."""
         if not self.ended:
             self.ended = True
-            self._tell(state, error)
+            self._report(state, error)
 
-    def _tell(self, state: State, error: str = "") -> None:
-        self._told_s = time.monotonic()
+    def _report(self, state: State, error: str = "") -> None:
+        self._sent_s = time.monotonic()
         event = Event(
             state=state,
             at_ms=time.time_ns() // 1_000_000,
@@ -368,7 +368,7 @@ def _facets(dataset: Dataset) -> dict[str, DatasetFacet]:
     return facets
 
 
-def _checked(ctx: click.Context, param: click.Parameter, wanted: bool) -> bool:
+def _check(ctx: click.Context, param: click.Parameter, wanted: bool) -> bool:
     if wanted and find_spec("openlineage") is None:
         raise click.UsageError("--lineage needs pip install 'tidings[lineage]'")
     return wanted
@@ -377,6 +377,6 @@ def _checked(ctx: click.Context, param: click.Parameter, wanted: bool) -> bool:
 lineage_option = click.option(
     "--lineage",
     is_flag=True,
-    callback=_checked,
+    callback=_check,
     help="Send OpenLineage events about the read and written data to OPENLINEAGE_URL.",
 )

@@ -110,9 +110,9 @@ class _Store(EntryStore):
 
     def _put(self, entries: Sequence[Entry]) -> None:
         for call in _calls(entries, self._limits):
-            self._sent(call)
+            self._send_call(call)
 
-    def _sent(self, call: Sequence[Entry]) -> None:
+    def _send_call(self, call: Sequence[Entry]) -> None:
         """Send the entries of one call, and retry the entries that the service throttled."""
         backoff, refused = Backoff(), list[_Failure]()
         for left in range(TRIES, 0, -1):
@@ -144,7 +144,7 @@ class _Messages(_Store):
     def __str__(self) -> str:
         return super().__str__() + ("" if self._is_fifo else " (standard: in any order)")
 
-    def _named(self, call: Sequence[Entry], body: str) -> list[dict[str, str]]:
+    def _with_body(self, call: Sequence[Entry], body: str) -> list[dict[str, str]]:
         return [
             {"Id": str(at), body: entry.body.decode(), **(_fifo(entry) if self._is_fifo else {})}
             for at, entry in enumerate(call)
@@ -179,7 +179,7 @@ class Sqs(_Messages):
     _target_rule = QUEUE_RULE
 
     def _send(self, call: Sequence[Entry]) -> list[_Failure]:
-        entries = self._named(call, "MessageBody")
+        entries = self._with_body(call, "MessageBody")
         answer = self._client.send_message_batch(QueueUrl=self._target, Entries=entries)
         return self._failures(call, answer)
 
@@ -202,7 +202,7 @@ class Sns(_Messages):
     _target_rule = ("arn must be that of a topic, arn:...", re.compile(r"arn:.+"))
 
     def _send(self, call: Sequence[Entry]) -> list[_Failure]:
-        entries = self._named(call, "Message")
+        entries = self._with_body(call, "Message")
         answer = self._client.publish_batch(
             TopicArn=self._target, PublishBatchRequestEntries=entries
         )
@@ -258,7 +258,7 @@ class EventBus:
         self._name = name
         self._client: Any = Session().create_client("events", config=_STATUS_PATIENCE)
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def send(self, event: dict[str, Any]) -> None:
         entry = {
             "Source": STATUS_SOURCE,
             "DetailType": event["kind"],
@@ -487,18 +487,18 @@ class SqsQueue:
             ClientError: the queue does not exist, or access is denied.
         """
         while True:
-            asked_s, received = time.monotonic(), self._received()
+            requested_s, received = time.monotonic(), self._receive()
             if not received:
-                if asked_s > self._all_shown_s:
+                if requested_s > self._all_shown_s:
                     self._again.clear()  # the queue is empty, so these messages are deleted
                 yield Batch()
                 continue
             self._held = list(received)
-            told, wrong = self._read(received)
-            if told or wrong is None:
-                read = [message for message, _ in told]
+            readable, wrong = self._read(received)
+            if readable or wrong is None:
+                read = [message for message, _ in readable]
                 ids = self._again | dict.fromkeys(message["MessageId"] for message in read)
-                operations = [each for _, operations in told for each in operations]
+                operations = [each for _, operations in readable for each in operations]
                 state = {self._url: {"mode": COMPLETE, "taken": list(ids)[-KNOWN:]}}
                 yield from batches(operations, state)
                 self._delete(read)
@@ -528,18 +528,18 @@ class SqsQueue:
         name = self._url.rpartition("/")[2]
         return f"sqs {name}" + ("" if name.endswith(".fifo") else " (standard: in any order)")
 
-    def _received(self) -> Sequence[Received]:
+    def _receive(self) -> Sequence[Received]:
         """Return the messages of a batch without duplicates, collected for up to `FILL_S`."""
-        received = self._asked(WAIT_S)
+        received = self._request(WAIT_S)
         began_s = time.monotonic()
         while received and len(received) <= BATCH - _CALL and time.monotonic() - began_s < FILL_S:
-            more = self._asked(0)
+            more = self._request(0)
             if not more:
                 break
             received |= more
         return list(received.values())
 
-    def _asked(self, wait_s: int) -> dict[str, Received]:
+    def _request(self, wait_s: int) -> dict[str, Received]:
         """
         Return the messages of one request by id. Keep the later receipt if a message occurs twice.
         """
@@ -562,20 +562,20 @@ class SqsQueue:
         SQS counts each delivery of a skipped message. If more messages were skipped, the redrive
         policy could remove readable messages because of this count.
         """
-        told, wrong, groups = [], None, set[str]()
+        readable, wrong, groups = [], None, set[str]()
         for message in received:
             group = message.get("Attributes", {}).get("MessageGroupId", "")
             if group in groups:
                 continue
             try:
-                told.append((message, self._told(message)))
+                readable.append((message, self._operations_of(message)))
             except WrongPipeline as error:
                 if not self._rejects:
                     wrong = wrong or error
                     groups |= {group} - {""}
-        return told, wrong
+        return readable, wrong
 
-    def _told(self, message: Received) -> list[dict[str, Any]]:
+    def _operations_of(self, message: Received) -> list[dict[str, Any]]:
         """Return the operations of *message*, or an empty list if they are already in the feed."""
         if message["MessageId"] in self._again:
             return []

@@ -102,8 +102,8 @@ def identity_of(message: Message, consumer: str) -> str:
     The id of the event is not sufficient, because all objects that are sent as part of one copy
     have the same event id, and because two feeds may use the same event ids.
     """
-    told = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
-    return f"{message.id}-{hashlib.sha256(told).hexdigest()[:_DIGEST_CHARS]}"
+    identity_bytes = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
+    return f"{message.id}-{hashlib.sha256(identity_bytes).hexdigest()[:_DIGEST_CHARS]}"
 
 
 def version_of(event_id: str) -> int:

@@ -105,14 +105,14 @@ def test(ctx: click.Context, file: Path) -> None:
     Connect to each table or collection that the pipeline reads, check that it can be read, and
     print the grants that the database user needs. The exit code is 1 if one of them cannot be read.
     """
-    made = _loaded(file)
+    made = _load(file)
     click.echo(made.tree())
-    found = [_checked(name, made.reader(name), each) for name, each in made.readers.items()]
+    found = [_check(name, made.reader(name), each) for name, each in made.readers.items()]
     if not all(found):
         ctx.exit(1)
 
 
-def _checked(name: str, consumer: str, reader: Reader) -> bool:
+def _check(name: str, consumer: str, reader: Reader) -> bool:
     """Print the reasons why *reader* cannot read. Return True if no reason was found."""
     check = getattr(reader, "check", None)  # only readers of tables and collections have `check`
     if check is None:
@@ -194,19 +194,21 @@ def run(
     from tidings.pipelines.running import Runner
 
     lines = as_json or emf
-    made = _loaded(file)
-    told = made if lineage else None
-    with emitter(as_json=as_json, url=events_url, bus=events_bus, emf=emf, lineage=told) as tell:
-        runner = Runner(made, tell, attempts=attempts, worker=worker)
+    made = _load(file)
+    lineage_of = made if lineage else None
+    with emitter(
+        as_json=as_json, url=events_url, bus=events_bus, emf=emf, lineage=lineage_of
+    ) as send:
+        runner = Runner(made, send, attempts=attempts, worker=worker)
         stop_on_signals(runner.stop)
-        well = _watched(runner) if not lines and sys.stdout.isatty() else runner.run()
+        well = _run_with_table(runner) if not lines and sys.stdout.isatty() else runner.run()
     for each in runner.progress if not lines else ():
         click.echo(f"{each.name}: {each.state}, {each.records:,} records{_because(each)}")
     if not well:
         ctx.exit(1)
 
 
-def _loaded(file: Path) -> Pipeline:
+def _load(file: Path) -> Pipeline:
     from tidings.pipelines.pipeline import load
 
     try:
@@ -215,7 +217,7 @@ def _loaded(file: Path) -> Pipeline:
         raise click.ClickException(str(error)) from None
 
 
-def _watched(runner: Runner) -> bool:
+def _run_with_table(runner: Runner) -> bool:
     from rich.live import Live
 
     with Live(_table(runner), refresh_per_second=4) as live:

@@ -76,7 +76,7 @@ class Keyed:
         operation = {"event": "insert", "type": self.type, "id": self.id(row)}
         return operation if data is None else operation | {"data": plain(data)}
 
-    def gone(self, id: str) -> dict[str, Any]:
+    def deletion(self, id: str) -> dict[str, Any]:
         return {"event": "delete", "type": self.type, "id": id}
 
     def missing(
@@ -92,7 +92,7 @@ class Keyed:
         gone = set(known(self.type))
         for page in pages() if gone else ():
             gone.difference_update(map(self.id, page))
-        yield from batches([self.gone(id) for id in sorted(gone)], {})
+        yield from batches([self.deletion(id) for id in sorted(gone)], {})
 
 
 def join_key(values: Sequence[Any]) -> str:
@@ -171,7 +171,7 @@ def plain(value: Any) -> Any:
 PLAIN = "plain"
 _OURS = f"{TIDINGS}."  # the prefix of the types of Tidings' own CloudEvents
 _MONGODB = "mongodb"  # the connector that sends documents and ids as text
-_INSERTED, _DELETED, _TOLD, _TRUNCATED = ("c", "r"), "d", "m", "t"
+_INSERTS, _DELETE, _MESSAGE, _TRUNCATED = ("c", "r"), "d", "m", "t"
 
 Fields = dict[str, Any]
 Message = TypeVar("Message")
@@ -239,16 +239,16 @@ class Messages:
     def _plain(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         if value is not None:
             return [self._documents.operation(_object(value))]
-        return [self._gone(key.decode())] if self._type and key else []
+        return [self._deletion(key.decode())] if self._type and key else []
 
     def _ours(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         message = _object(value)
-        return _told(message["op"], {**message["data"], "type": message["namespace"]})
+        return _operations_of(message["op"], {**message["data"], "type": message["namespace"]})
 
     def _cloudevent(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         event = _object(value)
         if event["type"].startswith(_OURS):
-            return _told(event["type"].removeprefix(_OURS), event.get("data", {}))
+            return _operations_of(event["type"].removeprefix(_OURS), event.get("data", {}))
         if not self._type:
             rule = f"a CloudEvent {event['type']!r} needs the type of its object; give type="
             raise WrongPipeline(rule)
@@ -264,19 +264,19 @@ class Messages:
             raise WrongPipeline(f"not a change event of Debezium; its fields are {sorted(event)}")
         source, op = event["source"], event["op"]
         if source.get("connector") == TIDINGS:
-            return _told(source["event"], event["after"] or event["before"] or {})
-        if op == _TOLD:
+            return _operations_of(source["event"], event["after"] or event["before"] or {})
+        if op == _MESSAGE:
             return []
         if op == _TRUNCATED:
             raise WrongPipeline("a feed cannot express a truncation; set skipped.operations=t")
         kind = self._type or source.get("table") or source["collection"]
         after, before = _document(event["after"]), _document(event.get("before"))
         named = {"type": kind, "id": self._id(key, after or before or {}, source.get("connector"))}
-        if op == _DELETED:
+        if op == _DELETE:
             return [{"event": "delete", **named}]
         if after is None:
             raise WrongPipeline(f"an event {op!r} lacks the whole row")
-        made = "insert" if op in _INSERTED else "update"
+        made = "insert" if op in _INSERTS else "update"
         return [{"event": made, **named, "data": plain(after)}]
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
@@ -290,12 +290,12 @@ class Messages:
             values = [_mongo_id(parse_json(each)) for each in values]
         return join_key(values)
 
-    def _gone(self, name: str) -> Fields:
+    def _deletion(self, name: str) -> Fields:
         return {"event": "delete", "type": self._type, "id": name}
 
 
 def until_wrong(
-    told: Callable[[Message], list[Fields]], messages: Iterable[Message]
+    parse: Callable[[Message], list[Fields]], messages: Iterable[Message]
 ) -> tuple[list[list[Fields]], WrongPipeline | None]:
     """
     Return the operations of each message before the first unreadable message, and its error.
@@ -305,7 +305,7 @@ def until_wrong(
     found: list[list[Fields]] = []
     for message in messages:
         try:
-            found.append(told(message))
+            found.append(parse(message))
         except WrongPipeline as wrong:
             return found, wrong
     return found, None
@@ -318,7 +318,7 @@ def _object(value: bytes | None) -> Fields:
     return found
 
 
-def _told(event: str, fields: Fields) -> list[Fields]:
+def _operations_of(event: str, fields: Fields) -> list[Fields]:
     """
     Return the operation of an event of Tidings, as a list.
 

@@ -28,20 +28,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--events-bus", metavar="NAME", help="also put each event on this bus")
     named = parser.parse_args(arguments)
     try:
-        made = load(_beside(named.file))
+        made = load(_find_file(named.file))
     except WrongPipeline as error:
         parser.error(str(error))
     return 0 if _ran(made, named.events_bus) else 1
 
 
 def _ran(made: Pipeline, bus: str | None) -> bool:
-    with emitter(as_json=True, url=None, bus=bus, emf=True) as tell:
-        runner = Runner(made, tell)
+    with emitter(as_json=True, url=None, bus=bus, emf=True) as send:
+        runner = Runner(made, send)
         stop_on_signals(runner.stop)
         return runner.run()
 
 
-def _beside(file: Path) -> Path:
+def _find_file(file: Path) -> Path:
     """
     Return *file* if it exists; otherwise its path in a folder of `sys.path`.
 

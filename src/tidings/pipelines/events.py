@@ -18,7 +18,7 @@ from tidings.pipelines.running import READS, EventSink
 
 ANSWER_S = 5.0  # the limit of a post, because an unavailable receiver delays the pipeline
 NAMESPACE = "Tidings/Pipelines"  # the namespace of the metrics in CloudWatch
-_TAKEN = (200, 201)
+_ACCEPTED = (200, 201)
 _COUNTS = ("records", "batches", "failures")
 
 _log = logging.getLogger("tidings.pipelines")
@@ -42,21 +42,21 @@ def emitter(
     are also reported as lineage of this pipeline.
     """
     with ExitStack() as stack:
-        tellers: list[EventSink] = [_printed if as_json or emf else _logged]
+        senders: list[EventSink] = [_print if as_json or emf else _log_event]
         if url is not None:
-            tellers.append(stack.enter_context(_posting(url)))
+            senders.append(stack.enter_context(_posting(url)))
         if bus is not None:
             from tidings.pipelines.aws import EventBus
 
-            tellers.append(EventBus(bus).tell)
+            senders.append(EventBus(bus).send)
         if lineage is not None:
-            from tidings.pipelines.events import telling
+            from tidings.pipelines.events import report_lineage
 
-            tellers.append(stack.enter_context(telling(lineage)))
+            senders.append(stack.enter_context(report_lineage(lineage)))
 
         def tell(event: dict[str, Any]) -> None:
-            for each in tellers:
-                each(to_embedded_metrics(event) if emf and each is _printed else event)
+            for each in senders:
+                each(to_embedded_metrics(event) if emf and each is _print else event)
 
         yield tell
 
@@ -87,17 +87,17 @@ def _posting(url: str) -> Iterator[EventSink]:
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 _log.warning("an event was not accepted: %s", error)
                 return
-            if answer.status_code not in _TAKEN:
+            if answer.status_code not in _ACCEPTED:
                 _log.warning("an event was not accepted: HTTP status %d", answer.status_code)
 
         yield tell
 
 
-def _printed(event: dict[str, Any]) -> None:
+def _print(event: dict[str, Any]) -> None:
     click.echo(json.dumps(event, separators=(",", ":")))
 
 
-def _logged(event: dict[str, Any]) -> None:
+def _log_event(event: dict[str, Any]) -> None:
     level = logging.ERROR if event["kind"] in ("error", "parked") else logging.INFO
     _log.log(level, "%s", json.dumps(event, separators=(",", ":")))
 
@@ -107,18 +107,18 @@ _ENDS = {"failed": State.FAIL, "done": State.COMPLETE, "stopped": State.COMPLETE
 
 
 @contextmanager
-def telling(pipeline: Pipeline) -> Iterator[EventSink]:
+def report_lineage(pipeline: Pipeline) -> Iterator[EventSink]:
     """Yield a function that reports the events of a `Runner` as lineage."""
     with sending() as send:
-        told = _Told(pipeline, send)
+        report = _LineageReport(pipeline, send)
         try:
-            yield told.tell
+            yield report.send
         finally:
-            for run in told.runs.values():
+            for run in report.runs.values():
                 run.end(State.ABORT)
 
 
-class _Told:
+class _LineageReport:
     def __init__(self, pipeline: Pipeline, send: Send) -> None:
         self._errors: dict[str, str] = {}
         source = pipeline.source
@@ -129,14 +129,14 @@ class _Told:
             return Run(job, send, reads, writes, [source.password])
 
         self.runs = {
-            f"{READS}{name}": run(pipeline.reader(name), _named(reader), feed)
+            f"{READS}{name}": run(pipeline.reader(name), _datasets_of(reader), feed)
             for name, reader in pipeline.readers.items()
         } | {
-            branch.name: run(pipeline.consumer(branch), feed, _named(branch.sink))
+            branch.name: run(pipeline.consumer(branch), feed, _datasets_of(branch.sink))
             for branch in pipeline.branches
         }
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def send(self, event: dict[str, Any]) -> None:
         if event["kind"] == "boot":
             for run in self.runs.values():
                 run.start()
@@ -158,7 +158,7 @@ class _Told:
             run.running()
 
 
-def _named(end: object) -> Sequence[Dataset]:
+def _datasets_of(end: object) -> Sequence[Dataset]:
     """Return the datasets of a store or reader, or () if it does not define any."""
     datasets: Callable[[], Sequence[Dataset]] | None = getattr(end, "datasets", None)
     if datasets is None:

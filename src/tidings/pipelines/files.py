@@ -216,7 +216,7 @@ class Files:
         if size < at.get("size", 0):
             raise WrongPipeline(f"{path} is shorter than before; a new file needs a new name")
         line, offset = at.get("lines", 0), at.get("at", 0)
-        with _opened(path) as file:
+        with _open(path) as file:
             file.seek(offset)
             while True:
                 operations, count, length = self._lines(file, path, line)
@@ -242,17 +242,17 @@ class Files:
                 break  # the writer has not finished this line
             count, length = count + 1, length + len(text)
             if text.strip():
-                operations.append(self._documents.operation(_parsed(text, path, line + count)))
+                operations.append(self._documents.operation(_parse(text, path, line + count)))
             if count == BATCH:
                 break
         return operations, count, length
 
 
-def _opened(path: str) -> gzip.GzipFile | BufferedReader:
+def _open(path: str) -> gzip.GzipFile | BufferedReader:
     return gzip.open(path) if path.endswith(".gz") else Path(path).open("rb")
 
 
-def _parsed(text: bytes, path: str, line: int) -> dict[str, Any]:
+def _parse(text: bytes, path: str, line: int) -> dict[str, Any]:
     try:
         document = parse_json(text)
     except ValueError as error:

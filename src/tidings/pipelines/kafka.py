@@ -230,17 +230,17 @@ class KafkaTopics:
                 exists. All messages before it were read.
         """
         assert self._consumer is not None
-        looked_s = time.monotonic()
+        polled_s = time.monotonic()
         while True:
-            told, wrong = until_wrong(self._told, self._consumer.consume(BATCH, LOOK_S))
-            if told:
-                yield from batches([each for some in told for each in some], self._state)
+            parsed, wrong = until_wrong(self._operations_of, self._consumer.consume(BATCH, LOOK_S))
+            if parsed:
+                yield from batches([each for some in parsed for each in some], self._state)
             if wrong is not None:
                 raise wrong
-            if not told:
+            if not parsed:
                 yield Batch()
-            if time.monotonic() - looked_s > PARTITIONS_S:
-                looked_s = time.monotonic()
+            if time.monotonic() - polled_s > PARTITIONS_S:
+                polled_s = time.monotonic()
                 self._assign()
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ class KafkaTopics:
             self._consumer.assign(partitions)
             self._assigned = len(partitions)
 
-    def _told(self, message: Message) -> list[dict[str, Any]]:
+    def _operations_of(self, message: Message) -> list[dict[str, Any]]:
         """Return the operations of *message*, and advance the offset of its partition."""
         topic, partition, offset = message.topic() or "", message.partition(), message.offset() or 0
         place = f"{topic}, partition {partition}, offset {offset}"

@@ -71,9 +71,9 @@ class MongoDB:
 
     A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`. The version is the
     position of the event in the log. So a repeated or late message changes nothing, whichever
-    worker sends it. A deleted object leaves a document with `_id`, `version` and `gone` for a day.
-    A batch is one bulk write, which the majority of the servers must acknowledge. A reset empties
-    the collection.
+    worker sends it. A deleted object leaves a document with `_id`, `version` and `gone` for a
+    day. A batch is one bulk write, which the majority of the servers must acknowledge. A reset
+    empties the collection.
 
     Raises:
         WrongPipeline: *url* is not a MongoDB address with a database, or *collection* is not a
@@ -281,7 +281,7 @@ class MongoCollection:
         while True:
             is_known = not self._follow or self._state.keys() & {"time", "token"}
             if self._state.get("mode") != COMPLETE or not is_known:
-                yield from self._copied()
+                yield from self._copy()
             if not self._follow:
                 return
             yield from self._changes()
@@ -317,7 +317,7 @@ class MongoCollection:
     def __str__(self) -> str:
         return f"collection {self._rows.name} at {self._shown}"
 
-    def _copied(self) -> Iterator[Batch]:
+    def _copy(self) -> Iterator[Batch]:
         """
         Yield all documents of the collection.
 
@@ -357,12 +357,12 @@ class MongoCollection:
         Return when the collection must be copied again.
         """
         try:
-            yield from self._streamed()
+            yield from self._stream()
         except OperationFailure as error:
             if error.code not in _LOST:
                 raise
 
-    def _streamed(self) -> Iterator[Batch]:
+    def _stream(self) -> Iterator[Batch]:
         token, said_s = self._state.get("token"), time.monotonic()
         began = None if token else Timestamp(*self._state["time"])
         with self._collection.watch(
@@ -373,7 +373,7 @@ class MongoCollection:
             start_at_operation_time=began,
         ) as stream:
             while True:
-                events = list(_received(stream))
+                events = list(_receive(stream))
                 changes = list(takewhile(lambda event: event["operationType"] not in _ENDS, events))
                 operations = [self._operation(each) for each in changes]
                 if len(changes) < len(events):
@@ -398,11 +398,11 @@ class MongoCollection:
         if event["operationType"] in _CHANGES and document:
             return self._rows.put(document, document)
         if event["operationType"] in ("delete", *_CHANGES):
-            return self._rows.gone(self._rows.id(event["documentKey"]))
+            return self._rows.deletion(self._rows.id(event["documentKey"]))
         raise WrongPipeline(f"{self}: the change {event['operationType']!r} is unknown")
 
 
-def _received(stream: ChangeStream[Any]) -> Iterator[Any]:
+def _receive(stream: ChangeStream[Any]) -> Iterator[Any]:
     """Yield at most `BATCH` events, which arrive within `LOOK_MS`."""
     began_s = time.monotonic()
     for _ in range(BATCH):

@@ -101,12 +101,12 @@ class MySQL:
 
     def open(self, consumer: str) -> None:
         self._writer = f"{consumer}:{self._table}"
-        with self._connected().cursor() as cursor:
+        with self._open_connection().cursor() as cursor:
             for statement in (_MAKE, _MAKE_FENCES):
                 cursor.execute(statement.format(table=self._table))
 
     def write(self, messages: list[Message], fence: int) -> None:
-        connection = self._connected()
+        connection = self._open_connection()
         connection.begin()
         try:
             with blame_message(messages, *_OF_A_MESSAGE), connection.cursor() as cursor:
@@ -130,7 +130,7 @@ class MySQL:
     def __str__(self) -> str:
         return f"table {self._table} at {self._shown}"
 
-    def _connected(self) -> pymysql.Connection[Any]:
+    def _open_connection(self) -> pymysql.Connection[Any]:
         """Return the connection. Connect again if it broke or the server closed it."""
         if self._connection is not None:
             with suppress(pymysql.Error):
@@ -268,7 +268,7 @@ def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
             head = _HEADER.pack(*fields[:3], size, place, fields[5])
             yield b"\0" + head + body + b"\0" * checksum
     elif kind in _COMPRESSED:
-        body = _uncompressed(packet[start:end], _COMPRESSED[kind])
+        body = _decompress(packet[start:end], _COMPRESSED[kind])
         size = _HEADER.size + len(body) + checksum
         head = _HEADER.pack(timestamp, _COMPRESSED[kind], server, size, position, flags)
         yield b"\0" + head + body + packet[end:]
@@ -280,7 +280,7 @@ def expand_packet(packet: bytes, checksum: int) -> Iterator[bytes]:
         raise WrongPipeline(f"the binary log {what}; {rule}")
 
 
-def _uncompressed(body: bytes, kind: int) -> bytes:
+def _decompress(body: bytes, kind: int) -> bytes:
     """Decompress the body of an event of MariaDB; *kind* is the type of the result."""
     if kind == _QUERY:
         database, status = body[8], int.from_bytes(body[11:13], "little")
@@ -463,7 +463,7 @@ class MySQLTable:
             self._state = {"mode": COPY, "again": again, **self._end_of_log()}
         while True:
             if self._state.get("mode") != COMPLETE:
-                yield from self._copied()
+                yield from self._copy()
             if not self._follow:
                 return
             with suppress(_Altered):
@@ -494,7 +494,7 @@ class MySQLTable:
         self._connect()
         try:
             problems = self._problems()
-            ((me,),) = (each.values() for each in self._asked("SELECT CURRENT_USER()"))
+            ((me,),) = (each.values() for each in self._query("SELECT CURRENT_USER()"))
         finally:
             self.close()
         user = "@".join(f"'{part}'" for part in str(me).rsplit("@", 1))
@@ -511,7 +511,7 @@ class MySQLTable:
             **self._server, cursorclass=DictCursor, read_timeout=ANSWER_S
         )
         for statement in _SESSION:
-            self._asked(statement)
+            self._query(statement)
 
     def _close_log(self) -> None:
         if self._log is not None:
@@ -530,7 +530,7 @@ class MySQLTable:
                 f"the key ({', '.join(self._rows.keys)}) is not unique; add a unique index"
             )
         for name, wanted in _WANTED.items():
-            settings = self._asked("SHOW GLOBAL VARIABLES LIKE %s", name)
+            settings = self._query("SHOW GLOBAL VARIABLES LIKE %s", name)
             value = str(settings[0]["Value"]) if settings else "absent"
             if value.upper() != wanted:
                 rule = f"to follow it, the server must run with {name}={wanted}"
@@ -555,7 +555,7 @@ class MySQLTable:
     def _problems_of_log(self) -> Iterator[str]:
         try:
             status = self._status_of_log()
-            self._asked("SHOW BINARY LOGS")
+            self._query("SHOW BINARY LOGS")
         except pymysql.MySQLError as error:
             if error.args[0] not in _DENIED:
                 raise
@@ -565,7 +565,7 @@ class MySQLTable:
         only, ignored = status.get("Binlog_Do_DB"), status.get("Binlog_Ignore_DB")
         if (only and base not in only.split(",")) or base in (ignored or "").split(","):
             yield f"the server does not log changes of {base}; see binlog_do_db, binlog_ignore_db"
-        grants = " ".join(str(v) for each in self._asked("SHOW GRANTS") for v in each.values())
+        grants = " ".join(str(v) for each in self._query("SHOW GRANTS") for v in each.values())
         # The last text is the start of the grant of a role, which may include the privilege.
         allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")
         if not any(each in grants for each in allowed):
@@ -582,14 +582,14 @@ class MySQLTable:
             WrongPipeline: the table is missing and was never read.
             Away: the table was read before and is missing.
         """
-        tables = self._asked(_TABLE, self._rows.name)
+        tables = self._query(_TABLE, self._rows.name)
         if not tables:
             missing = f"{self}: no table has this name"
             raise (Away if self._state else WrongPipeline)(missing)
         table = min(tables, key=lambda each: str(each["name"]) != self._rows.name)
         self._base, self._rows.name = table["base"], table["name"]  # spelled as in the log
-        self._columns = {each["name"]: each for each in self._asked(_COLUMNS, self._rows.name)}
-        parts = self._asked(_KEYS, self._rows.name)
+        self._columns = {each["name"]: each for each in self._query(_COLUMNS, self._rows.name)}
+        parts = self._query(_KEYS, self._rows.name)
         partial = {each["name"] for each in parts if not each["whole"]}
         self._unique = dict[str, set[str]]()
         for each in parts:
@@ -611,7 +611,7 @@ class MySQLTable:
         found: dict[tuple[str, str], tuple[bool, set[str]]] = {}
         waiting = [(self._base, self._rows.name)]
         while waiting:
-            for each in self._asked(_CASCADES, *waiting.pop()):
+            for each in self._query(_CASCADES, *waiting.pop()):
                 parent = each["base"], each["name"]
                 deletes = each["on_delete"] not in _RESTRICTED
                 updated = {each["part"]} if each["on_update"] not in _RESTRICTED else set()
@@ -627,8 +627,8 @@ class MySQLTable:
         """
         Return True if the log has the stored position, and the server and key columns are the same.
         """
-        files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
-        (found,) = self._asked("SELECT @@server_id AS id")
+        files = {each["Log_name"] for each in self._query("SHOW BINARY LOGS")}
+        (found,) = self._query("SELECT @@server_id AS id")
         self._replicated = found["id"]
         state = self._state
         return (
@@ -639,11 +639,11 @@ class MySQLTable:
 
     def _status_of_log(self) -> Row:
         try:
-            (found,) = self._asked("SHOW BINARY LOG STATUS")
+            (found,) = self._query("SHOW BINARY LOG STATUS")
         except pymysql.ProgrammingError as error:
             if error.args[0] != _PARSE_ERROR:
                 raise
-            (found,) = self._asked("SHOW MASTER STATUS")  # for MariaDB, and MySQL before 8.2
+            (found,) = self._query("SHOW MASTER STATUS")  # for MariaDB, and MySQL before 8.2
         return found
 
     def _end_of_log(self) -> dict[str, Any]:
@@ -654,7 +654,7 @@ class MySQLTable:
         key = list(self._rows.keys)
         return {"server": self._replicated, "file": file, "position": position, "key": key}
 
-    def _copied(self) -> Iterator[Batch]:
+    def _copy(self) -> Iterator[Batch]:
         """
         Yield all rows after the stored key, in the order of their keys.
 
@@ -662,7 +662,7 @@ class MySQLTable:
         """
         for rows in self._pages("*", after=self._state.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
-            self._state = {**self._state, "mode": COPY, "at": [*map(_written, last)]}
+            self._state = {**self._state, "mode": COPY, "at": [*map(_to_json, last)]}
             puts = [self._rows.put(row, row) for row in rows]
             yield Batch(puts, {self._rows.type: self._state})
         if self._state.get("again"):
@@ -678,16 +678,16 @@ class MySQLTable:
         """
         names = [f"`{each}`" for each in self._rows.keys]
         order = f"ORDER BY {', '.join(names)} LIMIT {BATCH}"
-        last = [_parsed(each) for each in after or ()]
+        last = [_from_json(each) for each in after or ()]
         while True:
-            behind, values = list[str](), list[Any]()
+            conditions, values = list[str](), list[Any]()
             for at, name in enumerate(names if last else ()):
                 same = [f"{each} = %s" for each in names[:at]]
-                behind.append(" AND ".join([*same, f"{name} > %s"]))
+                conditions.append(" AND ".join([*same, f"{name} > %s"]))
                 values += last[: at + 1]
-            where = f"WHERE {' OR '.join(f'({each})' for each in behind)}" if behind else ""
+            where = f"WHERE {' OR '.join(f'({each})' for each in conditions)}" if conditions else ""
             table = f"SELECT {columns} FROM `{self._rows.name}`"
-            rows = self._asked(f"{table} {where} {order} {_LOCKED}", *values)
+            rows = self._query(f"{table} {where} {order} {_LOCKED}", *values)
             if not rows:
                 return
             last = [rows[-1][each] for each in self._rows.keys]
@@ -699,7 +699,7 @@ class MySQLTable:
 
         Return after a transaction or statement after which the table must be copied again.
         """
-        changed, told_s, end = dict[str, Values](), time.monotonic(), self._state
+        changed, yielded_s, end = dict[str, Values](), time.monotonic(), self._state
         is_stale = False
         for event in self._events():
             kind = _keyword(event.query) if isinstance(event, QueryEvent) else ""
@@ -715,7 +715,7 @@ class MySQLTable:
                 if is_stale:
                     self._state = end
                     return
-            is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - told_s > LOOK_S
+            is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - yielded_s > LOOK_S
             if not is_due and len(changed) < BATCH:
                 continue
             # If a new file has begun, store its name, because the server may remove the old file.
@@ -724,9 +724,9 @@ class MySQLTable:
                 yield from batches(operations, {self._rows.type: self._state})
             else:
                 # Use the connection, because the server closes a connection that is idle for hours.
-                self._asked("DO 0")
+                self._query("DO 0")
                 yield Batch()
-            changed, told_s = {}, time.monotonic()
+            changed, yielded_s = {}, time.monotonic()
 
     def _events(self) -> Iterator[Any]:
         """Yield the events of the log without end, and a heartbeat event if nothing is new."""
@@ -779,13 +779,13 @@ class MySQLTable:
         for row in event.rows:
             for values in (row.get("values"), row.get("before_values"), row.get("after_values")):
                 if values is not None:
-                    key = {each: self._logged(each, values.get(each)) for each in self._rows.keys}
+                    key = {each: self._from_log(each, values.get(each)) for each in self._rows.keys}
                     if None in key.values():
                         return None
                     found[self._rows.id(key)] = tuple(key.values())
         return found
 
-    def _logged(self, column: str, value: Any) -> Any:
+    def _from_log(self, column: str, value: Any) -> Any:
         """Return *value* of the log as a query returns it: binaries padded, and UUIDs as text."""
         kind = self._columns[column]["kind"]
         if isinstance(value, bytes) and kind == "binary":
@@ -804,13 +804,13 @@ class MySQLTable:
         where = " OR ".join([f"({same})"] * len(changed))
         values = [each for key in changed.values() for each in key]
         query = f"SELECT * FROM `{self._rows.name}` WHERE {where} {_LOCKED}"
-        rows = {self._rows.id(row): row for row in self._asked(query, *values)}
+        rows = {self._rows.id(row): row for row in self._query(query, *values)}
         return [
-            self._rows.put(rows[name], rows[name]) if name in rows else self._rows.gone(name)
+            self._rows.put(rows[name], rows[name]) if name in rows else self._rows.deletion(name)
             for name in changed
         ]
 
-    def _asked(self, query: str, *values: Any) -> list[Row]:
+    def _query(self, query: str, *values: Any) -> list[Row]:
         assert self._connection is not None
         try:
             with self._connection.cursor() as cursor:
@@ -830,10 +830,10 @@ def _keyword(query: str) -> str:
     return found[1].upper() if found else ""
 
 
-def _written(value: Any) -> Any:
-    """Return a part of a key as JSON, from which `_parsed` makes a parameter of a query again."""
+def _to_json(value: Any) -> Any:
+    """Return a part of a key as JSON, from which `_from_json` makes a parameter of a query."""
     return {"hex": value.hex()} if isinstance(value, bytes) else plain(value)
 
 
-def _parsed(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value

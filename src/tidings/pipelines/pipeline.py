@@ -57,7 +57,7 @@ def omit(*fields: str) -> Step:
             _remove(message.data, path)
         return message
 
-    return _named(step, "omit", *fields)
+    return _name_step(step, "omit", *fields)
 
 
 def pick(*fields: str) -> Step:
@@ -72,7 +72,7 @@ def pick(*fields: str) -> Step:
                 _set(message.data, path, value)
         return message
 
-    return _named(step, "pick", *fields)
+    return _name_step(step, "pick", *fields)
 
 
 def rename(fields: Mapping[str, str]) -> Step:
@@ -86,7 +86,7 @@ def rename(fields: Mapping[str, str]) -> Step:
                 _set(message.data, new, value)
         return message
 
-    return _named(step, "rename", *(f"{old}={new}" for old, new in fields.items()))
+    return _name_step(step, "rename", *(f"{old}={new}" for old, new in fields.items()))
 
 
 def remap(namespaces: Mapping[str, str]) -> Step:
@@ -96,7 +96,7 @@ def remap(namespaces: Mapping[str, str]) -> Step:
         message.namespace = namespaces.get(message.namespace, message.namespace)
         return message
 
-    return _named(step, "remap", *(f"{old}={new}" for old, new in namespaces.items()))
+    return _name_step(step, "remap", *(f"{old}={new}" for old, new in namespaces.items()))
 
 
 def skip(field: str, comparison: str, match: Any) -> Step:
@@ -115,7 +115,7 @@ def skip(field: str, comparison: str, match: Any) -> Step:
     def step(message: Message) -> Message | None:
         return message if holds(_value(message.data, path)) else None
 
-    return _named(step, "skip", field, comparison, repr(match))
+    return _name_step(step, "skip", field, comparison, repr(match))
 
 
 def opfilter(*, whitelist: tuple[str, ...] = (), blacklist: tuple[str, ...] = ()) -> Step:
@@ -135,7 +135,7 @@ def opfilter(*, whitelist: tuple[str, ...] = (), blacklist: tuple[str, ...] = ()
     def step(message: Message) -> Message | None:
         return message if message.op in kept else None
 
-    return _named(step, "opfilter", *sorted(kept))
+    return _name_step(step, "opfilter", *sorted(kept))
 
 
 def pretty(spaces: int = 2) -> Step:
@@ -147,7 +147,7 @@ def pretty(spaces: int = 2) -> Step:
         _log.info("%s %s %s", message.op, message.namespace, text)
         return message
 
-    return _named(step, "pretty", str(spaces))
+    return _name_step(step, "pretty", str(spaces))
 
 
 def name_of(step: Step) -> str:
@@ -155,7 +155,7 @@ def name_of(step: Step) -> str:
     return getattr(step, "shown", getattr(step, "__name__", type(step).__name__))
 
 
-def _named(step: Step, name: str, *arguments: str) -> Step:
+def _name_step(step: Step, name: str, *arguments: str) -> Step:
     step.shown = f"{name}({', '.join(arguments)})"  # type: ignore[attr-defined]
     return step
 
@@ -300,7 +300,7 @@ class Branch:
     bulk: int
     park: bool
 
-    def transformed(self, message: Message) -> Message | None:
+    def transform(self, message: Message) -> Message | None:
         """Return the message after all steps, or None if it is filtered out."""
         if message.is_command:
             return message
@@ -321,7 +321,7 @@ class Branch:
         Raises:
             Unwritten: a function or the store rejected the message at the error's *index*.
         """
-        kept, failure = self._all_transformed(messages)
+        kept, failure = self._transform_all(messages)
         try:
             if kept:
                 self.sink.write([message for _, message in kept], fence)
@@ -331,13 +331,13 @@ class Branch:
             raise failure
         return sum(not message.is_command for _, message in kept)
 
-    def _all_transformed(
+    def _transform_all(
         self, messages: list[Message]
     ) -> tuple[list[tuple[int, Message]], Unwritten | None]:
         kept: list[tuple[int, Message]] = []
         for index, message in enumerate(messages):
             try:
-                result = self.transformed(message)
+                result = self.transform(message)
             except Exception as error:  # noqa: BLE001 a function of the user may raise anything
                 return kept, Unwritten(index, f"{type(error).__name__}: {error}")
             if result is not None:
@@ -401,7 +401,7 @@ class Pipeline:
             raise WrongPipeline(f"there is a store {name!r} already")
         if bulk < 1:
             raise WrongPipeline(f"bulk must be at least 1, not {bulk}")
-        wanted = tuple(_wanted(step) for step in steps)
+        wanted = tuple(_step_of(step) for step in steps)
         self.branches.append(Branch(name, sink, wanted, matcher(namespace), bulk, park))
         return self
 
@@ -423,7 +423,7 @@ class Pipeline:
         return "\n".join(lines)
 
 
-def _wanted(step: Step | tuple[str, Step]) -> _Wanted:
+def _step_of(step: Step | tuple[str, Step]) -> _Wanted:
     namespace, function = step if isinstance(step, tuple) else (EVERYTHING, step)
     if not callable(function):
         raise WrongPipeline(f"{function!r} is not a function")

@@ -85,15 +85,15 @@ class Postgres:
 
     def open(self, consumer: str) -> None:
         self._writer = f"{consumer}:{self._table}"
-        with self._connected().transaction(), self._connected().cursor() as cursor:
+        with self._connect().transaction(), self._connect().cursor() as cursor:
             for statement in (_MAKE, _MAKE_FENCES):
                 cursor.execute(statement.format(**self._names))
 
     def write(self, messages: list[Message], fence: int) -> None:
         with (
             blame_message(messages, *_OF_A_MESSAGE),
-            self._connected().transaction(),
-            self._connected().cursor() as cursor,
+            self._connect().transaction(),
+            self._connect().cursor() as cursor,
         ):
             self._check(cursor, fence)
             for statement, alike in groupby(messages, _statement):
@@ -113,7 +113,7 @@ class Postgres:
     def __str__(self) -> str:
         return f"table {self._table} at {without_secrets(self._dsn)}"
 
-    def _connected(self) -> psycopg.Connection:
+    def _connect(self) -> psycopg.Connection:
         """Return the connection. Connect again if it broke."""
         if self._connection is None or self._connection.closed:
             options = f"-c statement_timeout={WRITE_TIMEOUT_MS}"
@@ -175,14 +175,14 @@ class Changed:
     A changed row of the table with the id *relation*.
 
     *old* has the previous key or the previous row, or is None if the server did not send it. *new*
-    has the current values, or is None if the row was deleted. *whole* is True if *new* has a value
-    for every column.
+    has the current values, or is None if the row was deleted. *is_complete* is True if *new* has a
+    value for every column.
     """
 
     relation: int
     old: Values | None
     new: Values | None
-    whole: bool = True
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +215,15 @@ class Decoder:
             case b"R":
                 self._relation(rest)
             case b"I":
-                return self._inserted(rest)
+                return self._parse_insert(rest)
             case b"U":
-                return self._updated(rest)
+                return self._parse_update(rest)
             case b"D":
-                return self._deleted(rest)
+                return self._parse_delete(rest)
             case b"T":
-                return _truncated(rest)
+                return _parse_truncate(rest)
             case b"C":
-                return _committed(rest)
+                return _parse_commit(rest)
         return None
 
     def _relation(self, rest: _Bytes) -> None:
@@ -234,20 +234,20 @@ class Decoder:
             rest.number("B")
             name, columns[name], _ = rest.text(), rest.number("I"), rest.number("I")
 
-    def _inserted(self, rest: _Bytes) -> Changed:
+    def _parse_insert(self, rest: _Bytes) -> Changed:
         oid, _ = rest.number("I"), rest.take(1)
-        new, whole = self._tuple(oid, rest)
-        return Changed(oid, None, new, whole)
+        new, is_complete = self._tuple(oid, rest)
+        return Changed(oid, None, new, is_complete)
 
-    def _updated(self, rest: _Bytes) -> Changed:
+    def _parse_update(self, rest: _Bytes) -> Changed:
         oid, mark, old = rest.number("I"), rest.take(1), None
         if mark != b"N":
             old, _ = self._tuple(oid, rest)
             rest.take(1)
-        new, whole = self._tuple(oid, rest)
-        return Changed(oid, old, new, whole)
+        new, is_complete = self._tuple(oid, rest)
+        return Changed(oid, old, new, is_complete)
 
-    def _deleted(self, rest: _Bytes) -> Changed:
+    def _parse_delete(self, rest: _Bytes) -> Changed:
         oid, _ = rest.number("I"), rest.take(1)
         old, _ = self._tuple(oid, rest)
         return Changed(oid, old, None)
@@ -271,9 +271,9 @@ class _Bytes:
         self._data, self._at = data, at
 
     def take(self, count: int) -> bytes:
-        taken = self._data[self._at : self._at + count]
+        content = self._data[self._at : self._at + count]
         self._at += count
-        return taken
+        return content
 
     def number(self, kind: str) -> int:
         """Read a big-endian unsigned number; *kind* is B for one byte, H two, I four, Q eight."""
@@ -288,12 +288,12 @@ class _Bytes:
         return text
 
 
-def _truncated(rest: _Bytes) -> Truncated:
+def _parse_truncate(rest: _Bytes) -> Truncated:
     count, _ = rest.number("I"), rest.number("B")
     return Truncated(tuple(rest.number("I") for _ in range(count)))
 
 
-def _committed(rest: _Bytes) -> Committed:
+def _parse_commit(rest: _Bytes) -> Committed:
     rest.number("B"), rest.number("Q")
     end = rest.number("Q")
     return Committed(f"{end >> 32:X}/{end & 0xFFFFFFFF:X}")
@@ -334,7 +334,7 @@ _PUBLISHED = """SELECT puballtables AS everything, prrelid IS NOT NULL AS ours,
 _PUBLISH = sql.SQL("CREATE PUBLICATION {slot} FOR TABLE {table}")
 _PUBLISH_OTHER = sql.SQL("ALTER PUBLICATION {slot} SET TABLE {table}")
 _UNPUBLISH = sql.SQL("DROP PUBLICATION IF EXISTS {slot}")
-_STANDS = """SELECT coalesce(to_jsonb(s)->>'wal_status', '') <> 'lost' AS usable
+_SLOT_STATE = """SELECT coalesce(to_jsonb(s)->>'wal_status', '') <> 'lost' AS usable
     FROM pg_replication_slots s WHERE slot_name = %s"""
 _CREATE = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
 _DROP = "SELECT pg_drop_replication_slot(%s)"
@@ -404,7 +404,7 @@ class Rows(Keyed):
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
         behind = sql.SQL("WHERE ({}) > ({})").format(keys, places) if after else sql.SQL("")
         query = sql.SQL("SELECT {} FROM {} {} ORDER BY {} LIMIT {}")
-        named = _named(columns), table or self.table
+        named = _identifiers(columns), table or self.table
         return query.format(*named, behind, keys, most), tuple(after or ())
 
     def those(
@@ -419,7 +419,7 @@ class Rows(Keyed):
         arrays = sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in kinds)
         query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT * FROM unnest({}))")
         columnwise = tuple([value[at] for value in values] for at in range(len(self.keys)))
-        return query.format(_named(columns), self.table, keys, arrays), columnwise
+        return query.format(_identifiers(columns), self.table, keys, arrays), columnwise
 
     def same(self, values: Sequence[Iterable[str]]) -> tuple[sql.Composed, tuple[Any, ...]]:
         """
@@ -535,9 +535,9 @@ class PostgresTable:
             self._make_slot()
             self._state |= {**self._shape.state, "key": list(self._rows.keys)}
         if self._state.get("mode") != COMPLETE:
-            yield from self._copied()
+            yield from self._copy()
         while self._follow:
-            ((end,),) = (each.values() for each in self._asked(_END))
+            ((end,),) = (each.values() for each in self._query(_END))
             if end != self._released:  # otherwise no row and no table has changed
                 yield from self._changes(end)
             yield Batch()
@@ -564,7 +564,7 @@ class PostgresTable:
             shape = self._look()
             self._state = {"slot": self._slot}  # if the slot exists, it may be that of this reader
             problems = self._problems(shape)
-            (server,) = self._asked(_SERVER)
+            (server,) = self._query(_SERVER)
         finally:
             self.close()
         me = sql.Identifier(server["me"]).as_string()
@@ -586,11 +586,11 @@ class PostgresTable:
             Away: the table was read before and is missing.
         """
         name = self._rows.name
-        tables = self._asked(_SHAPE, name, name)
+        tables = self._query(_SHAPE, name, name)
         if not tables:
             missing = f"{self}: no table has this name"
             raise (Away if self._state else WrongPipeline)(missing)
-        columns = self._asked(_COLUMNS, tables[0]["oid"])
+        columns = self._query(_COLUMNS, tables[0]["oid"])
         if not self._is_key_given:
             self._rows.keys = tuple(each["name"] for each in columns if each["place"] is not None)
         return _Shape(tables=tuple(tables), columns=tuple(columns))
@@ -622,7 +622,7 @@ class PostgresTable:
         if not root["readable"]:
             found.append(f"the user may not read its rows: GRANT SELECT ON {root['name']}")
         if self._follow and not found:
-            (server,) = self._asked(_SERVER)
+            (server,) = self._query(_SERVER)
             found += [*self._problems_of_server(server), *self._problems_of_slot(root, server)]
             found += self._problems_of_identity(shape)
         return found
@@ -638,12 +638,12 @@ class PostgresTable:
 
     def _problems_of_slot(self, root: Row, server: Row) -> Iterator[str]:
         slot, ours = self._slot, self._state.get("slot") == self._slot
-        stands = self._asked(_STANDS, slot)
-        if stands and not ours:
+        found_slots = self._query(_SLOT_STATE, slot)
+        if found_slots and not ours:
             yield f"the slot {slot} exists, but not for this feed: give another one, or drop it"
-        if not stands and not server["is_slot_free"]:
+        if not found_slots and not server["is_slot_free"]:
             yield "all replication slots are in use: raise max_replication_slots, or drop a slot"
-        published = self._asked(_PUBLISHED, self._rows.name, slot)
+        published = self._query(_PUBLISHED, self._rows.name, slot)
         if not published and not (root["owned"] and server["creates"]):
             create = f"CREATE PUBLICATION {slot} FOR TABLE {root['name']}"
             yield f"{server['me']} may not publish it: let its owner run {create}"
@@ -676,17 +676,17 @@ class PostgresTable:
                 give = "REPLICA IDENTITY FULL, or USING INDEX with an index that has the key"
                 rule = f"the key ({', '.join(self._rows.keys)}) is not in the replica identity"
                 yield f"{rule} ({', '.join(sorted(known))}) of {name}: ALTER TABLE {name} {give}"
-        unique = self._asked(_UNIQUE, shape.tables[0]["oid"])
+        unique = self._query(_UNIQUE, shape.tables[0]["oid"])
         if shape.tables[0]["kind"] in "rp" and not any(keys >= {*e["columns"]} for e in unique):
             rule = "is not unique: CREATE UNIQUE INDEX; the index must not be deferrable"
             yield f"the key ({', '.join(self._rows.keys)}) {rule}"
 
     def _is_resumable(self) -> bool:
         """Return True if the log has all changes of this table since the stored position."""
-        stands, state = self._asked(_STANDS, self._slot), self._state
-        published = self._asked(_PUBLISHED, self._rows.name, self._slot)
+        found_slots, state = self._query(_SLOT_STATE, self._slot), self._state
+        published = self._query(_PUBLISHED, self._rows.name, self._slot)
         return (
-            any(each["usable"] for each in stands)
+            any(each["usable"] for each in found_slots)
             and any(each["ours"] or each["everything"] for each in published)
             and all(each["complete"] and each["whole"] for each in published)
             and state.get("table") == self._shape.tables[0]["oid"]
@@ -695,18 +695,18 @@ class PostgresTable:
 
     def _make_slot(self) -> None:
         """Create the publication and the slot. Replace them if they exist for an earlier table."""
-        if self._asked(_STANDS, self._slot):
-            self._asked(_DROP, self._slot)
+        if self._query(_SLOT_STATE, self._slot):
+            self._query(_DROP, self._slot)
         names = {"slot": sql.Identifier(self._slot), "table": self._rows.table}
-        published = self._asked(_PUBLISHED, self._rows.name, self._slot)
+        published = self._query(_PUBLISHED, self._rows.name, self._slot)
         if not published:
             self._do(_PUBLISH.format(**names))
         elif not any(each["ours"] or each["everything"] for each in published):
             self._do(_PUBLISH_OTHER.format(**names))
-        self._asked(_CREATE, self._slot)
+        self._query(_CREATE, self._slot)
         self._released = ""
 
-    def _copied(self) -> Iterator[Batch]:
+    def _copy(self) -> Iterator[Batch]:
         """
         Yield all rows after the stored key, in the order of their keys.
 
@@ -730,7 +730,7 @@ class PostgresTable:
     ) -> Iterator[list[Row]]:
         while True:
             query, values = self._rows.page(after, BATCH, columns, table)
-            rows = self._asked(query, *values)
+            rows = self._query(query, *values)
             if not rows:
                 return
             after = self._rows.place(rows[-1])
@@ -743,13 +743,13 @@ class PostgresTable:
         """
         Yield the changes in the slot up to *end*. Advance the slot when the feed has the changes.
         """
-        found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
+        found = self._query(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
         stored = {name: self._state.get(name) for name in shape.state}
         is_same = shape.state == stored and shape.identities == self._shape.identities
         if not is_same or not self._is_resumable():
             # The changes may belong to the table as it was before.
-            yield from self._reshaped(shape)
+            yield from self._reshape(shape)
             return
         if not self._loaders:
             self._loaders = self._load_columns()
@@ -761,17 +761,17 @@ class PostgresTable:
             if isinstance(message, Committed):
                 committed = message.end
             elif isinstance(message, Truncated) and members.intersection(message.relations):
-                yield from self._told(changes)
+                yield from self._operations_of(changes)
                 changes = []
                 yield from self._missing()
             elif isinstance(message, Changed) and message.relation in members:
                 kinds = decoder.relations[message.relation]
-                old, new = (self._loaded(each, kinds) for each in (message.old, message.new))
+                old, new = (self._load_row(each, kinds) for each in (message.old, message.new))
                 changes.append((old, new))
             if len(changes) >= BATCH:
-                yield from self._told(changes)
+                yield from self._operations_of(changes)
                 changes = []
-        yield from self._told(changes)
+        yield from self._operations_of(changes)
         self._release(end if len(found) < CHANGES_MAX else committed, is_idle=not found)
 
     def _release(self, end: str, *, is_idle: bool) -> None:
@@ -782,10 +782,10 @@ class PostgresTable:
         """
         is_due = not is_idle or time.monotonic() - self._released_s >= RELEASE_S
         if is_due and end != self._released:
-            self._asked(_ADVANCE, self._slot, end)
+            self._query(_ADVANCE, self._slot, end)
             self._released, self._released_s = end, time.monotonic()
 
-    def _reshaped(self, shape: _Shape) -> Iterator[Batch]:
+    def _reshape(self, shape: _Shape) -> Iterator[Batch]:
         """
         Continue after the table was replaced, altered or removed from its publication.
 
@@ -800,10 +800,10 @@ class PostgresTable:
         if is_lost:
             self._make_slot()
             self._state |= {**new, "key": list(self._rows.keys)}
-            yield from self._copied()
+            yield from self._copy()
         elif old["columns"] != new["columns"]:
             self._state = {**old, **new, "again": True, "mode": COPY}
-            yield from self._copied()
+            yield from self._copy()
         else:
             for part in shape.tables:
                 if part["oid"] not in old["parts"] and part["kind"] == "r":
@@ -818,7 +818,7 @@ class PostgresTable:
         for rows in self._pages(table=table):
             yield Batch([self._rows.put(row, row) for row in rows])
 
-    def _told(self, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[Batch]:
+    def _operations_of(self, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[Batch]:
         """
         Yield the operations of *changes*, which are pairs of an old and a new row.
 
@@ -828,10 +828,10 @@ class PostgresTable:
         for old, new in changes:
             if new is None:
                 assert old is not None
-                operations.append(self._rows.gone(self._rows.id(old)))
+                operations.append(self._rows.deletion(self._rows.id(old)))
                 continue
             if old is not None and self._rows.id(old) != self._rows.id(new):
-                operations.append(self._rows.gone(self._rows.id(old)))
+                operations.append(self._rows.deletion(self._rows.id(old)))
             if new.keys() != self._loaders.keys():
                 again[len(operations)] = new
             operations.append(self._rows.put(new, new))
@@ -850,7 +850,7 @@ class PostgresTable:
             return {}
         keys = {self._rows.id(row): self._rows.place(row) for row in rows.values()}
         query, values = self._rows.same(list(keys.values()))
-        found = {self._rows.id(row): row for row in self._asked(query, *values)}
+        found = {self._rows.id(row): row for row in self._query(query, *values)}
         return {at: found.get(self._rows.id(row)) for at, row in rows.items()}
 
     def _load_columns(self) -> dict[str, Callable[[bytes], Any]]:
@@ -869,7 +869,7 @@ class PostgresTable:
             for each in cursor.description or ()
         }
 
-    def _loaded(self, values: Values | None, kinds: Mapping[str, int]) -> Row | None:
+    def _load_row(self, values: Values | None, kinds: Mapping[str, int]) -> Row | None:
         """
         Return *values* of the log, of the types *kinds*, as a query would return them.
 
@@ -887,7 +887,7 @@ class PostgresTable:
                 row[name] = text.decode()
         return {name: each for name, each in row.items() if name in self._loaders}
 
-    def _asked(self, query: sql.Composed | str, *values: Any) -> list[Row]:
+    def _query(self, query: sql.Composed | str, *values: Any) -> list[Row]:
         assert self._connection is not None
         try:
             with self._connection.cursor(row_factory=dict_row) as cursor:
@@ -940,5 +940,5 @@ def _slot_of(reader: str) -> str:
     return f"tidings_{re.sub('[^a-z0-9]', '_', reader)}"[:63]
 
 
-def _named(columns: Sequence[str]) -> sql.Composable:
+def _identifiers(columns: Sequence[str]) -> sql.Composable:
     return sql.SQL(", ").join(map(sql.Identifier, columns)) if columns else _ALL

@@ -142,9 +142,9 @@ class _Publisher:
         self._returned = set[str]()
         self._connection = pika.SelectConnection(
             parameters,
-            on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
-            on_open_error_callback=self._failed,
-            on_close_callback=self._failed,
+            on_open_callback=lambda connection: connection.channel(on_open_callback=self._on_open),
+            on_open_error_callback=self._on_failure,
+            on_close_callback=self._on_failure,
         )
         self._await()
 
@@ -156,9 +156,9 @@ class _Publisher:
             pika.exceptions.ChannelClosedByBroker: the exchange or queue does not exist.
         """
         if exchange:
-            self._channel.exchange_declare(exchange, passive=True, callback=self._answered)
+            self._channel.exchange_declare(exchange, passive=True, callback=self._on_answer)
         else:
-            self._channel.queue_declare(queue, passive=True, callback=self._answered)
+            self._channel.queue_declare(queue, passive=True, callback=self._on_answer)
         self._await()
 
     def publish(self, exchange: str, entries: Sequence[tuple[str, Entry]]) -> set[str]:
@@ -192,28 +192,28 @@ class _Publisher:
 
     def _await(self) -> None:
         loop = self._connection.ioloop
-        late = partial(self._failed, None, Busy(f"the broker did not respond for {ANSWER_S} s"))
+        late = partial(self._on_failure, None, Busy(f"the broker did not respond for {ANSWER_S} s"))
         timer = loop.call_later(ANSWER_S, late)
         loop.start()
         loop.remove_timeout(timer)
         if self._error is not None:
             raise self._error
 
-    def _opened(self, channel: Any) -> None:
+    def _on_open(self, channel: Any) -> None:
         self._channel = channel
-        channel.add_on_close_callback(self._failed)
+        channel.add_on_close_callback(self._on_failure)
         channel.add_on_return_callback(self._came_back)
-        channel.confirm_delivery(self._confirmed, callback=self._answered)
+        channel.confirm_delivery(self._on_confirm, callback=self._on_answer)
 
-    def _answered(self, frame: Any) -> None:
+    def _on_answer(self, frame: Any) -> None:
         self._connection.ioloop.stop()
 
     def _came_back(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         self._returned.add(properties.message_id)
 
-    def _confirmed(self, frame: Any) -> None:
+    def _on_confirm(self, frame: Any) -> None:
         if isinstance(frame.method, pika.spec.Basic.Nack):
-            self._failed(None, Busy("the broker rejected a message"))
+            self._on_failure(None, Busy("the broker rejected a message"))
             return
         tag = frame.method.delivery_tag
         if frame.method.multiple:
@@ -223,7 +223,7 @@ class _Publisher:
         if not self._unconfirmed:
             self._connection.ioloop.stop()
 
-    def _failed(self, where: Any, error: BaseException) -> None:
+    def _on_failure(self, where: Any, error: BaseException) -> None:
         self._error = self._error or error
         self._connection.ioloop.stop()
 
@@ -244,8 +244,8 @@ class _Delivery(NamedTuple):
         """Return an id that is the same for each delivery; "" if the message has no message id."""
         if not self.properties.message_id:
             return ""
-        told = self.properties.message_id.encode() + b"\0" + self.body
-        return hashlib.sha256(told).hexdigest()[:_IDENTITY_CHARS]
+        identity_bytes = self.properties.message_id.encode() + b"\0" + self.body
+        return hashlib.sha256(identity_bytes).hexdigest()[:_IDENTITY_CHARS]
 
 
 class RabbitMQQueue:
@@ -309,17 +309,19 @@ class RabbitMQQueue:
         yield from self._until_free()
         waiting = self._channel.consume(self._queue, inactivity_timeout=LOOK_S)
         while True:
-            deliveries = self._received(waiting)
+            deliveries = self._receive(waiting)
             if not deliveries:
                 yield Batch()
                 continue
-            told, wrong = until_wrong(self._told, deliveries)
-            if told:
-                handled = deliveries[: len(told)]
+            parsed, wrong = until_wrong(self._operations_of, deliveries)
+            if parsed:
+                handled = deliveries[: len(parsed)]
                 read = [each for each in handled if each.method.delivery_tag not in self._rejected]
-                taken = [*self._again, *(each.identity for each in read if each.identity)]
-                operations = [each for some in told for each in some]
-                yield from batches(operations, {self._queue: {"mode": COMPLETE, "taken": taken}})
+                identities = [*self._again, *(each.identity for each in read if each.identity)]
+                operations = [each for some in parsed for each in some]
+                yield from batches(
+                    operations, {self._queue: {"mode": COMPLETE, "taken": identities}}
+                )
                 self._settle(read)
             if wrong is not None:
                 raise wrong
@@ -359,7 +361,7 @@ class RabbitMQQueue:
         found = self._channel.queue_declare(self._queue, passive=True).method
         return bool(found.consumer_count)
 
-    def _received(self, waiting: Iterator[tuple[Any, Any, bytes]]) -> Sequence[_Delivery]:
+    def _receive(self, waiting: Iterator[tuple[Any, Any, bytes]]) -> Sequence[_Delivery]:
         """Return the messages that arrive within `LOOK_S`, but at most `BATCH` messages."""
         received, began_s = list[_Delivery](), time.monotonic()
         for each in waiting:
@@ -369,7 +371,7 @@ class RabbitMQQueue:
                 return received
         raise Busy(f"{self}: the queue was deleted")
 
-    def _told(self, delivery: _Delivery) -> list[dict[str, Any]]:
+    def _operations_of(self, delivery: _Delivery) -> list[dict[str, Any]]:
         if not delivery.method.redelivered:
             self._again = []  # a new message: no redelivered message follows it
         elif delivery.identity in self._again:

@@ -60,7 +60,7 @@ class Reconnect:
     was_open: bool = False
 
     @contextmanager
-    def tried(self) -> Iterator[None]:
+    def attempt(self) -> Iterator[None]:
         """
         Observe an attempt to open the connection, which is made within this context.
 
@@ -88,13 +88,13 @@ class SourceWorker:
     """
     The work of one reader.
 
-    *settled* returns True as soon as the stores have everything that the feed had at the start. The
+    *at_end* returns True as soon as the stores have everything that the feed had at the start. The
     source is read only then.
     """
 
-    def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:
+    def __init__(self, pipeline: Pipeline, name: str, at_end: Callable[[], bool]) -> None:
         self._source, self._reader = pipeline.source, pipeline.readers[name]
-        self._name, self._settled = pipeline.reader(name), settled
+        self._name, self._is_at_end = pipeline.reader(name), at_end
         self.progress = Progress(f"{READS}{name}")
         self._reconnect = Reconnect()
 
@@ -106,15 +106,15 @@ class SourceWorker:
             Away: the source is not available, but was before. Such an attempt does not count as one
                 of the attempts of `run`.
         """
-        while not self._settled():
+        while not self._is_at_end():
             self.progress.state = "standing by"
             if stopping.wait(CHECK_S):
                 return
         self.progress.state = "running"
-        with self._reconnect.tried():
-            self._reader.open(self._name, self._state(), self._known)
+        with self._reconnect.attempt():
+            self._reader.open(self._name, self._state(), self._known_ids)
         try:
-            if self._appended(stopping):
+            if self._append(stopping):
                 self.progress.state = "done"
         finally:
             self._reader.close()
@@ -126,7 +126,7 @@ class SourceWorker:
     def close(self) -> None:
         return
 
-    def _appended(self, stopping: threading.Event) -> bool:
+    def _append(self, stopping: threading.Event) -> bool:
         """Append the batches of the source; return True if the source was read to its end."""
         with self._source.opened(Poster) as poster:
             # With each iteration, the reader of a queue acknowledges the previous batch.
@@ -143,7 +143,7 @@ class SourceWorker:
             reader = objects.one(READER, self._name)
         return dict(reader["data"]) if reader else {}
 
-    def _known(self, kind: str) -> Iterator[str]:
+    def _known_ids(self, kind: str) -> Iterator[str]:
         """
         Yield the ids of all objects of the type *kind*.
 
@@ -185,10 +185,10 @@ class SinkWorker:
 
     def once(self, stopping: threading.Event) -> None:
         """Run the worker until it ends."""
-        with self._reconnect.tried():
+        with self._reconnect.attempt():
             self._register()
             self._branch.sink.open(self.consumer)
-        with self._made() as worker:
+        with self._make_worker() as worker:
             self._worker = worker
             if stopping.is_set():
                 return
@@ -222,7 +222,7 @@ class SinkWorker:
     def close(self) -> None:
         self._branch.sink.close()
 
-    def _made(self) -> Worker:
+    def _make_worker(self) -> Worker:
         return Worker(
             self._source.url,
             self.consumer,
@@ -232,7 +232,7 @@ class SinkWorker:
             ws_url=self._source.ws_url,
             bulk=self._branch.bulk,
             worker=self._worker_name,
-            on_held=self._held,
+            on_held=self._on_held,
         )
 
     def _register(self) -> None:
@@ -267,7 +267,7 @@ class SinkWorker:
         # A `reset` does not count as progress, because each attempt may start a copy again.
         self.progress.count(sum(not each.is_command for each in messages), written)
 
-    def _held(self, reason: str) -> None:
+    def _on_held(self, reason: str) -> None:
         self.progress.state, self.progress.error = "standing by", reason
 
 
@@ -342,15 +342,15 @@ class Runner:
     """
     One run of a pipeline.
 
-    *tell* is called with each event: `boot`, `metrics`, `error`, `parked` and `exit`.
+    *send* is called with each event: `boot`, `metrics`, `error`, `parked` and `exit`.
     """
 
     def __init__(
-        self, pipeline: Pipeline, tell: EventSink, *, attempts: int = ATTEMPTS, worker: str = ""
+        self, pipeline: Pipeline, send: EventSink, *, attempts: int = ATTEMPTS, worker: str = ""
     ) -> None:
-        self._pipeline, self._tell, self._attempts = pipeline, tell, attempts
+        self._pipeline, self._send, self._attempts = pipeline, send, attempts
         self._stopping = threading.Event()
-        self._was_settled = False
+        self._was_at_end = False
         self._stores = [SinkWorker(pipeline, branch, worker) for branch in pipeline.branches]
         self._readers = [SourceWorker(pipeline, name, self._has_begun) for name in pipeline.readers]
         self._works: list[Work] = [*self._readers, *self._stores]
@@ -367,13 +367,13 @@ class Runner:
         finished, the run ends when the stores reach the end of the feed.
         """
         self._say("boot", stores=[each.progress.name for each in self._stores])
-        threads = self._started()
-        told_s = time.monotonic()
+        threads = self._start()
+        reported_s = time.monotonic()
         while alive := [thread for thread in threads if thread.is_alive()]:
             alive[0].join(LOOK_S)
             look()
-            if time.monotonic() - told_s >= METRICS_S:
-                told_s = time.monotonic()
+            if time.monotonic() - reported_s >= METRICS_S:
+                reported_s = time.monotonic()
                 self._metrics()
                 self._end_when_done()
         self._metrics()
@@ -389,7 +389,7 @@ class Runner:
         for store in self._stores:
             store.stop()
 
-    def _started(self) -> list[threading.Thread]:
+    def _start(self) -> list[threading.Thread]:
         rest = (self._stopping, self._say, self._attempts)
         threads = [
             threading.Thread(target=run, args=(work, *rest), daemon=True) for work in self._works
@@ -400,7 +400,7 @@ class Runner:
 
     def _end_when_done(self) -> None:
         done = [each for each in self._readers if each.progress.state in ("done", "failed")]
-        if self._readers and done == self._readers and self._settled():
+        if self._readers and done == self._readers and self._is_at_end():
             self.stop()
 
     def _has_begun(self) -> bool:
@@ -410,10 +410,10 @@ class Runner:
         After the first True, the result stays True. Otherwise, operations of one reader would delay
         the start of another reader.
         """
-        self._was_settled = self._was_settled or self._settled()
-        return self._was_settled
+        self._was_at_end = self._was_at_end or self._is_at_end()
+        return self._was_at_end
 
-    def _settled(self) -> bool:
+    def _is_at_end(self) -> bool:
         """Return True if every store that has not failed is at the end of the feed."""
         with self._pipeline.source.opened(NamedConsumers) as api:
             return all(
@@ -428,7 +428,7 @@ class Runner:
 
     def _say(self, kind: str, **fields: Any) -> None:
         at_ms = time.time_ns() // 1_000_000
-        self._tell({"ts": at_ms, "kind": kind, "name": self._pipeline.name, **fields})
+        self._send({"ts": at_ms, "kind": kind, "name": self._pipeline.name, **fields})
 
 
 def _at_end(api: NamedConsumers, consumer: str) -> bool:

@@ -57,11 +57,11 @@ class Backend(Protocol):
         """Divide the log after *after* up to *last* into about *count* consecutive pieces."""
         ...
 
-    def fallen(self, place: Place) -> Replication | Place:
+    def place_or_copy(self, place: Place) -> Replication | Place:
         """Return *place*, or the copy of the state to read if pages after *place* were removed."""
         ...
 
-    def lost(self, at: Replication | Place) -> bool:
+    def is_lost(self, at: Replication | Place) -> bool:
         """Return True if a reader at *at* has seen pages that the feed lost (PROTOCOL 5.7)."""
         ...
 
@@ -169,10 +169,10 @@ class ArchiveBackend:
             ends.update(span.last for span in spans if after.page < span.last < last.page)
         return cut_log(after, last, sorted(ends))
 
-    def fallen(self, place: Place) -> Replication | Place:
+    def place_or_copy(self, place: Place) -> Replication | Place:
         raise Gone(f"the archive does not continue after page {place.page}, and has no state")
 
-    def lost(self, at: Replication | Place) -> bool:
+    def is_lost(self, at: Replication | Place) -> bool:
         """Return False, because a restore removes from the archive the pages that the feed lost."""
         return False
 
@@ -203,14 +203,14 @@ class ArchiveBackend:
                 body = store.get(self.where.feed, span)
                 if body is None:
                     break
-                yield from self._wanted(body, done, last)
+                yield from self._pages(body, done, last)
                 done = span.last
             looks = looks + 1 if done == after else 0
             if looks == _LOOKS:
                 raise Gone(f"page {after + 1} is not in the archive")
             after = done
 
-    def _wanted(self, body: bytes, after: int, last: int) -> Iterator[Page]:
+    def _pages(self, body: bytes, after: int, last: int) -> Iterator[Page]:
         for page in segments.decode(body):
             if not after < page.number <= last:
                 continue

@@ -61,7 +61,7 @@ class DynamoDBBackend:
         in_log = None if self.where.from_archive else self._next(page)
         if in_log is not None and in_log.first <= page:
             return in_log.end
-        return self._archived(page)
+        return self._end_in_archive(page)
 
     def _next(self, page: int) -> Page | None:
         return self.place.reader().next(self.where.feed, page) if page > 0 else None
@@ -71,7 +71,7 @@ class DynamoDBBackend:
             return self._archive.stretches(after, last, count)
         return even(after, last, count)
 
-    def fallen(self, place: Place) -> Replication:
+    def place_or_copy(self, place: Place) -> Replication:
         """
         Return a copy of the rows that changed since the time of *place*, or of all rows.
 
@@ -81,13 +81,13 @@ class DynamoDBBackend:
         followers = self.place.followers()
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
         since_s = margin(place.seconds)
-        if self.lost(place) or forgotten(
+        if self.is_lost(place) or forgotten(
             since_s, known_since(self.place.tombstones(), self.where.feed, now_ms())
         ):
             return Replication(0, projected, 0, tombstones=False)
         return Replication(since_s, projected, 0, tombstones=True)
 
-    def lost(self, at: Replication | Place) -> bool:
+    def is_lost(self, at: Replication | Place) -> bool:
         """
         Return True if a reader at *at* has seen pages that the feed lost.
 
@@ -124,7 +124,7 @@ class DynamoDBBackend:
         for bucket in range(copy.bucket, end):
             after = None
             while rows := state.read(self.where.feed, bucket, after):
-                yield _piece([row for row in rows if _wanted(row, copy, now)])
+                yield _piece([row for row in rows if _is_wanted(row, copy, now)])
                 after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
@@ -136,7 +136,7 @@ class DynamoDBBackend:
         needed = self.where.archive and floor > 1
         return min(floor, self._archive.first()) if needed else floor
 
-    def _archived(self, page: int) -> Place | None:
+    def _end_in_archive(self, page: int) -> Place | None:
         if not self.where.archive:
             return None
         try:
@@ -155,7 +155,7 @@ class DynamoDBBackend:
         return ArchiveBackend(self.where)
 
 
-def _wanted(row: Row, copy: Replication, now: int) -> bool:
+def _is_wanted(row: Row, copy: Replication, now: int) -> bool:
     if not row.is_complete:
         raise Gone(f"the row of {row.key} is broken; `tidings verify` reports the details")
     since_ms = copy.since_s * 1000

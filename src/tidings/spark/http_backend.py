@@ -77,7 +77,7 @@ class HttpBackend:
         cuts = {end.page for end in ends if end and after.page < end.page < last.page}
         return cut_log(after, last, sorted(page for page in cuts if page <= projected))
 
-    def fallen(self, place: Place) -> Replication | Place:
+    def place_or_copy(self, place: Place) -> Replication | Place:
         """
         Return *place*, or the copy of the state that the server sends to a stream from *place*.
         """
@@ -86,12 +86,12 @@ class HttpBackend:
             id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
         begun = None if name == RESET else parse(id)
         if isinstance(begun, Replication):
-            return _whole(begun)
+            return _start_of(begun)
         if begun is None:
             return Replication(0, self.ends().projected, 0, tombstones=False)
         return place
 
-    def lost(self, at: Replication | Place) -> bool:
+    def is_lost(self, at: Replication | Place) -> bool:
         stream = self._stream(at.encode(), EVERYTHING)
         with closing(stream):
             return next((blocks[0][1] for blocks in stream if blocks), LIVE) == RESET
@@ -162,9 +162,9 @@ class HttpBackend:
             list(connection.opened(answer))
             rest = b""
             for chunk in answer.iter_bytes():
-                whole, _, rest = (rest + chunk).rpartition(b"\n\n")
-                if whole:
-                    yield _BLOCK.findall(whole.decode() + "\n\n")
+                complete, _, rest = (rest + chunk).rpartition(b"\n\n")
+                if complete:
+                    yield _BLOCK.findall(complete.decode() + "\n\n")
         raise Lost("the server ended the stream")
 
 
@@ -228,12 +228,12 @@ def _bucket(copy: Replication, id: str) -> int:
     cursor = parse(id)
     if isinstance(cursor, Place):
         return limits.BUCKETS
-    if isinstance(cursor, Replication) and _whole(cursor) == _whole(copy):
+    if isinstance(cursor, Replication) and _start_of(cursor) == _start_of(copy):
         return cursor.bucket
     raise Gone(f"the copy from page {copy.page} cannot continue; the feed has started a new copy")
 
 
-def _whole(copy: Replication) -> Replication:
+def _start_of(copy: Replication) -> Replication:
     """Return the start of the copy, without the position in it."""
     return replace(copy, bucket=0, part=0)
 

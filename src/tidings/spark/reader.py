@@ -118,7 +118,7 @@ class Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         ends, options = self._backend.ends(), self._options
         if options.what == STATE:
-            everything = Replication(0, self._reached(ends), 0, tombstones=False)
+            everything = Replication(0, self._state_checkpoint(ends), 0, tombstones=False)
             return list(rows_in_tasks(everything, limits.BUCKETS, options.partitions))
         after, last = self._since(ends), self._until(ends)
         return list(self._backend.stretches(after, last, options.partitions))
@@ -152,7 +152,7 @@ class Reader(DataSourceReader):
             return ends.frontier
         return _up_to("until", self._options.until, ends)
 
-    def _reached(self, ends: Ends) -> int:
+    def _state_checkpoint(self, ends: Ends) -> int:
         """
         Return the checkpoint of the state as soon as the state includes the requested page.
 
@@ -218,14 +218,14 @@ def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
         return False
     end = backend.end_of(place.page)
     if end is None or end.page != place.page:
-        return not backend.lost(place)
+        return not backend.is_lost(place)
     return end.seconds == place.seconds
 
 
 class StreamReader(DataSourceStreamReader):
     def __init__(self, options: Options, backend: Backend, work: Work) -> None:
         self._options, self._backend, self._work = options, backend, work
-        self._stands: Offset | None = None
+        self._current: Offset | None = None
 
     def initialOffset(self) -> dict[str, str]:
         """
@@ -233,15 +233,15 @@ class StreamReader(DataSourceStreamReader):
 
         Spark may call this several times, and `start=now` must give the same offset each time.
         """
-        return self._standing().as_json()
+        return self._current_offset().as_json()
 
     def latestOffset(self) -> dict[str, str]:
-        stands = self._standing()
-        return replace(stands, at=self._next(stands.at)).as_json()
+        current = self._current_offset()
+        return replace(current, at=self._next(current.at)).as_json()
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        self._stands = offset_from(end)
-        return self._planned(between(offset_from(start), self._stands))
+        self._current = offset_from(end)
+        return self._plan(between(offset_from(start), self._current))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Log | Rows)
@@ -253,11 +253,11 @@ class StreamReader(DataSourceStreamReader):
     def stop(self) -> None:
         """Do nothing, because the reader has no connection."""
 
-    def _standing(self) -> Offset:
-        if self._stands is None:
+    def _current_offset(self) -> Offset:
+        if self._current is None:
             at = self._begin()
-            self._stands = Offset(at, at)
-        return self._stands
+            self._current = Offset(at, at)
+        return self._current
 
     def _begin(self) -> At:
         start, ends = self._options.start, self._backend.ends()
@@ -283,8 +283,8 @@ class StreamReader(DataSourceStreamReader):
         if copying(at) and isinstance(at, Replication) and self._lasts(at, ends):
             return self._copied_on(at)
         place = in_log(at)
-        if copying(at) or self._lost(at, place, ends):
-            copy = self._fallen(place)
+        if copying(at) or self._is_lost(at, place, ends):
+            copy = self._place_or_copy(place)
             if isinstance(copy, Replication):
                 return self._copied_on(copy)
         if place.page >= ends.frontier.page:
@@ -305,14 +305,14 @@ class StreamReader(DataSourceStreamReader):
         The feed must still have all pages since the start of the copy. If the copy contains
         tombstones, the state must still have all tombstones since `copy.since_s`.
         """
-        if copy.page + 1 < ends.floor or self._backend.lost(copy):
+        if copy.page + 1 < ends.floor or self._backend.is_lost(copy):
             return False
         if not copy.tombstones:
             return True
-        copied = self._backend.fallen(Place(copy.page, 0, copy.since_s))
+        copied = self._backend.place_or_copy(Place(copy.page, 0, copy.since_s))
         return isinstance(copied, Replication) and copied.since_s > 0
 
-    def _lost(self, at: At, place: Place, ends: Ends) -> bool:
+    def _is_lost(self, at: At, place: Place, ends: Ends) -> bool:
         """
         Return True if *at* was lost, or the log after it was trimmed.
 
@@ -323,28 +323,28 @@ class StreamReader(DataSourceStreamReader):
             return True
         if isinstance(at, Place) and place.page <= ends.frontier.page:
             return not is_ours(self._backend, place, ends)
-        return place.page != ends.frontier.page and self._backend.lost(at)
+        return place.page != ends.frontier.page and self._backend.is_lost(at)
 
-    def _fallen(self, place: Place) -> At:
+    def _place_or_copy(self, place: Place) -> At:
         """
         Return *place*, or the copy of the state to read if pages after *place* were removed.
 
         Raises:
             Gone: a copy is necessary, but the option `fellOff` is `fail`.
         """
-        copy = self._backend.fallen(place)
+        copy = self._backend.place_or_copy(place)
         if self._options.fails and isinstance(copy, Replication):
             raise Gone(f"the log does not continue after {place.encode()}: pages were removed")
         return copy
 
-    def _planned(self, batch: Log | Rows | None) -> list[Task]:
+    def _plan(self, batch: Log | Rows | None) -> list[Task]:
         count = self._options.partitions
         if batch is None:
             return []
         if isinstance(batch, Rows):
             return list(rows_in_tasks(batch.copy, batch.end, count, resets=batch.resets))
         if batch.after.page + 1 < self._backend.ends().floor:  # only if Spark repeats a batch
-            copy = self._fallen(batch.after)
+            copy = self._place_or_copy(batch.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0
                 return list(rows_in_tasks(copy, limits.BUCKETS, count, resets=resets))

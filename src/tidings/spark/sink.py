@@ -36,7 +36,7 @@ from tidings.spark.options import NotAppended, Options, WrongColumn, WrongOption
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's own property names
 _TEXT, _TEXTS = (StringType(),), (ArrayType(StringType()), ArrayType(StringType(), False))
-_TAKEN: dict[str, tuple[DataType, ...]] = {
+_ACCEPTED: dict[str, tuple[DataType, ...]] = {
     "event": _TEXT,
     "type": _TEXT,
     "id": _TEXT,
@@ -48,7 +48,7 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
 }
 _NEEDED = ("event", "type", "id")
 # The columns of a read that a write ignores: cursor, page, slot, at and line.
-_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)
+_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_ACCEPTED)
 # The feed's message about an invalid line of a request; the number of the first line is 1.
 _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)
 _REUSED = "idempotency_key_reused"
@@ -130,9 +130,11 @@ def check_schema(schema: StructType) -> list[str]:
     for each in schema:
         if each.name in _LEFT_OUT:
             continue
-        kinds = _TAKEN.get(each.name)
+        kinds = _ACCEPTED.get(each.name)
         if kinds is None:
-            raise WrongColumn(f"column {each.name} is unknown; the columns are {', '.join(_TAKEN)}")
+            raise WrongColumn(
+                f"column {each.name} is unknown; the columns are {', '.join(_ACCEPTED)}"
+            )
         if each.dataType not in kinds:
             rule = " or ".join(kind.simpleString() for kind in dict.fromkeys(kinds))
             hint = "; `to_json` converts it to text" if each.name == "data" else ""
@@ -146,7 +148,7 @@ def _check_names(names: Sequence[str]) -> None:
     for name in _NEEDED:
         if name not in names:
             raise WrongColumn(f"column {name} is missing; an operation needs event, type and id")
-    for name in _TAKEN:
+    for name in _ACCEPTED:
         if names.count(name) > 1:
             raise WrongColumn(f"column {name} occurs more than once")
 

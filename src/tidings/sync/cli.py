@@ -190,19 +190,19 @@ class Phases:
         if self._task is not None:
             self._progress.advance(self._task, count)
 
-    def watch(self, spark: SparkSession) -> None:
+    def show_progress(self, spark: SparkSession) -> None:
         """Show the progress that the engine of *spark* reports, until the last phase ends."""
         from tidings.sync.spark_session import current
 
         if not self._progress.disable:
-            asked = partial(current().progress, spark)
-            threading.Thread(target=self._look, args=(asked,), daemon=True).start()
+            read_progress = partial(current().progress, spark)
+            threading.Thread(target=self._look, args=(read_progress,), daemon=True).start()
 
     def _look(self, progress: Callable[[], tuple[int, int] | None]) -> None:
         while not self._ended.wait(_LOOK_S):
-            told = progress()
-            if told is not None and self._task is not None:
-                done, total = told
+            position = progress()
+            if position is not None and self._task is not None:
+                done, total = position
                 self._progress.update(self._task, completed=done, total=total)
 
     def _finish(self) -> None:

@@ -123,14 +123,14 @@ class WithAnswers(click.Command):
         parent: click.Context | None = None,
         **extra: object,
     ) -> click.Context:
-        answer = _named(args[0]) if args else None
+        answer = _command(args[0]) if args else None
         make: Callable[..., click.Context] = super().make_context
         if answer is not None:
             make, info_name, args = answer.make_context, f"{info_name} {args[0]}", args[1:]
         return make(info_name, args, parent, **extra)
 
 
-def _named(name: str) -> click.Command | None:
+def _command(name: str) -> click.Command | None:
     if name != "table":
         return ANSWERS.get(name)
     from tidings.sync.table import table
@@ -177,7 +177,7 @@ class Sync:
         copied = files.copy_dump(self.dump, sys.stdin.buffer, folder)
         phases.begin("starting")
         with spark_session.of_engine(self.engine, folder, size=copied.size) as spark:
-            phases.watch(spark)
+            phases.show_progress(spark)
             phases.begin("waiting for the state")
             through = wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
             work = job.Job(spark, str(folder), self.options, phases.begin, names=copied.names)
@@ -321,8 +321,8 @@ def sync(
             plan=plan,
             engine=engine,
         )
-    tells = _lineage(named, dump, options["dry_run"]) if lineage else None
-    _report(ctx, wanted, as_json, tells)
+    lineage_run = _lineage(named, dump, options["dry_run"]) if lineage else None
+    _report(ctx, wanted, as_json, lineage_run)
 
 
 def _lineage(named: NamedFeed, dump: str, dry_run: bool) -> Lineage:
@@ -331,13 +331,13 @@ def _lineage(named: NamedFeed, dump: str, dry_run: bool) -> Lineage:
 
 
 def _sync_options(options: dict[str, Any], place: Feed) -> SyncOptions:
-    from tidings.sync.job import SyncOptions, types_named
+    from tidings.sync.job import SyncOptions, parse_types
 
     as_of = options["as_of"]
     with refusals():
         watermark = None if as_of is None else place.watermark(as_of)
     return SyncOptions(
-        types=types_named(options["types"]),
+        types=parse_types(options["types"]),
         deletes=not options["no_deletes"],
         skip_bad=options["skip_bad"],
         expected=options["expect"],

@@ -64,7 +64,7 @@ def _names_up_to(count: int) -> str:
     return rf"\[(?:{name}(?:, ?+{name}){{0,{count - 1}}}+)?+\]"
 
 
-_TOLD = ("type", "id", "timestamp")  # the fields that become the key and the moment
+_KEY_FIELDS = ("type", "id", "timestamp")  # the fields that become the key and the moment
 _ORDERED = {
     "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # only lower case, as in a key; _ANY allows upper case
     "id": f'"({_ASCII}{{1,128}}+)"',
@@ -120,7 +120,7 @@ def order_of(line: str | None) -> tuple[str, ...]:
     return tuple(raw) if _VALUES.keys() <= keys <= _VALUES.keys() | _EXTRAS.keys() else ()
 
 
-def taken_apart(order: Sequence[str]) -> Column:
+def apart_column(order: Sequence[str]) -> Column:
     """
     Return the column `apart`: the column `value`, parsed by the pattern for the keys in *order*.
 
@@ -133,11 +133,11 @@ def taken_apart(order: Sequence[str]) -> Column:
     last = [name for name in _EXTRAS if name not in order]
     first, *others = (*order, *last)
     entries = _entry(first, "") + "".join(_entry(name, ", ?+") for name in others)
-    groups = [name for name in order if name in _TOLD]
-    type, id, moment = (f"${groups.index(name) + 1}" for name in _TOLD)
+    groups = [name for name in order if name in _KEY_FIELDS]
+    type, id, moment = (f"${groups.index(name) + 1}" for name in _KEY_FIELDS)
     replacement = f"{_MARK}{moment}{_MARK}{type}/{id}"
-    whole = current().replaced(rf"\A\{{{entries}\}}\r?+\z", replacement)
-    return F.when(F.octet_length("value") <= _BYTES_MAX, whole).otherwise("")
+    parsed = current().replace(rf"\A\{{{entries}\}}\r?+\z", replacement)
+    return F.when(F.octet_length("value") <= _BYTES_MAX, parsed).otherwise("")
 
 
 def _entry(name: str, before: str) -> str:
@@ -155,7 +155,7 @@ def key_and_moment() -> tuple[Column, Column]:
     """
     quick = F.col("apart").startswith(_MARK) & ~F.col("value").startswith(_MARK)
     slow = current().like(_ANY) & _each_key_once()
-    type, id, stamp = (_value(name) for name in _TOLD)
+    type, id, stamp = (_value(name) for name in _KEY_FIELDS)
     quick_key = F.substring_index("apart", _MARK, -1)
     quick_moment = F.substring_index(F.substring("apart", 2, _MOMENT_CHARS), _MARK, 1)
     return (
@@ -185,7 +185,7 @@ def _each_key_once() -> Column:
 
     `_ANY` matches a line with exactly four keys, so each required key then occurs once.
     """
-    there = [_value(name) != "" for name in _TOLD]
+    there = [_value(name) != "" for name in _KEY_FIELDS]
     return there[0] & there[1] & there[2] & F.col("value").rlike(rf'"parents"{_SPACE}:')
 
 
@@ -196,7 +196,7 @@ def recognise_lines(lines: DataFrame) -> DataFrame:
     The key and the moment are null if a line is not ordinary.
     """
     head = lines.select("value").head()
-    apart = taken_apart(order_of(head["value"]) if head else ())
+    apart = apart_column(order_of(head["value"]) if head else ())
     key, moment = key_and_moment()
     return lines.withColumn("apart", apart).select(
         "path",
@@ -208,7 +208,7 @@ def recognise_lines(lines: DataFrame) -> DataFrame:
     )
 
 
-def asked_core(lines: DataFrame) -> DataFrame:
+def read_by_core(lines: DataFrame) -> DataFrame:
     """Return the lines that are not ordinary, with the core's result (`engine.READ`) for each."""
     read = F.udf(_read, READ, useArrow=False)
     unknown = lines.where("key IS NULL").drop("key", "moment")
@@ -219,7 +219,7 @@ def object_lines(lines: DataFrame, read: DataFrame) -> DataFrame:
     """
     Return all lines that describe an object.
 
-    These are the ordinary lines of *lines*, and the valid lines of *read* (`asked_core`).
+    These are the ordinary lines of *lines*, and the valid lines of *read* (`read_by_core`).
     """
     columns = ["path", "block", "number", "text", "key", "moment"]
     recognised, good = (each.where("key IS NOT NULL").select(columns) for each in (lines, read))

@@ -86,7 +86,7 @@ class Engine(Protocol):
         """
         ...
 
-    def replaced(self, pattern: str, replacement: str) -> Column:
+    def replace(self, pattern: str, replacement: str) -> Column:
         """
         Return *replacement* with `$1`, `$2` and so on replaced by the groups of *pattern*.
 
@@ -109,7 +109,7 @@ class Engine(Protocol):
         """Return the rows that *read* yields. Tasks call *read* with parts of `range(numbers)`."""
         ...
 
-    def observed(
+    def observe(
         self, table: DataFrame, *counts: Column
     ) -> tuple[DataFrame, Callable[[DataFrame], dict[str, Any]]]:
         """
@@ -143,7 +143,7 @@ class Spark:
             F.col("value").cast("binary").alias("text"),
         )
 
-    def replaced(self, pattern: str, replacement: str) -> Column:
+    def replace(self, pattern: str, replacement: str) -> Column:
         return F.regexp_replace("value", pattern, replacement)
 
     def like(self, pattern: str) -> Column:
@@ -160,7 +160,7 @@ class Spark:
         rows = spark.sparkContext.parallelize(range(numbers), tasks).mapPartitions(read)
         return spark.createDataFrame(rows, schema, verifySchema=False)
 
-    def observed(
+    def observe(
         self, table: DataFrame, *counts: Column
     ) -> tuple[DataFrame, Callable[[DataFrame], dict[str, Any]]]:
         seen = Observation()

@@ -305,7 +305,7 @@ class Place:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=_uncounted)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=_ignore)
 
     def profiles(self) -> DynamoDBProfiles:
         return DynamoDBProfiles(self.client(), self.settings.control_table)
@@ -394,5 +394,5 @@ def on_tables(
     return Place(feed, endpoint_url, settings, region)
 
 
-def _uncounted(metric: str, value: int) -> None:
+def _ignore(metric: str, value: int) -> None:
     """Ignore the metric, because the summary of a sync has the counts."""

@@ -195,10 +195,10 @@ def copy_dump(dump: str, stdin: IO[bytes], folder: Path) -> DumpCopy:
         BotoCoreError, ClientError: S3 does not respond, or rejects the request.
     """
     if dump == STDIN:
-        path = _spooled(stdin, folder)
+        path = _spool(stdin, folder)
         return DumpCopy([_exactly(str(path))], path.stat().st_size, {str(path): "stdin"})
     if is_on_s3(dump):
-        return _fetched(dump, folder)
+        return _fetch(dump, folder)
     listed = _matching(dump)
     return DumpCopy(_paths(dump, listed), sum(each.size for each in listed))
 
@@ -223,14 +223,14 @@ def upload_dump(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
         NoDump, BotoCoreError, ClientError: see `copy_dump`.
     """
     if dump == STDIN:
-        listed = list_files(str(_spooled(stdin, folder)))
+        listed = list_files(str(_spool(stdin, folder)))
     else:
         listed = list_files(dump) if is_on_s3(dump) else _matching(dump)
     if not listed:
         raise NoDump(f"{dump}: no such file")
     for number, each in enumerate(listed):
-        put(each.address, f"{to}{_numbered(number, each.address)}")
-    return to if len(listed) > 1 else f"{to}{_numbered(0, listed[0].address)}"
+        put(each.address, f"{to}{_with_number(number, each.address)}")
+    return to if len(listed) > 1 else f"{to}{_with_number(0, listed[0].address)}"
 
 
 def _matching(dump: str) -> list[File]:
@@ -245,13 +245,13 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
     return [_exactly(at if is_on_s3(at) else str(Path(at).resolve())) for at in addresses]
 
 
-def _fetched(dump: str, folder: Path) -> DumpCopy:
+def _fetch(dump: str, folder: Path) -> DumpCopy:
     """
     Copy objects to numbered files in the order of the keys, because a key may be no valid path.
     """
     listed = list_files(dump)
     names = {
-        str(folder.resolve() / _numbered(number, each.address)): each.address
+        str(folder.resolve() / _with_number(number, each.address)): each.address
         for number, each in enumerate(listed)
     }
     for path, address in names.items():
@@ -260,12 +260,12 @@ def _fetched(dump: str, folder: Path) -> DumpCopy:
     return DumpCopy(paths, sum(each.size for each in listed), names)
 
 
-def _numbered(number: int, address: str) -> str:
+def _with_number(number: int, address: str) -> str:
     """Return a name with *number*, and the end of the original name, to keep the suffix `.gz`."""
     return f"{number:09}-{_ODD.sub('_', address.rpartition('/')[2])[-_NAME_CHARS:]}"
 
 
-def _spooled(stdin: IO[bytes], folder: Path) -> Path:
+def _spool(stdin: IO[bytes], folder: Path) -> Path:
     start = stdin.read(len(_GZIP))
     path = folder.resolve() / ("stdin.gz" if start == _GZIP else "stdin")
     with path.open("wb") as file:

@@ -110,14 +110,14 @@ def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS)
     *changes* are the rows of `compared_tables` that have an event, and *events* are the events that
     occur in these rows.
     """
-    encoded = F.udf(_encoded, StringType(), useArrow=False)
+    encoded = F.udf(_encode, StringType(), useArrow=False)
     for event in events:
         lines = changes.where(F.col("event") == event).select(encoded("event", "text", "at"))
         writer = lines.write.mode("overwrite").option("compression", "gzip")
         writer.option("maxRecordsPerFile", PART_LINES).text(f"{folder}/{subfolder(event)}")
 
 
-def _encoded(event: str, text: bytearray, at: str) -> str:
+def _encode(event: str, text: bytearray, at: str) -> str:
     return encode(correction_from(event, bytes(text), at))
 
 
@@ -220,7 +220,7 @@ class SyncOptions:
     as_of: Watermark | None = None
 
 
-def types_named(text: str) -> frozenset[str]:
+def parse_types(text: str) -> frozenset[str]:
     """
     Return the types in *text*, encoded like the first part of a key.
 
@@ -232,7 +232,7 @@ def types_named(text: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _DumpCounts:
     """
     The counts of some lines of the dump.
 
@@ -273,7 +273,7 @@ class _Compared:
     untouched: int
     once: bool
 
-    def summed(self, summary: Summary) -> Summary:
+    def add_to(self, summary: Summary) -> Summary:
         """Return *summary* with the counts of this comparison."""
         totals = {
             event: sum(each.get(event, 0) for each in self.by_type.values()) for event in NAMES
@@ -328,7 +328,7 @@ class Job:
         self.phase("comparing")
         self._divide(max(summary.lines, state.objects))
         compared = self._compare(lines, state)
-        summary = compared.summed(replace(summary, through=through, objects=state.objects))
+        summary = compared.add_to(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
         objection = dumps.check_plan(planned, share_max=self.options.delete_share_max)
         if objection is None or self.for_approval:
@@ -340,34 +340,34 @@ class Job:
     def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary, Watermark]:
         """Check the dump; return its lines of the selected types, a summary, and the watermark."""
         lines, known = self._all_lines(paths)
-        read, counts = None, _Told()
+        read, counts = None, _DumpCounts()
         if known.lines > known.objects:
             read, counts = self._read_core(lines)
         if read is not None and counts.bad > self.options.skip_bad:
             raise BadDump(counts.bad, self._first(read.where("error IS NOT NULL"), lines))
-        summary = _summed(known, counts, expected=self.options.expected)
+        summary = _summarize(known, counts, expected=self.options.expected)
         self._check(summary, counts.declared)
         described = lines if read is None else dump.object_lines(lines, read)
         described = dump.of_types(described, self.options.types)
         return described, summary, self._watermark(described, lines, summary)
 
-    def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
+    def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _DumpCounts]:
         lines = F.count(F.lit(1)).alias("lines")
         try:
             recognised = dump.recognise_lines(current().text(self.spark, paths))
-            kept, counts = self._observed(recognised, "lines", lines, *self._objects())
+            kept, counts = self._observe(recognised, "lines", lines, *self._objects())
         except SPARK_ERRORS as error:
             file = dump.broken_file(str(error), self.names)
             if file is not None and file.is_cut:
                 raise Stopped(file.objection(), Summary()) from None
             raise file or error from None
-        return kept, _Told(**counts)
+        return kept, _DumpCounts(**counts)
 
-    def _read_core(self, lines: DataFrame) -> tuple[DataFrame, _Told]:
+    def _read_core(self, lines: DataFrame) -> tuple[DataFrame, _DumpCounts]:
         bad, declared = F.count("error").alias("bad"), F.sum("end").alias("declared")
-        read = dump.asked_core(lines)
-        kept, counts = self._observed(read, "asked", bad, declared, *self._objects())
-        return kept, _Told(**counts)
+        read = dump.read_by_core(lines)
+        kept, counts = self._observe(read, "asked", bad, declared, *self._objects())
+        return kept, _DumpCounts(**counts)
 
     def _objects(self) -> list[Column]:
         """Return columns: the count of all objects, and the time span of the selected types."""
@@ -403,7 +403,7 @@ class Job:
         count = F.count_if(wanted).alias("count")
         objects = F.count_if(~F.col("deleted") & wanted).alias("objects")
         rows = mark_later(source.table(self.spark), watermark)
-        rows, counts = self._observed(rows, "rows", count, objects)
+        rows, counts = self._observe(rows, "rows", count, objects)
         source.check()
         return _State(dump.of_types(rows, self.options.types), **counts)
 
@@ -421,17 +421,17 @@ class Job:
         Computing these counts costs less than a search for repeated objects. If an object has
         several lines, the join is repeated with only the last line of each object.
         """
-        compared = self._joined(lines, state)
-        return compared if compared.once else self._joined(dump.latest(lines), state)
+        compared = self._join(lines, state)
+        return compared if compared.once else self._join(dump.latest(lines), state)
 
-    def _joined(self, lines: DataFrame, state: _State) -> _Compared:
+    def _join(self, lines: DataFrame, state: _State) -> _Compared:
         compared = compared_tables(lines, state.rows, deletes=self.options.deletes)
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
         # If an object has several lines, its row is counted for each line.
         met = F.count_if(F.col("at") != "").alias("met")
-        observed, counted = current().observed(compared, untouched, met)
-        changes = self._kept(observed.where("event IS NOT NULL"), "changes")
+        observed, counted = current().observe(compared, untouched, met)
+        changes = self._store(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)
         counts = counted(compared)
         return _Compared(
@@ -444,18 +444,18 @@ class Job:
         count = max(cores, -(-size // ROWS_PER_PARTITION))
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
-    def _kept(self, table: DataFrame, name: str) -> DataFrame:
+    def _store(self, table: DataFrame, name: str) -> DataFrame:
         """Compute and store *table*; return the stored table."""
         path = f"{self.folder}/{name}"
         table.write.mode("overwrite").options(**_KEPT).parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
 
-    def _observed(
+    def _observe(
         self, table: DataFrame, name: str, *counts: Column
     ) -> tuple[DataFrame, dict[str, Any]]:
         """Store *table*, and compute *counts* in the same pass; return the table and the counts."""
-        observed, counted = current().observed(table, *counts)
-        kept = self._kept(observed, name)
+        observed, counted = current().observe(table, *counts)
+        kept = self._store(observed, name)
         return kept, counted(kept)
 
     def _guard(self, objection: Objection | None, summary: Summary) -> None:
@@ -463,7 +463,7 @@ class Job:
             raise Stopped(objection, summary)
 
 
-def _summed(known: _Told, others: _Told, *, expected: int | None) -> Summary:
+def _summarize(known: _DumpCounts, others: _DumpCounts, *, expected: int | None) -> Summary:
     oldest = min((each.oldest for each in (known, others) if each.oldest), default="")
     newest = max((each.newest for each in (known, others) if each.newest), default="")
     return Summary(

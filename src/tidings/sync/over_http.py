@@ -161,20 +161,20 @@ class Requests:
                 return Outcome(**self._api.send("corrections", body, query=query))
 
         outcome = _patiently(ask)
-        whole = outcome.complete and first_left is None
-        return replace(outcome, behind=behind + outcome.behind, complete=whole)
+        is_complete = outcome.complete and first_left is None
+        return replace(outcome, behind=behind + outcome.behind, complete=is_complete)
 
 
 def _body(lines: Iterator[bytes]) -> tuple[bytes, bytes | None]:
     """Return the lines that fit into a request, and the next line, or None if all lines fit."""
-    taken: list[bytes] = []
+    fitting: list[bytes] = []
     size = 0
     for line in lines:
         size += len(line.rstrip(b"\n")) + 1
-        if taken and size > limits.REQUEST_BYTES_MAX:
-            return b"\n".join(taken), line
-        taken.append(line.rstrip(b"\n"))
-    return b"\n".join(taken), None
+        if fitting and size > limits.REQUEST_BYTES_MAX:
+            return b"\n".join(fitting), line
+        fitting.append(line.rstrip(b"\n"))
+    return b"\n".join(fitting), None
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:

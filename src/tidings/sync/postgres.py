@@ -35,7 +35,7 @@ _COLUMNS = """SELECT attname AS name, atttypid::regtype::text AS kind,
     ORDER BY array_position(indkey::int2[], attnum), attnum"""
 _READ_LIVE = {"r": "a table", "p": "a table", "v": "a view", "f": "a foreign table"}
 _SPACES = {"smallint": 15, "integer": 31, "bigint": 63}
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _TIME = "timestamp with time zone"
 _TEXTS = ("text[]", "character varying[]")
 
@@ -119,7 +119,7 @@ class PostgresTable:
 
         Return None if no row follows. If *after* is None, begin with the first row.
         """
-        rows = self._asked(*self._rows.page(after, most, self._columns))
+        rows = self._query(*self._rows.page(after, most, self._columns))
         if not rows:
             return None
         return Chunk(self._lines(rows), self._rows.place(rows[-1]))
@@ -129,7 +129,7 @@ class PostgresTable:
         values = [each for each in map(self._values, ids) if each is not None]
         if not values:
             return {}
-        rows = self._asked(*self._rows.those(self._key_kinds, values, self._columns))
+        rows = self._query(*self._rows.those(self._key_kinds, values, self._columns))
         return self._lines(rows)
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class PostgresTable:
 
     def _look_at(self, table: str) -> Kinds:
         Rows(table, "any")  # reject an invalid name before the query
-        found = self._asked(_KIND, (table,))
+        found = self._query(_KIND, (table,))
         if not found:
             raise BadTable(f"{table} must be a table or a view, but nothing has this name")
         kind, self.estimate = found[0]["kind"], found[0]["rows"]
@@ -156,7 +156,7 @@ class PostgresTable:
         if found[0]["standby"]:
             rule = "must be on a primary server, because a standby may be outdated"
             raise BadTable(f"{table} {rule}")
-        columns = self._asked(_COLUMNS, (table,))
+        columns = self._query(_COLUMNS, (table,))
         return {each["name"]: (each["kind"], each["place"]) for each in columns}
 
     def _key_kind(self, kinds: Kinds, name: str) -> str:
@@ -200,7 +200,7 @@ class PostgresTable:
         is_key = all(_KEY_KINDS[kind](v) for kind, v in zip(self._key_kinds, values, strict=True))
         return values if is_key else None
 
-    def _asked(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
+    def _query(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
         """Return the rows of a query that only reads. Retry it if the connection fails."""
         backoff = Backoff()
         for _ in range(ATTEMPTS_MAX - 1):
@@ -229,9 +229,9 @@ def _primary_key(table: str, kinds: Kinds) -> tuple[str, ...]:
     return key
 
 
-def _whole(bits: int) -> Callable[[str], bool]:
+def _is_integer_of(bits: int) -> Callable[[str], bool]:
     """Return a function that returns True if a text is an integer of up to *bits* bits."""
-    return lambda text: bool(_WHOLE.fullmatch(text)) and -(2**bits) <= int(text) < 2**bits
+    return lambda text: bool(_INTEGER.fullmatch(text)) and -(2**bits) <= int(text) < 2**bits
 
 
 def _is_uuid(text: str) -> bool:
@@ -244,7 +244,7 @@ def _is_uuid(text: str) -> bool:
 # For each type of a key column, a function that returns True if a part of an id can be a value of
 # the column.
 _KEY_KINDS: dict[str, Callable[[str], bool]] = {
-    **{kind: _whole(bits) for kind, bits in _SPACES.items()},
+    **{kind: _is_integer_of(bits) for kind, bits in _SPACES.items()},
     "text": lambda text: True,
     "character varying": lambda text: True,
     "uuid": _is_uuid,

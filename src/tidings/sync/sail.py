@@ -149,8 +149,8 @@ class Sail:
 
         return spark.range(0, 1, 1, 1).mapInArrow(read, LINES)
 
-    def replaced(self, pattern: str, replacement: str) -> Column:
-        match = _compiled(pattern).match
+    def replace(self, pattern: str, replacement: str) -> Column:
+        match = _compile(pattern).match
         made = re.sub(r"\$(\d)", r"{\1}", replacement).format
 
         def replace(values: pa.Array) -> pa.Array:
@@ -162,7 +162,7 @@ class Sail:
         return F.arrow_udf(replace, TEXT)("value")  # type: ignore[no-any-return, attr-defined]
 
     def like(self, pattern: str) -> Column:
-        search = _compiled(pattern).search
+        search = _compile(pattern).search
 
         def is_like(values: pa.Array) -> pa.Array:
             return pa.array(
@@ -181,9 +181,9 @@ class Sail:
         arrow = to_arrow_schema(schema)
 
         def batches(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = read(_counted(parts))
-            while taken := list(islice(rows, _BATCH_ROWS)):
-                columns = zip(*taken, strict=True)
+            rows = read(_count(parts))
+            while batch := list(islice(rows, _BATCH_ROWS)):
+                columns = zip(*batch, strict=True)
                 arrays = [
                     pa.array(each, kind) for each, kind in zip(columns, arrow.types, strict=True)
                 ]
@@ -192,7 +192,7 @@ class Sail:
         _reading.begin(numbers)
         return spark.range(0, numbers, 1, self.cores(spark)).mapInArrow(batches, schema)
 
-    def observed(
+    def observe(
         self, table: DataFrame, *counts: Column
     ) -> tuple[DataFrame, Callable[[DataFrame], dict[str, Any]]]:
         return table, lambda again: again.agg(*counts).collect()[0].asDict()
@@ -206,7 +206,7 @@ class Sail:
         return (done, total) if done < total else None
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     for java, python in _PYTHON.items():
         pattern = pattern.replace(java, python)
     return re.compile(_atomic(pattern), re.ASCII)
@@ -233,7 +233,7 @@ def _atomic(pattern: str) -> str:
     return "".join(parts)
 
 
-def _counted(parts: Iterable[pa.RecordBatch]) -> Iterator[int]:
+def _count(parts: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """Yield the numbers in *parts*. A number counts as done when the next number is requested."""
     for part in parts:
         for number in part.column(0).to_pylist():
@@ -255,7 +255,7 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
         try:
             value = text.cast(pa.string())
         except pa.ArrowInvalid:
-            value = pa.array(map(_decoded, lines), pa.string())
+            value = pa.array(map(_decode, lines), pa.string())
         place = [[name] * len(lines), [0] * len(lines), list(islice(numbers, len(lines)))]
         yield pa.RecordBatch.from_arrays([*map(pa.array, place), value, text], schema=schema)
 
@@ -280,7 +280,7 @@ def _lines(name: str) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def _decoded(line: bytes) -> str | None:
+def _decode(line: bytes) -> str | None:
     try:
         return line.decode()
     except UnicodeDecodeError:

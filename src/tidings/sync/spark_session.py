@@ -65,7 +65,9 @@ def sentence_of(error: Exception) -> str:
 
 
 @contextmanager
-def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> Iterator[None]:
+def errors_of_tasks(
+    kind: type[Exception], make_error: Callable[[str], Exception]
+) -> Iterator[None]:
     """
     Raise `told(message)` instead of Spark's exception if a task fails with the exception *kind*.
 
@@ -77,7 +79,7 @@ def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> 
         raised = re.search(rf"{re.escape(f'{kind.__module__}.{kind.__name__}')}: (.+)", str(error))
         if raised is None:
             raise
-        raise told(raised[1]) from None
+        raise make_error(raised[1]) from None
 
 
 def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[SparkSession]:

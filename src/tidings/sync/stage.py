@@ -58,7 +58,7 @@ from tidings.sync import feed as feeds
 from tidings.sync import files, spark_session
 from tidings.sync.dump import BadDump, BadFile
 from tidings.sync.feed import Applied
-from tidings.sync.job import SUMMARY, Job, Stopped, Summary, SyncOptions, subfolder, types_named
+from tidings.sync.job import SUMMARY, Job, Stopped, Summary, SyncOptions, parse_types, subfolder
 from tidings.sync.state import BadExport, Exported
 
 WAITING = "Wait for an answer"  # the state of the machine while a plan waits for approval
@@ -122,9 +122,9 @@ class Machine:
                 begin(PHASES[state])
                 shown = state
             if execution["status"] != _RUNNING:
-                return self._ended(id, execution)
+                return self._result_of(id, execution)
             if state == WAITING:
-                raise self._stopped(id, waits=True)
+                raise self._stop_error(id, waits=True)
             sleep_ms(POLL_MS)
 
     def _state(self, arn: str) -> str:
@@ -136,7 +136,7 @@ class Machine:
         entered = (each.get("stateEnteredEventDetails", {}).get("name") for each in newest_first)
         return next((name for name in entered if name in PHASES), "")
 
-    def _ended(self, id: str, execution: Mapping[str, Any]) -> tuple[Summary, Applied | None]:
+    def _result_of(self, id: str, execution: Mapping[str, Any]) -> tuple[Summary, Applied | None]:
         if execution["status"] != "SUCCEEDED":
             why = (
                 execution.get("cause")
@@ -146,12 +146,12 @@ class Machine:
             raise SyncFailed(f"the sync {id}: {why}")
         report = json.loads(execution["output"])
         if report["outcome"] in (workflow.STOPPED, REJECTED):
-            raise self._stopped(id)
+            raise self._stop_error(id)
         counts = [report[each.name] for each in fields(Applied)]
         planned = report["outcome"] == workflow.PLANNED
         return _summary(self._stored_summary(id)), None if planned else Applied(*counts)
 
-    def _stopped(self, id: str, *, waits: bool = False) -> Stopped:
+    def _stop_error(self, id: str, *, waits: bool = False) -> Stopped:
         summary = self._stored_summary(id)
         sentence = summary["stopped"]
         if waits:
@@ -227,13 +227,13 @@ class Request:
         paths = files.in_place(self.dump)
         objection = None
         try:
-            summary = self._planned(spark, paths)
+            summary = self._plan(spark, paths)
         except Stopped as stopped:
             summary, objection = stopped.summary, stopped.objection
         files.remove(self._below(_WORK))
         files.write(self._below(SUMMARY), self._summary_json(summary, objection))
 
-    def _planned(self, spark: SparkSession, paths: list[str]) -> Summary:
+    def _plan(self, spark: SparkSession, paths: list[str]) -> Summary:
         plan = self.plan.rstrip("/")
         options = self.options
         if self.as_of:
@@ -249,7 +249,7 @@ class Request:
         for name in (*map(subfolder, EVENTS), _WORK, SUMMARY, FAILURE):
             files.remove(self._below(name))
 
-    def tell_failure(self, sentence: str) -> None:
+    def write_failure(self, sentence: str) -> None:
         # If writing fails, too, the exit code and the output still report the failure.
         with suppress(BotoCoreError, ClientError, OSError):
             files.write(self._below(FAILURE), json.dumps({"failed": sentence}))
@@ -288,12 +288,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadDump as bad:
         for each in bad.first:
             _say(str(each))
-        return _failed(request, f"the dump has {bad}; the first is {bad.first[0]}")
+        return _fail(request, f"the dump has {bad}; the first is {bad.first[0]}")
     except (*_FAILURES, BotoCoreError, ClientError) as error:
-        return _failed(request, str(error))
+        return _fail(request, str(error))
     except spark_session.SPARK_ERRORS as error:
         _say(str(error))
-        return _failed(request, spark_session.sentence_of(error))
+        return _fail(request, spark_session.sentence_of(error))
     return 0
 
 
@@ -322,7 +322,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
 def _request(named: argparse.Namespace) -> Request:
     where = feeds.named_tables(named.feed, named)
     options = SyncOptions(
-        types=types_named(named.types),
+        types=parse_types(named.types),
         deletes=not named.no_deletes,
         skip_bad=named.skip_bad,
         expected=named.expect,
@@ -340,8 +340,8 @@ def _request(named: argparse.Namespace) -> Request:
     )
 
 
-def _failed(request: Request, sentence: str) -> int:
-    request.tell_failure(sentence)
+def _fail(request: Request, sentence: str) -> int:
+    request.write_failure(sentence)
     _say(f"failed: {sentence}")
     return 1
 

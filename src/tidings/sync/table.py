@@ -266,7 +266,7 @@ class TableSync:
         begin: Callable[[str, int | None], None],
         advance: Callable[[int], None],
     ) -> None:
-        self._feed, self._table, self._wishes, self._time = feed, table, options, time
+        self._feed, self._table, self._options, self._time = feed, table, options, time
         self._progress, self._state = progress, progress.state
         self._begin, self._advance = begin, advance
         self._prefix = type_prefix(lower_case(table.type))
@@ -288,7 +288,7 @@ class TableSync:
             TidingsError: the feed rejects a request, or does not respond.
         """
         steps = {ROWS: self._compare_rows}
-        if self._wishes.deletes:
+        if self._options.deletes:
             steps |= {OBJECTS: self._compare_objects, DELETES: self._delete}
         names = list(steps)
         for step in names[names.index(self._state.step or ROWS) :]:
@@ -302,7 +302,7 @@ class TableSync:
         self._begin("comparing rows", self._table.estimate or None)
         place = self._state.place
         self._advance(self._state.rows)
-        while (chunk := self._table.chunk(place, self._wishes.chunk)) is not None:
+        while (chunk := self._table.chunk(place, self._options.chunk)) is not None:
             place = chunk.place
             lines = {f"{self._prefix}{id}": line for id, line in chunk.rows.items()}
             self._look(list(lines), lines, place)
@@ -318,9 +318,7 @@ class TableSync:
         while bucket < limits.BUCKETS:
             page = read(self._feed.feed, bucket, after)
             ours = list(takewhile(lambda row: row.key.startswith(self._prefix), page))
-            for some in _cut(
-                [row for row in ours if not _checked(row).deleted], self._wishes.chunk
-            ):
+            for some in _cut([row for row in ours if not _check(row).deleted], self._options.chunk):
                 self._note_missing(bucket, [row.key for row in some])
             if page and len(ours) == len(page):
                 after = page[-1].key
@@ -333,7 +331,7 @@ class TableSync:
 
         The keys were read from the state. This method reads the table afterwards.
         """
-        found = self._found(keys)
+        found = self._find_differences(keys)
         missing = [key for key in keys if key not in found]
         state = self._state
         state.objects += len(keys)
@@ -341,16 +339,16 @@ class TableSync:
         state.place = [bucket, keys[-1]]
         self._progress.save(missing)
         self._advance(len(keys))
-        self._pace(len(keys))
+        self._throttle(len(keys))
 
     def _delete(self) -> None:
         self._begin("deleting", self._state.missing)
         planned = Planned(self._state.missing, self._state.objects)
-        objection = dumps.check_plan(planned, share_max=self._wishes.delete_share_max)
+        objection = dumps.check_plan(planned, share_max=self._options.delete_share_max)
         if objection is not None:
             raise Stopped(objection)
         place = self._state.place or [""]
-        while keys := self._progress.missing(place[0], self._wishes.chunk):
+        while keys := self._progress.missing(place[0], self._options.chunk):
             place = [keys[-1]]
             self._look(keys, None, place)
         self._settle_all()
@@ -363,8 +361,8 @@ class TableSync:
         rows here.
         """
         began_ms = self._time.passed_ms()
-        _, stored = self._stored(keys)
-        found = self._found(keys) if lines is None else lines
+        _, stored = self._stored_rows(keys)
+        found = self._find_differences(keys) if lines is None else lines
         ended_ms = self._time.passed_ms()
         for key in keys:
             self._suspects.see(
@@ -377,7 +375,7 @@ class TableSync:
         self._window.add(place, len(keys) if lines is not None else 0, suspects)
         self._save()
         self._advance(len(keys))
-        self._pace(len(keys))
+        self._throttle(len(keys))
         self._settle()
 
     def _settle_all(self) -> None:
@@ -390,7 +388,7 @@ class TableSync:
         while True:
             if len(self._suspects) >= SUSPECTS_MAX:
                 self._wait_for_the_next()
-            due = self._suspects.due(self._time.passed_ms(), self._wishes.chunk)
+            due = self._suspects.due(self._time.passed_ms(), self._options.chunk)
             if not due:
                 return
             self._look_again(due)
@@ -408,8 +406,8 @@ class TableSync:
         was read, the object has another position, and its correction is not applied.
         """
         began_ms = self._time.passed_ms()
-        through, stored = self._stored(keys)
-        found = self._found(keys)
+        through, stored = self._stored_rows(keys)
+        found = self._find_differences(keys)
         ended_ms = self._time.passed_ms()
         lasting: list[Difference] = []
         for key in keys:
@@ -423,14 +421,14 @@ class TableSync:
                 lasting.append(differs)
         self._correct(lasting, through)
         self._save()
-        self._pace(len(keys))
+        self._throttle(len(keys))
 
     def _correct(self, lasting: Sequence[Difference], through: int) -> None:
         state, now_ms = self._state, self._time.now_ms()
-        if lasting and not self._wishes.dry_run:
+        if lasting and not self._options.dry_run:
             lines = [corrections.encode(each.correction(now_ms)).encode() for each in lasting]
             total, feed = Applied(), self._feed.feed
-            apply_lines(self._corrector, feed, lambda: lines, through, total, _nobody)
+            apply_lines(self._corrector, feed, lambda: lines, through, total, _ignore)
             state.applied += total.applied
             state.moved += total.moved
             state.done += total.done
@@ -439,20 +437,20 @@ class TableSync:
             setattr(state, name, getattr(state, name) + 1)
 
     def _difference(self, line: str | None, row: Row | None) -> Difference | None:
-        return difference(line, row, self._wishes.compare)
+        return difference(line, row, self._options.compare)
 
-    def _stored(self, keys: Sequence[str]) -> tuple[int, dict[str, Row]]:
+    def _stored_rows(self, keys: Sequence[str]) -> tuple[int, dict[str, Row]]:
         """Return the page up to which the state is complete, and the rows of *keys* by key."""
         rows: dict[str, Row] = {}
         pages: list[int] = []
         while keys:
-            looked = self._corrector.look(self._feed.feed, keys[: limits.LOOKUP_KEYS_MAX])
-            rows |= {row.key: _checked(row) for row in looked.rows}
-            pages.append(looked.state)
-            keys = keys[looked.count :]
+            lookup = self._corrector.look(self._feed.feed, keys[: limits.LOOKUP_KEYS_MAX])
+            rows |= {row.key: _check(row) for row in lookup.rows}
+            pages.append(lookup.state)
+            keys = keys[lookup.count :]
         return min(pages), rows
 
-    def _found(self, keys: Sequence[str]) -> dict[str, str]:
+    def _find_differences(self, keys: Sequence[str]) -> dict[str, str]:
         start = len(self._prefix)
         found = self._table.find([key[start:] for key in keys])
         return {f"{self._prefix}{id}": line for id, line in found.items()}
@@ -465,21 +463,21 @@ class TableSync:
             self._state.rows += sum(rows for _, rows in closed)
         self._progress.save()
 
-    def _pace(self, rows: int) -> None:
+    def _throttle(self, rows: int) -> None:
         """
         Sleep until *rows* rows have taken as long as the option `rate` requires.
 
         If the sync was slower than `rate` for some time, it does not catch up afterwards, so that
         there are no bursts.
         """
-        if not self._wishes.rate:
+        if not self._options.rate:
             return
         now_ms = self._time.passed_ms()
-        self._free_ms = max(self._free_ms, now_ms) + 1000 * rows / self._wishes.rate
+        self._free_ms = max(self._free_ms, now_ms) + 1000 * rows / self._options.rate
         self._time.sleep_ms(ceil(self._free_ms - now_ms))
 
 
-def _checked(row: Row) -> Row:
+def _check(row: Row) -> Row:
     if not row.is_complete:
         raise BrokenRow(f"the row of {row.key} is broken; `tidings verify` reports the details")
     return row
@@ -490,7 +488,7 @@ def _cut(rows: list[Row], size: int) -> Iterator[list[Row]]:
         yield rows[at : at + size]
 
 
-def _nobody(count: int) -> None:
+def _ignore(count: int) -> None:
     """Ignore the number of corrections, because the progress bar shows rows."""
 
 
@@ -584,20 +582,23 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **optio
         with closing(Progress(options["progress"] or IN_MEMORY, what)) as progress:
             dry_run = options["dry_run"]
             lineage = Lineage.of(named, source.dataset(), dry_run) if options["lineage"] else None
-            with _shown(ctx, progress, options["as_json"]), report_sync(lineage, progress.counts):
+            with (
+                _print_result(ctx, progress, options["as_json"]),
+                report_sync(lineage, progress.counts),
+            ):
                 _run(feed, source, progress, options)
 
 
 def _run(feed: Feed, source: PostgresTable, progress: Progress, options: dict[str, Any]) -> None:
     with Phases(silent=options["as_json"]) as phases:
-        _made(feed, source, progress, options, phases).run()
+        _make(feed, source, progress, options, phases).run()
         if progress.state.applied:
             phases.begin("waiting for the state")
             wait_for_state(feed.feed, feed.end(), feed.checkpoint)
 
 
 @contextmanager
-def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
+def _print_result(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
     """
     Print the result of a sync, also after a failure.
 
@@ -619,7 +620,7 @@ def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[No
     _show(progress.state, as_json)
 
 
-def _made(
+def _make(
     feed: Feed,
     source: PostgresTable,
     progress: Progress,

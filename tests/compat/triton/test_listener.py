@@ -265,7 +265,7 @@ def test_a_wrong_password_is_final() -> None:
     """No other server would say otherwise."""
     listening = Listener("http://x", instance="i", service="s", resources={"vm": []})
     with pytest.raises(AccessDenied):
-        listening._ended(RefusedRegistration("password: must be the read password of the feed"))
+        listening._end_of(RefusedRegistration("password: must be the read password of the feed"))
 
 
 def test_F42_snoop_prints_what_matches(feed: ChangeFeed) -> None:

@@ -130,15 +130,15 @@ def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -
 )
 def test_stacks(status: str | None, verdict: Verdict) -> None:
     """A stack that is missing or was rolled back is created; one that is stuck is not touched."""
-    assert doctor_command.judge_stack("stack", status).verdict is verdict
+    assert doctor_command.check_stack("stack", status).verdict is verdict
 
 
 def test_a_small_quota_is_noted() -> None:
     """No concurrency is reserved, so a deploy succeeds; but ten readers would use all of it."""
-    found = doctor_command.judge_concurrency(Concurrency(10, 0), 0, deployed=False)
+    found = doctor_command.check_concurrency(Concurrency(10, 0), 0, deployed=False)
     assert found.verdict is Verdict.NOTE
     assert (
-        doctor_command.judge_concurrency(Concurrency(1000, 400), 400, deployed=True).verdict
+        doctor_command.check_concurrency(Concurrency(1000, 400), 400, deployed=True).verdict
         is Verdict.OK
     )
 
@@ -147,17 +147,17 @@ def test_streams_that_nothing_bounds_are_noted() -> None:
     """
     A deploy succeeds, but readers could use the concurrency that posts, lists and relays need.
     """
-    found = doctor_command.judge_concurrency(Concurrency(1000, 300), 0, deployed=True)
+    found = doctor_command.check_concurrency(Concurrency(1000, 300), 0, deployed=True)
     assert found.verdict is Verdict.NOTE
     assert "at most 600" in found.do
 
 
 def test_roles_and_long_lists() -> None:
     """The account's logging role is replaced by a first deploy; many names are counted."""
-    assert doctor_command.judge_gateway_role("arn:x", deployed=False).verdict is Verdict.NOTE
-    assert doctor_command.judge_gateway_role("arn:x", deployed=True).verdict is Verdict.OK
+    assert doctor_command.check_gateway_role("arn:x", deployed=False).verdict is Verdict.NOTE
+    assert doctor_command.check_gateway_role("arn:x", deployed=True).verdict is Verdict.OK
     many = [f"tidings-prod-{number}" for number in range(7)]
-    assert "-4 and 2 more" in doctor_command.judge_names("functions", many, deployed=False).says
+    assert "-4 and 2 more" in doctor_command.check_names("functions", many, deployed=False).says
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_roles_and_long_lists() -> None:
     ],
 )
 def test_a_region_without_function_urls_is_refused(region: str | None, verdict: Verdict) -> None:
-    assert doctor_command.judge_region(region).verdict is verdict
+    assert doctor_command.check_region(region).verdict is verdict
 
 
 def test_settings_that_no_account_takes_are_told_without_asking_it(

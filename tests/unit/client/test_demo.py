@@ -18,7 +18,7 @@ from tests.unit.client.fake_feed import Running
 from tidings.client.demo import (
     CHUNK_OPERATIONS,
     NoRepository,
-    Pace,
+    RateLimit,
     WorkingTree,
     history,
     invented_operations,
@@ -261,7 +261,7 @@ def test_started_again_it_posts_nothing_twice(server: Running, repo: Repo) -> No
     repo.commit()
     for rate in (0, 1e6):
         with Poster(server.url) as poster:
-            assert post_history(poster, history(repo.root), Pace(rate)) == CHUNK_OPERATIONS + 1
+            assert post_history(poster, history(repo.root), RateLimit(rate)) == CHUNK_OPERATIONS + 1
 
     assert [len(page) for page in server.feed.pages] == [CHUNK_OPERATIONS, 1]
 
@@ -275,14 +275,14 @@ def test_the_pace() -> None:
         waits.append(round(delay_s, 6))
         now_s += delay_s
 
-    pace = Pace(50, wait, lambda: now_s)
-    pace.passed(100)
-    pace.passed(1)
+    rate_limit = RateLimit(50, wait, lambda: now_s)
+    rate_limit.throttle(100)
+    rate_limit.throttle(1)
     now_s += 60
-    pace.passed(100)
+    rate_limit.throttle(100)
     assert waits == [2.0, 0.02, 1.0]
 
-    Pace(0, wait, lambda: now_s).passed(1000)
+    RateLimit(0, wait, lambda: now_s).throttle(1000)
     assert len(waits) == 3
 
 

@@ -57,13 +57,13 @@ def test_a_subscription_must_be_answered() -> None:
 def test_8_7_a_keep_alive_where_nobody_said_anything() -> None:
     """P8.7: it is sent nine minutes after the last message of either side, and is not answered."""
     heartbeat = Heartbeat(TIMING, 0)
-    heartbeat.answered(None)
+    heartbeat.on_answer(None)
 
     assert heartbeat.due(99) is None
     assert heartbeat.due(100) == KEEP_ALIVE
     assert heartbeat.wait_s(100) == pytest.approx(100)
     assert heartbeat.due(199) is None
-    heartbeat.received(199)
+    heartbeat.on_message(199)
     assert heartbeat.due(298) is None
     assert heartbeat.due(299) == KEEP_ALIVE
 
@@ -75,7 +75,7 @@ def test_8_7_a_keep_alive_where_nobody_said_anything() -> None:
 def test_8_7_a_ping_where_a_proxy_is_between(headers: dict[str, str], says: str) -> None:
     """P8.7: a proxy may wait for something that the server says, and a keep-alive has no answer."""
     heartbeat = Heartbeat(TIMING, 0, Response(101, "Switching Protocols", Headers(headers)))
-    heartbeat.answered(None)
+    heartbeat.on_answer(None)
 
     assert heartbeat.due(99) is None
     assert heartbeat.due(100) == says
@@ -87,7 +87,7 @@ def test_8_7_a_ping_where_nothing_was_heard() -> None:
     seconds.
     """
     heartbeat = Heartbeat(TIMING, 0)
-    heartbeat.answered(None)
+    heartbeat.on_answer(None)
     for now_s in range(100, 1000, 100):
         assert heartbeat.due(now_s) == KEEP_ALIVE
 
@@ -95,8 +95,8 @@ def test_8_7_a_ping_where_nothing_was_heard() -> None:
     assert heartbeat.due(1005) is None
     with pytest.raises(Lost):
         heartbeat.due(1010)
-    heartbeat.received(1006)
-    heartbeat.answered("live")
+    heartbeat.on_message(1006)
+    heartbeat.on_answer("live")
     assert heartbeat.due(1100) is None
     assert heartbeat.due(1106) == KEEP_ALIVE
 
@@ -104,7 +104,7 @@ def test_8_7_a_ping_where_nothing_was_heard() -> None:
 def test_8_7_a_server_of_an_older_release_is_sent_pings() -> None:
     """P8.7: it answers that it does not know the keep-alive; the connection stays."""
     heartbeat = Heartbeat(TIMING, 0)
-    heartbeat.answered(None)
+    heartbeat.on_answer(None)
     assert heartbeat.due(100) == KEEP_ALIVE
     error = {"code": "invalid_message", "field": "action", "value": "keepalive", "message": "no"}
 
@@ -181,7 +181,7 @@ def test_a_pong_with_a_state_that_follows(states: list[str]) -> None:
     heartbeat = Heartbeat(TIMING, 0)
 
     for state in states:
-        heartbeat.answered(state)
+        heartbeat.on_answer(state)
 
 
 @pytest.mark.parametrize("states", [["open"], ["catching-up", "live", "catching-up"], ["None"]])
@@ -191,7 +191,7 @@ def test_a_pong_with_another_state(states: list[str]) -> None:
 
     with pytest.raises(Lost):
         for state in states:
-            heartbeat.answered(state)
+            heartbeat.on_answer(state)
 
 
 def test_events_then_cursor() -> None:

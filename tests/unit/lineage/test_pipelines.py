@@ -18,7 +18,7 @@ from tidings import pipelines
 from tidings.lineage import runs
 from tidings.lineage.runs import State
 from tidings.pipelines import Pipeline, Source
-from tidings.pipelines.events import telling
+from tidings.pipelines.events import report_lineage
 from tidings.pipelines.templates import SINKS, SOURCES
 from tidings.server.running import Server
 
@@ -73,7 +73,7 @@ def test_one_that_goes_on_is_told(receiver: Receiver, monkeypatch: pytest.Monkey
     """A pipeline that does not end in order is aborted."""
     monkeypatch.setattr(runs, "RUNNING_S", 0)
     pipeline = Pipeline("p", Source("http://me:pw@feed.example/x")).save("a", pipelines.Call(print))
-    with telling(pipeline) as tell:
+    with report_lineage(pipeline) as tell:
         tell({"kind": "boot", "stores": ["a"]})
         while not receiver.bodies:
             """The client is there, and no event waits."""
@@ -126,7 +126,7 @@ def test_an_address_that_is_none_has_no_name(receiver: Receiver) -> None:
     """It fails its store, not the pipeline."""
     store = pipelines.Postgres("host=")
     store._dsn = "no address"
-    with telling(Pipeline("p", Source("http://feed")).save("a", store)) as tell:
+    with report_lineage(Pipeline("p", Source("http://feed")).save("a", store)) as tell:
         tell({"kind": "boot", "stores": ["a"]})
     assert receiver.events[0]["outputs"] == []
 

@@ -211,13 +211,13 @@ def test_what_comes_again_behind_something_older(queue: Queue) -> None:
     state = {"mode": "complete", "taken": [identity(2), identity(3), identity(9)]}
     reader = queue.reader()
     reader.open("p.app", {queue.name: state}, known)
-    received = reader._received(reader._channel.consume(queue.name, inactivity_timeout=0.1))
+    received = reader._receive(reader._channel.consume(queue.name, inactivity_timeout=0.1))
     for each in received:
         each.method.redelivered = True
-    assert [len(reader._told(each)) for each in received] == [1, 0, 0]
+    assert [len(reader._operations_of(each)) for each in received] == [1, 0, 0]
     assert reader._again == [identity(9)]
     received[0].method.redelivered = False
-    assert (len(reader._told(received[0])), reader._again) == (1, [])
+    assert (len(reader._operations_of(received[0])), reader._again) == (1, [])
     reader.close()
 
 

@@ -358,13 +358,13 @@ def test_an_idle_server_is_asked_for_the_end_of_its_log_alone(
     monkeypatch.setattr(postgres, "RELEASE_S", 0.0)
     table.do(*PLAIN, "CREATE TABLE {t}_new (LIKE {t} INCLUDING ALL)")
     followed, asked = table.follow().until_ids("1").settle(), list[str]()
-    ask = PostgresTable._asked
+    ask = PostgresTable._query
 
     def counted(self: PostgresTable, query: Any, *values: Any) -> Any:
         asked.append(str(query))
         return ask(self, query, *values)
 
-    monkeypatch.setattr(PostgresTable, "_asked", counted)
+    monkeypatch.setattr(PostgresTable, "_query", counted)
     quiet = 0
     for _ in range(50):  # the server sometimes writes to its log
         asked.clear()

@@ -216,7 +216,7 @@ def test_what_one_reader_appends_holds_up_no_other(monkeypatch: pytest.MonkeyPat
     """Once the stores have what the feed held at the start, that is so."""
     answers = iter([False, True, False])
     runner = Runner(Pipeline("p", Source("http://127.0.0.1:1")), lambda event: None)
-    monkeypatch.setattr(runner, "_settled", lambda: next(answers))
+    monkeypatch.setattr(runner, "_is_at_end", lambda: next(answers))
     assert [runner._has_begun() for _ in range(4)] == [False, True, True, True]
 
 

@@ -121,7 +121,7 @@ def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_
     path = written(tmp_path / "dump", [b"", *texts])  # a mark at the file's start is dropped
 
     table = dump.recognise_lines(spark_session.current().text(session, [path])).cache()
-    lines, asked = table.collect(), dump.asked_core(table).collect()
+    lines, asked = table.collect(), dump.read_by_core(table).collect()
 
     assert [bytes(each["text"]) for each in lines[1:]] == texts
     recognised = [each for each in lines if each["key"] is not None]
@@ -151,7 +151,7 @@ def test_lines_of_one_order_are_what_the_core_says(
     path = written(tmp_path / "dump", [head.encode(), *texts, *odd])
 
     text = spark_session.current().text(session, [path])
-    apart = text.select(dump.taken_apart(order).alias("apart"))
+    apart = text.select(dump.apart_column(order).alias("apart"))
     found = dump.recognise_lines(text).collect()
 
     assert apart.where(F.col("apart").startswith("\x01")).count() > 100
@@ -208,7 +208,7 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
         lines = dump.recognise_lines(
             spark_session.current().text(session, [one, str(packed)])
         ).cache()
-        bad = dump.asked_core(lines).where("error IS NOT NULL").cache()
+        bad = dump.read_by_core(lines).where("error IS NOT NULL").cache()
         found = [str(each) for each in first_bad(bad, lines, {})]
     finally:
         session.conf.unset("spark.sql.files.maxPartitionBytes")

@@ -19,7 +19,7 @@ from tidings.client.cli.main import main
 from tidings.server.running import Server
 from tidings.sync import engine as engines
 from tidings.sync import sail, spark_session
-from tidings.sync.job import types_named
+from tidings.sync.job import parse_types
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what closes its port is of Linux")
@@ -106,8 +106,8 @@ def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:
 
 
 def test_types_are_a_list_or_a_json_array() -> None:
-    assert types_named("Video, u/r,") == {"video", "u%2Fr"}
-    assert types_named('["a,B"]') == {"a,b"}
+    assert parse_types("Video, u/r,") == {"video", "u%2Fr"}
+    assert parse_types('["a,B"]') == {"a,b"}
 
 
 @pytest.mark.parametrize(

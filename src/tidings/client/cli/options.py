@@ -33,7 +33,7 @@ Command = Callable[..., None]
 
 LOCAL = "local"  # the name of the twin at the default port, so its address needs no lookup
 _KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are also accepted
-_LOOKED_UP = "tidings.admin.target"  # imported only for a stage, because it needs boto3
+_TARGET_MODULE = "tidings.admin.target"  # imported only for a stage, because it needs boto3
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
 
 feed_option = click.option(
@@ -58,7 +58,7 @@ def filter_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_filter(**others: Any) -> None:
         given = {name: others.pop(name) for name in FIELDS}
-        wanted = {name: _listed(name, text) for name, text in given.items() if text}
+        wanted = {name: _parse_list(name, text) for name, text in given.items() if text}
         command(wanted=wanted, **others)
 
     for name, metavar, text in (
@@ -70,7 +70,7 @@ def filter_options(command: Command) -> Command:
     return with_filter
 
 
-def _listed(name: str, text: str) -> list[str]:
+def _parse_list(name: str, text: str) -> list[str]:
     try:
         return from_text(text)
     except ValueError as error:
@@ -135,7 +135,7 @@ def address_options(command: Command) -> Command:
     named = click.option(
         "--stage",
         metavar="NAME",
-        shell_complete=_completed,
+        shell_complete=_complete,
         help="Stage instead of an address: dev, staging, prod, or local for a twin.",
     )
     return at(named(with_address))
@@ -146,13 +146,13 @@ def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if others.get("sse"):
         rule = "give the address of the stage's streams with --url"
         raise click.UsageError(f"--sse cannot be used with --stage; {rule}")
-    addresses = _looked_up(stage)
+    addresses = _addresses_of(stage)
     if "ws_url" in others:
         others = others | {"ws_url": others["ws_url"] or addresses.sockets}
     return addresses.stream if others.get("transport") == "sse" else addresses.feed, others
 
 
-def _looked_up(stage: str) -> Any:
+def _addresses_of(stage: str) -> Any:
     """
     Return the addresses of the stage: `feed`, `stream` and `sockets`.
 
@@ -164,10 +164,10 @@ def _looked_up(stage: str) -> Any:
             "--stage needs boto3, which is not installed here; install the extra:"
             " pip install 'tidings[aws]'"
         )
-    return importlib.import_module(_LOOKED_UP).addresses(stage)
+    return importlib.import_module(_TARGET_MODULE).addresses(stage)
 
 
-def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in _KNOWN if name.startswith(incomplete)]
 
 

@@ -26,7 +26,7 @@ _MEMBERS = ("address", "role", "page", "heard_ms_ago", "gone")
 _ENDS = ("min", "max")
 _APART = ("members", "copy", *_ENDS)  # fields that are shown separately
 _WELL = ("running", "master", "yielded")
-_NOT_WHOLE = "not_whole"
+_INCOMPLETE = "not_whole"
 _NAME_CHARS = 21
 
 _feed = click.argument("feed")
@@ -177,7 +177,7 @@ def promote(why: str | None, wait_s: int, place: Place) -> None:
                 relay = api.ask("POST", "relay/promote", body={"why": why} if why else {})
                 break
             except Refused as refused:
-                if refused.code != _NOT_WHOLE or time.monotonic() >= until_s:
+                if refused.code != _INCOMPLETE or time.monotonic() >= until_s:
                     raise
                 time.sleep(AGAIN_S)
     click.echo(f"{place.feed} accepts posts after page {relay['head']:,}")
@@ -218,7 +218,7 @@ def _describe(relay: Answer) -> None:
     if copy := relay.get("copy"):
         lines.append(("copied", f"{copy['buckets_done']} of {copy['buckets']} buckets"))
     for each in relay.get("members") or ():
-        standing = f"{each['role']} at page {each['page']:,}" + (", gone" if each["gone"] else "")
-        lines.append(("member", f"{cell(each['address'])}: {standing}"))
+        position = f"{each['role']} at page {each['page']:,}" + (", gone" if each["gone"] else "")
+        lines.append(("member", f"{cell(each['address'])}: {position}"))
     for name, text in lines:
         click.echo(f"{name:<{_NAME_CHARS}} {text}")

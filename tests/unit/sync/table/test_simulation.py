@@ -118,10 +118,10 @@ class AnyOrder(TableSync):
     """A sync in which only the second read decides, and reads the table before the state."""
 
     def _look_again(self, keys: list[str]) -> None:
-        self._before = super()._found(keys)
+        self._before = super()._find_differences(keys)
         super()._look_again(keys)
 
-    def _found(self, keys: Sequence[str]) -> dict[str, str]:
+    def _find_differences(self, keys: Sequence[str]) -> dict[str, str]:
         return self._before
 
     def _difference(self, line: str | None, row: Row | None) -> Difference | None:
