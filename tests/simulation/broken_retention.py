@@ -23,9 +23,9 @@ def _not_renewed(self: Renewer, feed: str, round_: Round, first: int, last: int)
     """Does not extend the lifetime of items that expire before they may."""
 
 
-def _never_lost(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
+def _never_lost(missing: int, beyond: Page, **more: int) -> Gap:
     """A removed page is regarded as one that a writer is about to write."""
-    found = _classify_gap(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
+    found = _classify_gap(missing, beyond, **more)
     return Gap.OVERDUE if found is Gap.LOST else found
 
 

@@ -112,7 +112,7 @@ class Assembly:
 
     @property
     def expiring(self) -> Clock:
-        """Return the clock by which the retention determines the age of a page."""
+        """Return the clock that decides if a page has expired, or may have."""
         return self.runtime.clock
 
     @property
@@ -270,6 +270,7 @@ class Assembly:
             checkpoints=stores.followers,
             clock=self.runtime.clock,
             count=self.runtime.count,
+            expiring=self.expiring,
         )
 
     @cached_property

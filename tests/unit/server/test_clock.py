@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.core import limits
+from tidings.core.log.reader import Run
 from tidings.server import host as hosts
 
 DAY_NS = 24 * 3_600 * 10**9
@@ -60,3 +61,22 @@ def test_a_clock_that_is_set_back_prolongs_no_cached_profile(
             return [before.object_url, after.object_url]
 
     assert asyncio.run(found()) == ["", "https://changed.example/{id}"]
+
+
+def test_a_clock_that_steps_by_a_day_makes_no_hole_a_lost_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The age of a hole that an earlier release left is not measured by the wall clock alone."""
+    now_ns, ahead_ns = time.time_ns, 0
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + ahead_ns)
+
+    async def found() -> Run:
+        nonlocal ahead_ns
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            await Producer(app, "p").post(1)
+            await asyncio.to_thread(host.stores.log.take, FEED)
+            await Producer(app, "q").post(1)
+            ahead_ns = DAY_NS
+            return await asyncio.to_thread(host.reader.read, FEED, 1)
+
+    assert asyncio.run(found()) == Run([], waiting=True, floor=1)

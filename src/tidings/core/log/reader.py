@@ -76,15 +76,18 @@ def contiguous(pages: Sequence[Page], after: int) -> int:
     return len(pages)
 
 
-def classify_gap(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
+def classify_gap(
+    missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int, expiring_ms: int
+) -> Gap:
     """
     Return why page *missing* is not in the log.
 
     *beyond* is the next page in the log, and *handled* the last page that a follower has handled.
+    *expiring_ms* is the time by the clock that decides when pages expire.
     """
     if missing < floor:
         return Gap.TRIMMED
-    if missing <= handled or now_ms - beyond.at_ms >= limits.HOLE_LOST_MS:
+    if missing <= handled or expiring_ms - beyond.at_ms >= limits.HOLE_LOST_MS:
         return Gap.LOST
     grace_ms = limits.HOLE_GRACE_MS
     is_recent = is_ahead(beyond.at_ms + grace_ms, now_ms, grace_ms)
@@ -96,14 +99,16 @@ class Reader:
     """
     A reader of the log, without write access.
 
-    *checkpoints* show which pages existed, because a follower handles only pages that exist. *ends*
-    caches the last known end of the log of each feed.
+    *checkpoints* show which pages existed, because a follower handles only pages that exist.
+    *expiring* is the clock that decides when pages expire; None for *clock*. *ends* caches the last
+    known end of the log of each feed.
     """
 
     log: LogStore
     checkpoints: Checkpoints
     clock: Clock
     count: Count
+    expiring: Clock | None = None
     ends: dict[str, int] = field(default_factory=dict)
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
@@ -192,8 +197,15 @@ class Reader:
         lost, read it once more, because it may have been written and handled in the meantime.
         """
         handled = max(self.checkpoints.checkpoints(feed).values(), default=0)
-        now_ms, floor = self.clock(), self.log.floor(feed)
-        gap = classify_gap(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
+        now_ms = self.clock()
+        gap = classify_gap(
+            missing,
+            beyond,
+            handled=handled,
+            now_ms=now_ms,
+            expiring_ms=now_ms if self.expiring is None else self.expiring(),
+            floor=self.log.floor(feed),
+        )
         return Gap.IN_FLIGHT if gap is Gap.LOST and self.at(feed, missing) else gap
 
     def at(self, feed: str, number: int) -> Page | None:

@@ -268,7 +268,8 @@ def test_one_page(scene: Scene) -> None:
 def test_what_a_gap_is(missing: int, age_ms: int, gap: Gap) -> None:
     """It depends on the floor, the checkpoints, and the age of the page after it."""
     beyond = page(9, at_ms=NOW - age_ms)
-    assert reader.classify_gap(missing, beyond, floor=5, handled=6, now_ms=NOW) is gap
+    found = reader.classify_gap(missing, beyond, floor=5, handled=6, now_ms=NOW, expiring_ms=NOW)
+    assert found is gap
 
 
 def test_a_page_that_was_there_is_lost_and_never_filled(scene: Scene) -> None:
