@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.fakes import MemoryFollowers, MemoryState
@@ -28,6 +29,27 @@ class ByTheClock(MemoryFollowers):
             return found
         seen = Observation(found.fence, found.beat)
         return super().take(feed, name, owner=owner, now_ms=now_ms, over=seen)
+
+
+class UnfencedFollowers(MemoryFollowers):
+    """A checkpoint is saved, whichever process holds the lease by now."""
+
+    def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
+        follower = self._followers[lease.feed, lease.name]
+        self._move(follower, (checkpoint, lease.operations, lease.note))
+        follower.renew(now_ms)
+        stored = self._lease(lease.feed, lease.name, follower)
+        return replace(stored, owner=lease.owner, fence=lease.fence)
+
+
+class MarklessFollowers(MemoryFollowers):
+    """A mark is lost."""
+
+    def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
+        before = super().mark(feed, name, look=look)
+        if before is not None:
+            self._followers[feed, name].marks -= 1
+        return before
 
 
 class HastyProjector(Projector):

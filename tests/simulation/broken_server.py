@@ -1,4 +1,4 @@
-"""Servers with one rule taken out; K1, K2, K5 and K6 are errors that an earlier release had."""
+"""Servers with one rule taken out; K1 to K6 are errors that an earlier release had."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from weakref import WeakKeyDictionary
 
 from tests.simulation.parts import Around, instead
 from tidings.core.consumers import consumer
+from tidings.core.followers.follower import Follower
+from tidings.core.settings.profiles import Losses
 from tidings.core.state.rows import Overwritten
 from tidings.http.outbound.credentials import Tokens
 from tidings.http.request import Answer
 from tidings.http.streams.tail_poller import HEARTBEAT_MS, LiveStream
-from tidings.server import app, host, metrics, writer
+from tidings.server import app, host, metrics, wakeups, writer
 from tidings.server.issuer_keys import IssuerKeys
-from tidings.server.recovery import Recovery
+from tidings.server.memory import MemoryFollowers
+from tidings.server.recovery import Generations, Recovery, Start
 from tidings.server.sqlite import database
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.log import SqliteClaims, SqliteLog
+from tidings.server.sqlite.log import SqliteClaims, SqliteFollowers, SqliteLog
 from tidings.server.sqlite.state import _Overwriting
 
 
@@ -154,7 +157,46 @@ answers_early = instead(writer.Writer, "_commit", _commits_later)
 
 
 def _tells_lists_only(served: Any, feeds: Any) -> None:
-    served.notifications.tell(feeds)
+    served.notifications.notify(feeds)
 
 
 wakes_no_push = instead(host.Host, "_on_commit", _tells_lists_only)
+
+
+# K3: the log of a restored file continues with the numbers that it had before.
+numbers_again = instead(Generations, "_begin", _nothing)
+# K3: the log continues with new numbers, and readers are not told which pages are lost.
+losses_forgotten = instead(Losses, "ranges", lambda losses, feed: ())
+# K3: a copy of the data file, or of its folder, counts as the file itself.
+copies_unnoticed = all_of(
+    instead(Start, "matches", lambda start, found_id, changed_ns: start.id != ""),
+    instead(Generations, "_has_all_pages", lambda generations: True),
+)
+# K4: a run that failed keeps its lease.
+keeps_leases = instead(Follower, "_abandon", _nothing)
+# K4: a run that failed is not repeated.
+not_again = all_of(instead(wakeups, "AGAIN_S", 1e9), instead(writer, "AGAIN_S", 1e9))
+# K7: a checkpoint counts as written before the commit.
+checkpoints_early = instead(SqliteFollowers, "_move", MemoryFollowers._move)
+
+
+def _woken_after(runs: Any) -> str | None:
+    """Replace `Runs._next`: a wake-up during a run is taken for the one that began it."""
+    feed = _NEXT(runs)
+    if feed is not None:
+        runs._due.add(feed)
+        run = runs._run
+
+        def once(feed: str) -> object:
+            runs._run = run
+            try:
+                return run(feed)
+            finally:
+                runs._due.discard(feed)
+
+        runs._run = once
+    return feed
+
+
+_NEXT = wakeups.Runs._next
+wakes_lost = instead(wakeups.Runs, "_next", _woken_after)

@@ -39,7 +39,13 @@ from tests.simulation.broken_consumers import (
     deaf_to_fences,
     in_bulk_again,
 )
-from tests.simulation.broken_leases import ByTheClock, HastyProjector, Unfenced
+from tests.simulation.broken_leases import (
+    ByTheClock,
+    HastyProjector,
+    MarklessFollowers,
+    Unfenced,
+    UnfencedFollowers,
+)
 from tests.simulation.broken_removed_parents import (
     CredulousReader,
     EagerReader,
@@ -179,6 +185,7 @@ CLEAR = Plan(0, clear=True, sweeps=False)  # without faults, and without the saf
 COPIES, SYNCS, LISTENERS = Plan(0, copies=True), Plan(0, syncs=True), Plan(0, listeners=True)
 ARCHIVE = Plan(0, copies=True, archive=True)
 CONSUMERS, RELAYS, VOLUME = Plan(0, consumers=True), Plan(0, relays=True), Plan(0, volume=True)
+CLOCKS = Plan(0, clocks=True)
 LANES, KEYS, SERVER = Plan(0, lanes=True), Plan(0, keys=True), Plan(0, server=True)
 
 
@@ -210,6 +217,10 @@ MUTATIONS = (
     Mutation(
         "one look is enough to take over", Parts(around=broken_leases.without_margin), 937, 1400
     ),
+    Mutation(
+        "a checkpoint is saved without a fence", Parts(followers=UnfencedFollowers), 3, plan=CLOCKS
+    ),
+    Mutation("a mark is lost", Parts(followers=MarklessFollowers), 4, plan=CLEAR),
     Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 1217, 1700),
     Mutation("rows in doubt are taken for written", Parts(HastyProjector), 0, 50),
     Mutation(
@@ -386,6 +397,37 @@ MUTATIONS = (
     ),
     Mutation(
         "a commit does not wake push", Parts(around=broken_server.wakes_no_push), 0, plan=SERVER
+    ),
+    Mutation(
+        "a restored log continues with its old numbers",
+        Parts(around=broken_server.numbers_again),
+        12,
+        plan=SERVER,
+    ),
+    Mutation(
+        "the losses of a restore are not reported",
+        Parts(around=broken_server.losses_forgotten),
+        1,
+        plan=SERVER,
+    ),
+    Mutation(
+        "a copied file counts as the data file",
+        Parts(around=broken_server.copies_unnoticed),
+        26,
+        plan=SERVER,
+    ),
+    Mutation(
+        "a failed run keeps its lease", Parts(around=broken_server.keeps_leases), 5, plan=SERVER
+    ),
+    Mutation("a failed run is not repeated", Parts(around=broken_server.not_again), 5, plan=SERVER),
+    Mutation(
+        "a checkpoint counts before the commit",
+        Parts(around=broken_server.checkpoints_early),
+        14,
+        plan=SERVER,
+    ),
+    Mutation(
+        "a wake-up during a run is lost", Parts(around=broken_server.wakes_lost), 11, plan=SERVER
     ),
 )
 

@@ -28,7 +28,6 @@ _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before the
 _DELAYED_MS = 3_000  # the work of a run after its last turn
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
 _QUICK, _QUICK_MS, _NORMAL_MS = 0.8, 4.0, 30.0  # most calls are quick
-_BATCHES = ("state.write", "removed_parents.write")  # of a feed, several rows side by side
 
 
 class History:
@@ -176,8 +175,8 @@ class Process:
             self._strike(fault, label, before=True)
         if machine.refuses is not None and machine.refuses(self, label, args[0] if args else None):
             raise Unavailable(f"{label} is throttled")
-        if label in _BATCHES:
-            self._write_badly(label, call, *args, **named)
+        if label in _BADLY:
+            _BADLY[label](self, label, call, *args, **named)
         result = call(*args, **named)
         machine.history.entries.append((machine.scheduler.now_us, self.name, label, ()))
         sleep(random() * (_QUICK_MS if random() < _QUICK else _NORMAL_MS))
@@ -212,6 +211,24 @@ class Process:
             self.delay(self.machine.random.uniform(100, 2000))
             raise Unavailable(f"{label} did not answer")
 
+    def _save_late(self, label: str, call: Callable[..., Any], *args: Any, **named: Any) -> None:
+        """Save after this process has ended; a later holder of the lease must not notice."""
+        machine, random = self.machine, self.machine.random
+        if not machine.faults.strikes("late_save"):
+            return
+
+        def land() -> None:
+            try:
+                call(*args, **named)
+            except TidingsError:
+                machine.faults.saw("late save was refused")
+
+        machine.note(self.name, "saves late")
+        machine.scheduler.after(random.uniform(0, _LATE_MS_MAX), land)
+        if random.random() < 0.5:
+            self.crash()
+        raise Unavailable(f"{label} did not answer")
+
     def _write_badly(
         self, label: str, call: Callable[..., Any], feed: str, rows: Sequence[Any], **named: Any
     ) -> None:
@@ -243,6 +260,14 @@ class Process:
         if random.random() < 0.5:
             self.crash()
         raise Unavailable(f"{label} did not answer")
+
+
+# Effects that may arrive late, or in part: several rows of a feed, side by side; a checkpoint.
+_BADLY: Mapping[str, Callable[..., None]] = {
+    "state.write": Process._write_badly,
+    "removed_parents.write": Process._write_badly,
+    "followers.save": Process._save_late,
+}
 
 
 class Effects:

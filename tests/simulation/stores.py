@@ -29,6 +29,7 @@ from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Row
 from tidings.core.websocket.connections import Outcome
+from tidings.server.memory import Saved, StoredFollower
 
 Heard = Callable[[str], None]
 
@@ -182,6 +183,18 @@ class Lines:
             closed()
 
 
+def _check_moves(followers: MemoryFollowers) -> None:
+    """Break the seed if a checkpoint moves back: pages would be handled and sent again."""
+    move = followers._move
+
+    def checked(follower: StoredFollower, saved: Saved) -> None:
+        if saved[0] < follower.saved[0]:
+            raise Broken(f"a checkpoint moves from {follower.saved[0]} back to {saved[0]}")
+        move(follower, saved)
+
+    followers._move = checked  # type: ignore[method-assign]
+
+
 class Stores:
     """One of each, by the names of `tidings.assembly.stores`."""
 
@@ -194,6 +207,7 @@ class Stores:
         state: MemoryState,
     ) -> None:
         self.log, self.followers, self.state = log, followers, state
+        _check_moves(followers)
         self.removed_parents = MemoryRemovedParents()
         self.claims = MemoryClaims()
         self.consumers = WatchedConsumers()
