@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -264,9 +265,14 @@ def _problem(status: int, text: str, path: str, **headers: str) -> Answer:
     return Answer(status, {"content-type": "application/json", **headers}, json.dumps({name: text}))
 
 
+@lru_cache(maxsize=64)  # nearly all answers to producers have the same headers
+def _encode(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
 async def _send(send: Send, answer: Answer) -> None:
     body = answer.body.encode()
-    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in answer.headers.items()]
+    headers = [*_encode(tuple(answer.headers.items()))]
     if has_length(answer.status):
         headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

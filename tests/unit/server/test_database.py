@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -148,6 +148,50 @@ def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
     with database.transaction():
         log.put(FEED, page(log.take(FEED)))
     assert (log.head(FEED), len(log.read(FEED, 0))) == (1, 1)
+
+
+def test_new_pages_of_a_transaction_are_read_within_it(database: Database) -> None:
+    """Pages that are not written yet count for each read, and an undone part takes its own back."""
+    log = SqliteLog(database)
+    with database.transaction():
+        log.put(FEED, page(log.take(FEED, 2)))
+        assert (log.head(FEED), len(log.read(FEED, 0))) == (1, 1)
+        log.put(FEED, page(log.take(FEED, 3)))
+        with pytest.raises(RuntimeError), database.part():
+            log.put(FEED, page(log.take(FEED, 4)))
+            raise RuntimeError
+        assert log.put(FEED, Page(2, "{}", "b", 1)) == "a"
+        assert log.take(FEED) == 3
+    assert (log.log_counter(FEED).operations, len(log.read(FEED, 0))) == (5, 2)
+
+
+def test_a_page_above_the_head_is_not_overwritten(database: Database) -> None:
+    """A damaged file has such a page; the next number is above it."""
+    log = SqliteLog(database)
+    log.fill(FEED, [page(7)])
+    with log.together():
+        log.put(FEED, page(log.take(FEED)))
+    assert [each.number for each in log.read(FEED, 0)] == [7, 8]
+
+
+def test_a_failed_deferred_write_is_not_committed(database: Database) -> None:
+    """This holds if the statement that found it suppresses the error; an undone part is over."""
+    log = SqliteLog(database)
+
+    def fail(sql: sqlite3.Connection) -> None:
+        sql.execute("INSERT INTO missing VALUES (1)")
+
+    with pytest.raises(Unavailable), database.transaction():
+        log.put(FEED, page(log.take(FEED)))
+        database.defer(fail)
+        with suppress(Unavailable):
+            log.head(FEED)
+    assert log.head(FEED) == 0
+    with database.transaction():
+        log.put(FEED, page(log.take(FEED)))
+        with pytest.raises(Unavailable, match="missing"), database.part():
+            database.defer(fail)
+    assert log.head(FEED) == 1
 
 
 def test_a_clock_that_is_ahead_for_a_while_ends_no_claim(database: Database) -> None:

@@ -14,6 +14,7 @@ import os
 import sqlite3
 from collections import deque
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from functools import partial
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
@@ -133,6 +134,8 @@ class Database:
         self._pages: list[tuple[str, Page]] = []
         self._undo: list[Callable[[], object]] = []
         self._then: list[Callable[[], object]] = []
+        self._deferred: list[Callable[[sqlite3.Connection], object]] = []
+        self._is_incomplete = False  # True if a deferred write of this transaction failed
         self._is_prepared = False
         self._turn = Lock()
         self._owner = 0  # the thread that holds the lock
@@ -164,7 +167,46 @@ class Database:
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
         """
+        if self._owner != get_ident():
+            return self._outer()
+        self._execute_deferred()
+        return self._inner
+
+    def together(self) -> AbstractContextManager[sqlite3.Connection]:
+        """
+        Return a `transaction` in which earlier deferred writes may not have been executed yet.
+        """
         return self._inner if self._owner == get_ident() else self._outer()
+
+    def defer(self, write: Callable[[sqlite3.Connection], object]) -> None:
+        """
+        Call *write* before the next statement of this transaction, or before its commit.
+
+        So several calls of a store can write their rows with one statement. *write* is not called
+        if the transaction, or the `part` of it, is undone before.
+        """
+        self._deferred.append(write)
+        self.on_rollback(partial(self._drop, write))
+
+    def _drop(self, write: Callable[[sqlite3.Connection], object]) -> None:
+        if write in self._deferred:
+            self._deferred.remove(write)
+
+    def _execute_deferred(self) -> None:
+        """
+        Execute the deferred writes.
+
+        Raises:
+            Unavailable: a write failed now or earlier. The transaction can then not be committed,
+                even if a caller suppresses this error.
+        """
+        while self._deferred and not self._is_incomplete:
+            self._is_incomplete = True
+            with _translate_errors():
+                self._deferred.pop(0)(self._connection)
+            self._is_incomplete = False
+        if self._is_incomplete:
+            raise Unavailable(_GIVEN_UP)
 
     @contextmanager
     def _outer(self) -> Iterator[sqlite3.Connection]:
@@ -212,6 +254,7 @@ class Database:
     def begin_again(self) -> None:
         """Undo the writes of this transaction, and begin a new one without releasing the lock."""
         self._undo_after()
+        self._is_incomplete = False
         with _translate_errors():
             if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
                 self._connection.execute("ROLLBACK")
@@ -224,8 +267,10 @@ class Database:
         Raises:
             Unavailable: a write failed; the caller has to call `rollback`.
         """
+        self._execute_deferred()
         with _translate_errors():
             self.before_commit(self._pages)
+        self._execute_deferred()
         self._is_prepared = True
 
     def pause(self) -> None:
@@ -274,7 +319,8 @@ class Database:
             self.committed(grown)
 
     def _release(self) -> None:
-        self._owner, self._pages, self._then, self._is_prepared = 0, [], [], False
+        self._owner, self._pages, self._then = 0, [], []
+        self._is_prepared = self._is_incomplete = False
         self._turn.release()
 
     def wrote(self, feed: str, page: Page) -> None:
@@ -307,13 +353,16 @@ class Database:
         """
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
+        self._execute_deferred()
         before = len(self._pages), len(self._undo)
         with _translate_errors():
             self._connection.execute("SAVEPOINT part")
             try:
                 yield
+                self._execute_deferred()
             except BaseException:
                 self._undo_after(*before)
+                self._is_incomplete = False  # every write that failed was deferred within the part
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK TO part")
                 raise
@@ -332,7 +381,7 @@ class Database:
         Raises:
             Unavailable: the disk does not answer.
         """
-        return self._inner if self._owner == get_ident() else self._read_only()
+        return self.transaction() if self._owner == get_ident() else self._read_only()
 
     @contextmanager
     def _read_only(self) -> Iterator[sqlite3.Connection]:

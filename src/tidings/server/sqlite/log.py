@@ -7,7 +7,7 @@ Relays are in this module because a relay appends pages and stores its position 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from tidings.server.memory import Saved, StoredFollower
     from tidings.server.sqlite.database import Database
 
-_TAKE = (
-    "INSERT INTO heads (feed, page, operations) VALUES (?, 1, ?) ON CONFLICT DO UPDATE"
-    " SET page = page + 1, operations = operations + excluded.operations WHERE successor = ''"
-    " RETURNING page"
+_MOVE = (
+    "INSERT INTO heads (feed, page, operations) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+    " SET page = excluded.page, operations = operations + excluded.operations"
 )
-_PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
+_ADD = "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT = _ADD.replace("INSERT", "INSERT OR IGNORE")
+_LAST = "SELECT page FROM pages WHERE feed = ? ORDER BY page DESC LIMIT 1"
 
 # The list of numbers ends with the number after the head, so that missing numbers after the last
 # page are found, too.
@@ -61,28 +61,74 @@ class Numbers(NamedTuple):
         return f"page {self.first}" if one else f"pages {self.first} to {self.last}"
 
 
+@dataclass(slots=True)
+class _Tail:
+    """
+    The end of a log in the current transaction: pages after *stored*, not yet written to the file.
+
+    *head* is the last number that was taken, and *operations* counts the operations since *stored*.
+    """
+
+    stored: int
+    head: int
+    operations: int = 0
+    pages: dict[int, Page] = field(default_factory=dict)
+
+
 class SqliteLog:
     """
     Implements `LogStore`, `RenewStore` and `restore.Numbers`.
 
-    Every read is strongly consistent.
+    Every read is strongly consistent. The new pages and heads of a transaction are collected, and
+    written together before its next other statement. This halves the time that SQLite takes for the
+    requests that share a commit. So only one object of this class may write to *database*.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rounds = Documents(database, "renewal")
+        self._tails: dict[str, _Tail] = {}
 
     def together(self) -> AbstractContextManager[object]:
-        return self._database.transaction()
+        return self._database.together()
 
     def take(self, feed: str, operations: int = 0) -> int:
-        with self._database.transaction() as sql:
-            existing = sql.execute(_TAKE, (feed, operations)).fetchone()
-            if existing is None:
-                raise Yielded(feed, self.log_counter(feed).successor)
-            return int(existing[0])
+        with self._database.together() as sql:
+            tail = self._tails.get(feed) or self._begin_tail(sql, feed)
+            tail.head += 1
+            tail.operations += operations
+            return tail.head
+
+    def _begin_tail(self, sql: sqlite3.Connection, feed: str) -> _Tail:
+        statement = "SELECT page, successor FROM heads WHERE feed = ?"
+        head, successor = sql.execute(statement, (feed,)).fetchone() or (0, "")
+        if successor:
+            raise Yielded(feed, successor)
+        # A page above the head, which only a damaged file has, must not be overwritten.
+        last = _number(
+            sql, "SELECT page FROM pages WHERE feed = ? ORDER BY page DESC LIMIT 1", feed
+        )
+        head = max(head, last)
+        if not self._tails:
+            self._database.on_rollback(self._tails.clear)
+            self._database.defer(self._write_tails)
+        tail = self._tails[feed] = _Tail(head, head)
+        return tail
+
+    def _write_tails(self, sql: sqlite3.Connection) -> None:
+        tails = list(self._tails.items())
+        self._tails.clear()
+        sql.executemany(_MOVE, [(feed, each.head, each.operations) for feed, each in tails])
+        for feed, tail in tails:
+            sql.executemany(_ADD, [_columns(feed, page) for page in tail.pages.values()])
 
     def put(self, feed: str, page: Page) -> str:
+        tail = self._tails.get(feed) if self._database.is_writing else None
+        if tail is not None and tail.stored < page.number:
+            stored = tail.pages.setdefault(page.number, page)
+            if stored is page:
+                self._database.wrote(feed, page)
+            return stored.append_id
         with self._database.transaction() as sql:
             if sql.execute(_PUT, _columns(feed, page)).rowcount:
                 self._database.wrote(feed, page)
@@ -105,11 +151,7 @@ class SqliteLog:
             if _number(sql, existing, feed, *numbers):
                 return False
             self._put_all(sql, feed, pages)
-            sql.execute(
-                "INSERT INTO heads (feed, page, operations) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET page = excluded.page, operations = operations + excluded.operations",
-                (feed, head, operations),
-            )
+            sql.execute(_MOVE, (feed, head, operations))
             return True
 
     def read(
