@@ -9,7 +9,15 @@ from tests.simulation.server.world import RATES
 
 SEEDS = 10
 # So few seeds may miss these; `bench.simulation` requires them.
-RARE = {"full_disk", "full_write", "loss was listed", "outage", "read_error_at_start", "restore"}
+RARE = {
+    "clock_ahead",
+    "full_disk",
+    "full_write",
+    "loss was listed",
+    "outage",
+    "read_error_at_start",
+    "restore",
+}
 
 
 def test_every_promise_is_kept_whatever_happens_to_a_server() -> None:
