@@ -1,11 +1,11 @@
 """
 Apply one part of a plan. The event is `{"feed", "through", "bucket", "key", "behind"}`.
 
-The part is the object `key` in `bucket`. `through` is copied from the plan's summary. `handled` is
+The part is the object `key` in `bucket`. `through` is copied from the plan's summary. `behind` is
 the number of lines of the part that earlier calls have handled; the first call omits it.
 
 The answer counts the operations that were appended. If its `complete` is false, call the function
-again with the same event and the answer's `handled`.
+again with the same event and the answer's `behind`.
 """
 
 from __future__ import annotations

@@ -52,10 +52,10 @@ def _decide(event: Event) -> Answer:
     """Evaluate the plan's summary and decide the next step."""
     prefix = workflow.prefix(event["id"])
     summary = _document(event, prefix + workflow.SUMMARY)
-    judged = workflow.decide_next_step(prefix, summary, dry_run=event["sync"]["dry_run"])
-    if judged["next"] == workflow.ASK:
-        judged["question"] = workflow.question(_who(event), event["sync"], judged)
-    return judged
+    decision = workflow.decide_next_step(prefix, summary, dry_run=event["sync"]["dry_run"])
+    if decision["next"] == workflow.ASK:
+        decision["question"] = workflow.question(_who(event), event["sync"], decision)
+    return decision
 
 
 def _total(event: Event) -> Answer:

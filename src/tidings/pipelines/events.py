@@ -54,11 +54,11 @@ def emitter(
 
             senders.append(stack.enter_context(report_lineage(lineage)))
 
-        def tell(event: dict[str, Any]) -> None:
+        def send(event: dict[str, Any]) -> None:
             for each in senders:
                 each(to_embedded_metrics(event) if emf and each is _print else event)
 
-        yield tell
+        yield send
 
 
 def to_embedded_metrics(event: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _posting(url: str) -> Iterator[EventSink]:
 
     with httpx.Client(timeout=ANSWER_S) as client:
 
-        def tell(event: dict[str, Any]) -> None:
+        def send(event: dict[str, Any]) -> None:
             try:
                 answer = client.post(url, json=event)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -90,7 +90,7 @@ def _posting(url: str) -> Iterator[EventSink]:
             if answer.status_code not in _ACCEPTED:
                 _log.warning("an event was not accepted: HTTP status %d", answer.status_code)
 
-        yield tell
+        yield send
 
 
 def _print(event: dict[str, Any]) -> None:

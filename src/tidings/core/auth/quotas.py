@@ -62,8 +62,8 @@ class _Used:
     """
     The counts of requests with one key.
 
-    *here* is the count of this process in *second*. *settled* is the stored count of all processes
-    in *window*. *open* is the count that this process has not written yet. *settled_ms* is the time
+    *here* is the count of this process in *second*. *stored* is the stored count of all processes
+    in *window*. *open* is the count that this process has not written yet. *stored_ms* is the time
     of the last write of this process.
 
     *above* is the part of this process's count in *window* that exceeded the rate. *read* is the
@@ -73,9 +73,9 @@ class _Used:
     second: int = -1
     here: int = 0
     window: int = -1
-    settled: int = 0
+    stored: int = 0
     open: int = 0
-    settled_ms: int = 0
+    stored_ms: int = 0
     above: int = 0
     read: int = 0
 
@@ -85,10 +85,10 @@ class _Used:
         if second != self.second:
             self.second, self.here = second, 0
         if window != self.window:
-            unsettled = min(self.open, max(0, self.settled + self.open - rate * _SECONDS))
+            open_above = min(self.open, max(0, self.stored + self.open - rate * _SECONDS))
             between = max(0, window - self.window - 1)  # idle windows; 0 if the clock was set back
-            self.open = max(0, self.above + unsettled - between * rate * _SECONDS)
-            self.window, self.settled, self.above = window, 0, 0
+            self.open = max(0, self.above + open_above - between * rate * _SECONDS)
+            self.window, self.stored, self.above = window, 0, 0
 
 
 class RateLimiter:
@@ -128,7 +128,7 @@ class RateLimiter:
             requests, used.read = divmod(used.read + size, limits.KEY_READ_SIZE)
             used.open += requests
             if requests:
-                used.settled_ms = 0  # write now: the process may be frozen after its response
+                used.stored_ms = 0  # write now: the process may be frozen after its response
         if requests:
             self._settle(feed, key, rate, now)
         return requests > 0
@@ -140,7 +140,7 @@ class RateLimiter:
         with self._lock:
             used = self._of(feed, key, rate, now)
             # The comparison is `>`, so that the data for the last allowed request may be read.
-            exceeded = used.settled + used.open > rate * _SECONDS
+            exceeded = used.stored + used.open > rate * _SECONDS
         return _window_rest_ms(now) if exceeded else 0
 
     def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
@@ -163,22 +163,22 @@ class RateLimiter:
         """
         with self._lock:
             used = self._of(feed, key, rate, now_ms)
-            is_known = not used.open and used.settled > rate * _SECONDS
-            if is_known or not has_passed(used.settled_ms, now_ms, _SECOND_MS):
+            is_known = not used.open and used.stored > rate * _SECONDS
+            if is_known or not has_passed(used.stored_ms, now_ms, _SECOND_MS):
                 return
             window, count = used.window, used.open
-            used.settled_ms, used.open = now_ms, 0
+            used.stored_ms, used.open = now_ms, 0
         with suppress(Unavailable):
             counted = self._counts.add(feed, key, window, count)
             with self._lock:
                 if used.window == window:
-                    used.settled = max(used.settled, counted)
+                    used.stored = max(used.stored, counted)
                     used.above += max(0, min(count, counted - rate * _SECONDS))
 
 
 def _rest_ms(used: _Used, rate: int, now_ms: int) -> int:
     """Return how long the key must wait; 0 if its rate is not used up."""
-    if used.settled + used.open >= rate * _SECONDS:
+    if used.stored + used.open >= rate * _SECONDS:
         return _window_rest_ms(now_ms)
     return _SECOND_MS - now_ms % _SECOND_MS if used.here >= rate else 0
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.errors import InvalidChange, InvalidOperation, TooLarge
 from tidings.core.model import timestamps
-from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import check_size, decode_spelled, members
 from tidings.core.model.operations import (
     MARKED,
@@ -66,11 +65,6 @@ def end_of(page: int) -> int:
 def place_of(number: int) -> tuple[int, int]:
     """Return the page and the slot of an id."""
     return number >> limits.CHANGE_SLOT_BITS, number & _LAST_SLOT
-
-
-def behind(place: Place) -> int:
-    """Return the value of `since` for a reader that has everything up to *place*."""
-    return end_of(place.page) if place.slot == PAGE_END else number_of(place.page, place.slot)
 
 
 def change_from(body: bytes) -> Change:

@@ -139,11 +139,11 @@ class LogView:
         `Failure` has the id of the entry. A search from the position might not reach the entry,
         because the filter may exclude many pages before it.
         """
-        place, behind = (
+        place, position = (
             positions.read(consumer.failure.id if consumer.failure else None),
             consumer.position,
         )
-        if not isinstance(place, Place) or positions.rank(place) <= positions.rank(behind):
+        if not isinstance(place, Place) or positions.rank(place) <= positions.rank(position):
             return None
         page = self.reader.at(consumer.feed, place.page)
         line = line_at(page, place)
@@ -241,9 +241,9 @@ def _first_open(consumer: Consumer, page: Page) -> Entry | None:
 
 def _open(consumer: Consumer, page: Page) -> Iterator[Entry]:
     """Yield the entries of *page* that must be sent to *consumer* and are not acknowledged yet."""
-    filtered, behind = consumer.filter, positions.rank(consumer.position)
+    filtered, position = consumer.filter, positions.rank(consumer.position)
     for place, line in _lines(page):
-        if positions.rank(place) <= behind or not filtered.matches(parse_line(line)):
+        if positions.rank(place) <= position or not filtered.matches(parse_line(line)):
             continue
         if not positions.in_spans(consumer.acked, place):
             yield Entry(place, line, page.at_ms)

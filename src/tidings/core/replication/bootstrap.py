@@ -146,8 +146,8 @@ class Bootstrapper:
         page = copy.page
         self.log.raise_floor(relay.feed, page + 1)
         lease = self._leases[relay.feed]
-        behind = replace(lease, checkpoint=page)
-        self._leases[relay.feed] = self.followers.save(behind, page, now_ms=self.runtime.clock())
+        moved = replace(lease, checkpoint=page)
+        self._leases[relay.feed] = self.followers.save(moved, page, now_ms=self.runtime.clock())
         return replace(
             relay,
             checkpoint=page,

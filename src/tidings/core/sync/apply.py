@@ -106,12 +106,12 @@ class Corrector:
         feed: str,
         through: int,
         part: Iterable[bytes],
-        behind: int = 0,
+        handled: int = 0,
         *,
         run_ms: int = limits.CORRECT_RUN_MS,
     ) -> Outcome:
         """
-        Apply the lines of *part*, except the first *behind* lines, for at most *run_ms*.
+        Apply the lines of *part*, except the first *handled* lines, for at most *run_ms*.
 
         *through* is the checkpoint of the follower `state` that was read before the rows from which
         the plan was made. A run that crashed may be repeated. The corrections that the crashed run
@@ -129,15 +129,15 @@ class Corrector:
         self.writable.check(feed)
         self._check_age(feed, through)
         until, counts = self.steady() + run_ms, Counter[Verdict]()
-        read = corrections.read(part, handled=behind)
+        read = corrections.read(part, handled=handled)
         for section in _groups(read, limits.CORRECT_SECTION, limits.CORRECT_SECTION_BYTES):
             where = self._look(feed, section)
             for batch in _batches(section):
                 if self.steady() >= until:
-                    return _outcome(counts, behind, complete=False)
+                    return _outcome(counts, handled, complete=False)
                 counts += self._count_applied(self._apply(feed, batch, where))
-                behind += len(batch)
-        return _outcome(counts, behind, complete=True)
+                handled += len(batch)
+        return _outcome(counts, handled, complete=True)
 
     def _check_age(self, feed: str, through: int) -> None:
         """
@@ -240,12 +240,12 @@ class Corrector:
         return verdicts
 
 
-def _outcome(counts: Counter[Verdict], behind: int, *, complete: bool) -> Outcome:
+def _outcome(counts: Counter[Verdict], handled: int, *, complete: bool) -> Outcome:
     return Outcome(
         applied=counts[Verdict.UNCHANGED],
         moved=counts[Verdict.MOVED],
         done=counts[Verdict.DONE],
-        behind=behind,
+        behind=handled,
         complete=complete,
     )
 

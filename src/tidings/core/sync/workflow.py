@@ -56,13 +56,13 @@ class Who:
     id: str
 
 
-def question(who: Who, sync: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, str]:
+def question(who: Who, sync: Mapping[str, Any], decision: Mapping[str, Any]) -> dict[str, str]:
     """Return the `subject` and `message` of a request for approval."""
     days = limits.SYNC_APPROVAL_S // (24 * 3600)
     lines = [
         f"The sync {who.id} of the feed {sync['feed']} with {sync['dump']} waits.",
-        f"{_sentence(judged['stopped'])}",
-        _plan_text(judged),
+        f"{_sentence(decision['stopped'])}",
+        _plan_text(decision),
         "",
         "The plan is made, and no part of it is applied. Within "
         f"{days} days, approve or reject the plan:",
@@ -141,26 +141,26 @@ def _cause(text: str) -> str:
 
 
 def _counts(state: Mapping[str, Any]) -> dict[str, int]:
-    judged = state.get("judged") or {}
-    return {**judged.get("counts", {}), **judged.get("applied", {})}
+    decision = state.get("judged") or {}
+    return {**decision.get("counts", {}), **decision.get("applied", {})}
 
 
 def _details(state: Mapping[str, Any], cause: str) -> list[str]:
-    judged = state.get("judged") or {}
-    lines = [_plan_text(judged)] if judged else []
-    if judged.get("next") != END and judged and not _answered_no(state):
-        applied = judged["applied"]
+    decision = state.get("judged") or {}
+    lines = [_plan_text(decision)] if decision else []
+    if decision.get("next") != END and decision and not _answered_no(state):
+        applied = decision["applied"]
         lines.append(
             f"{applied['applied']:,} applied, {applied['moved']:,} not applied because their "
             f"objects changed since the plan, {applied['done']:,} were already done."
         )
-    if judged.get("stopped"):
-        lines.append(_sentence(judged["stopped"]))
+    if decision.get("stopped"):
+        lines.append(_sentence(decision["stopped"]))
     return [*lines, _sentence(cause)] if cause else lines
 
 
-def _plan_text(judged: Mapping[str, Any]) -> str:
-    counts = judged["counts"]
+def _plan_text(decision: Mapping[str, Any]) -> str:
+    counts = decision["counts"]
     return (
         f"{counts['creates']:,} creates, {counts['updates']:,} updates, "
         f"{counts['deletes']:,} deletes, {counts['untouched']:,} untouched."
@@ -346,9 +346,9 @@ def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
     return [f"{below}{folder}/part-" for folder in folders]
 
 
-def total(judged: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def total(decision: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
-    Return *judged* after its first group was applied, with *results* for the parts of this group.
+    Return *decision* after its first group was applied, with *results* for the parts of this group.
 
     If parts could not be applied, `refused` has their number, and the key and the error of the
     first of these parts. The next groups are then removed.
@@ -356,10 +356,11 @@ def total(judged: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> di
     failed = [each["refused"] for each in results if "refused" in each]
     refused = failed[0] | {"parts": len(failed)} if failed else None
     return {
-        **judged,
-        "groups": [] if refused else judged["groups"][1:],
+        **decision,
+        "groups": [] if refused else decision["groups"][1:],
         "applied": {
-            name: judged["applied"][name] + sum(each[name] for each in results) for name in _COUNTS
+            name: decision["applied"][name] + sum(each[name] for each in results)
+            for name in _COUNTS
         },
         "refused": refused,
     }

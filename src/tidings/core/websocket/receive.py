@@ -265,7 +265,7 @@ class Registrar:
 
         If the connection were closed, its client would register again and take all resources back.
         """
-        resources_taken = {kind.resource for kind in listener.kinds}
+        own_resources = {kind.resource for kind in listener.kinds}
         for _ in range(_ATTEMPTS):
             other = self.connections.get(connection_id)
             if other is None:
@@ -273,7 +273,7 @@ class Registrar:
             if other.listener is None or not other.feed:
                 break  # the other connection is registering now
             rest = tuple(
-                kind for kind in other.listener.kinds if kind.resource not in resources_taken
+                kind for kind in other.listener.kinds if kind.resource not in own_resources
             )
             if self._remove_kinds(other, replace(other.listener, kinds=rest)):
                 return

@@ -16,7 +16,6 @@ from tests.unit.core.scene import NOW, line, op, page
 from tidings.core import limits
 from tidings.core.changeagent.changes import (
     Change,
-    behind,
     change_from,
     end_of,
     entry_of,
@@ -27,7 +26,6 @@ from tidings.core.changeagent.changes import (
     tags_of,
 )
 from tidings.core.errors import InvalidChange, TooLarge
-from tidings.core.model.cursors import START, Place
 from tidings.core.model.operations import data_of, is_change, line_from, parse_line
 from tidings.core.state.rows import project
 
@@ -55,9 +53,7 @@ def test_ids_ascend_as_places_do(page_a: int, slot_a: int, page_b: int, slot_b: 
 
 def test_the_start_is_zero() -> None:
     """Before the first page, which begins above it."""
-    assert (end_of(0), behind(START)) == (0, 0)
-    assert behind(Place(3, 7, 0)) == number_of(3, 7)
-    assert behind(page(3, line()).end) == end_of(3)
+    assert end_of(0) == 0
 
 
 @given(JSON, st.lists(TEXTS, max_size=4))
