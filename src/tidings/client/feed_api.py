@@ -154,7 +154,7 @@ class NamedConsumers(FeedApi):
         return list(self.ask("GET", _path(name, "notes"))["notes"])
 
     def log(self, query: Mapping[str, str] | None = None) -> Answer:
-        """Return the ends of the log, or the operations that *query* selects."""
+        """Return the oldest and latest ids of the log, or the operations that *query* selects."""
         return self.ask("GET", "log", query=query)
 
 

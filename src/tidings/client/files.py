@@ -59,7 +59,9 @@ def read_password(path: Path) -> str:
         raise NoPassword(f"cannot read {path}: {error.strerror}") from None
     password = content.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
     if len(content) > _PASSWORD_BYTES_MAX or "\ufffd" in password or not password.isprintable():
-        raise NoPassword(f"{path} does not hold a password: one line of text")
+        raise NoPassword(
+            f"{path} must contain one line of printable text, at most {_PASSWORD_BYTES_MAX:,} bytes"
+        )
     if not password:
         raise NoPassword(f"{path} is empty")
     return password

@@ -352,7 +352,11 @@ DOCS: dict[str, Doc] = {
         "the latest operation of each object", "13.9", query=("type", "id", "after")
     ),
     "GET /sums": Doc("the sums of the state, by bucket", "20.3", query=("types",)),
-    "GET /log": Doc("the ends of the log, or a range", "14.8", query=("from", "to", "limit")),
+    "GET /log": Doc(
+        "the ids of the oldest and the latest operation, or a range of operations",
+        "14.8",
+        query=("from", "to", "limit"),
+    ),
     "GET /consumers": Doc("all named consumers", "14.2"),
     "PUT /consumers/{name}": Doc(
         "register a consumer", "14.2", body=((JSON, _ref("Consumer")),), status=201

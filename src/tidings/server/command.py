@@ -122,8 +122,8 @@ _OF_COPIES = (
         "--coordinator",
         default="",
         metavar="URL",
-        help="URL of the coordinator of leader elections, which all members share; for `serve` a"
-        " file, file:///PATH.",
+        help="URL of the coordinator of leader elections, the same for all members. For `serve`, it"
+        " names a file: file:///PATH.",
     ),
 )
 

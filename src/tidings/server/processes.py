@@ -209,7 +209,9 @@ def _tether() -> Callable[[], None] | None:
 
 class NoPage(Problem):
     def __init__(self, where: str) -> None:
-        super().__init__(f"the live page was not found at or above {where}; install Tidings again")
+        super().__init__(
+            f"the web page /console was not found at or above {where}; install Tidings again"
+        )
 
 
 @dataclass(frozen=True, slots=True)

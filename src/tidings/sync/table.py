@@ -534,7 +534,7 @@ _APPLIED = ("applied", "moved", "done")
     default=GRACE_S,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum time between the commit of a change and its post, whichever is first.",
+    help="Maximum time between the commit of a change and its post, in either order.",
 )
 @click.option(
     "--chunk",

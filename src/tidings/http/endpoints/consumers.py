@@ -226,7 +226,7 @@ class ConsumerRouter:
         return CONSUMER_ACTIONS[action], self._actions[action]
 
     def _log(self, request: ConsumerRequest) -> Reply:
-        """Return the ends of the log, or the requested range if the query has `from`."""
+        """Return the oldest and latest ids, or the requested range if the query has `from`."""
         view = self._consumers.view
         request.check_query("from", "to", "limit")
         if "from" not in request.query:
