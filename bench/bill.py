@@ -46,15 +46,15 @@ STREAM_S = int(_DEFAULTS["TIDINGS_STREAM_SECONDS"] or 0)
 ARCHIVE_S = int(_DEFAULTS["TIDINGS_ARCHIVE_SECONDS"] or 0)
 GB = 1e9
 # A connection has its own item and one for the only key of its filter.
-LOOKED_AT_MAX = limits.SWEEP_PAGE * limits.SWEEP_PAGES_MAX // 2
-LOOKED_AT_BYTES = 400  # both items of a connection, see docs/adr/0039
+CHECKED_MAX = limits.SWEEP_PAGE * limits.SWEEP_PAGES_MAX // 2
+CHECKED_BYTES = 400  # both items of a connection, see docs/adr/0039
 WRITES_AT_ONCE = 24  # rows that a follower writes concurrently (tidings.aws.dynamodb.puts)
 ROTATIONS = 2  # of a key, once a year: AWS bills the first two, so a key costs this more after them
 ROUTE_METRICS = 6  # of a route: requests, both errors, both latencies, data
 # A line of an access log: its fields (infra.parts.logs) with values of usual length, and 26 bytes
 # that CloudWatch adds to each event.
 ACCESS_LOG_BYTES = {"http": 330, "sockets": 300}
-LOOKED_AT_CPU_MS = 0.013  # of 2,000 connections: 10 ms for the JSON of the answer, 16 to decode it
+CHECKED_CPU_MS = 0.013  # of 2,000 connections: 10 ms for the JSON of the answer, 16 to decode it
 
 
 CONSUMER_DAYS = 30  # for which a log may wait for named consumers, by default
@@ -282,7 +282,7 @@ class Bill:
             *self._streaming(),
             *self._kept(),
             *self._counted(),
-            *self._standing(),
+            *self._idle_costs(),
         ]
         found.append(self._logs(found))
         return [each for each in found if each.dollars > 0]
@@ -419,10 +419,10 @@ class Bill:
 
     def _swept(self) -> Iterator[Line]:
         """Yield the costs of the sweep's check of connections, on top of its run without any."""
-        found = (min(self.size.sockets, LOOKED_AT_MAX), "connections"), (MONTH_S / 60, "runs")
-        reads = LOOKED_AT_BYTES / 4096 / 2
+        found = (min(self.size.sockets, CHECKED_MAX), "connections"), (MONTH_S / 60, "runs")
+        reads = CHECKED_BYTES / 4096 / 2
         yield line("sweep of connections: reads", prices.READ_UNIT, *found, (reads, "RRU"))
-        seconds = LOOKED_AT_CPU_MS / self._share("ingest") / 1000
+        seconds = CHECKED_CPU_MS / self._share("ingest") / 1000
         taken = (seconds, "s"), (self._gb("ingest"), "GB")
         yield line("sweep of connections: time", prices.GB_SECOND, *found, *taken)
 
@@ -476,7 +476,7 @@ class Bill:
         each = (routes, "routes"), (ROUTE_METRICS, "metrics")
         yield line("metrics of routes, at most", prices.METRIC, *each)
 
-    def _standing(self) -> Iterator[Line]:
+    def _idle_costs(self) -> Iterator[Line]:
         """
         Yield the costs of an idle stage.
 
@@ -503,9 +503,9 @@ class Bill:
         months = self._stage.log_days * 86_400 / MONTH_S
         return line("logs: kept", prices.LOG_KEPT_GB, (logged, "GB"), (months, "months"))
 
-    def standing(self) -> list[Line]:
+    def idle_lines(self) -> list[Line]:
         """Return the lines that remain without producers and consumers."""
-        found = list(self._standing())
+        found = list(self._idle_costs())
         return [each for each in (*found, self._logs(found)) if each.dollars > 0]
 
 
@@ -516,4 +516,4 @@ def total(lines: Iterable[Line]) -> float:
 def idle(stage: str, measured: Mapping[str, Any]) -> list[Line]:
     """Return the monthly costs of *stage* without producers and consumers."""
     nothing = Size(stage, "", 0, 1, 0, 0, 0, 0, retention_days=1, stage=stage)
-    return Bill(nothing, measured).standing()
+    return Bill(nothing, measured).idle_lines()

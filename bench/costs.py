@@ -51,8 +51,8 @@ Body = list[dict[str, Any]]  # operations of one request
 
 _ROUNDS = 8
 _APART_S = max(limits.PROFILE_AGE_MS, limits.DOCUMENT_AGE_MS) / 1000 + 0.1
-_WATCHERS = 25
-_RING = {"ring": "main"}
+_SUBSCRIBERS = 25
+_WAKE = {"ring": "main"}
 _OBJECTS = 100_000  # more than are posted
 _REPLAYED = 100_000  # operations; the figure is scaled to a million
 _EMBEDDED = '"CloudWatchMetrics"'  # in each line of metrics
@@ -65,12 +65,12 @@ def measure() -> Section:
         used = {name: _mean(found) for name, found in _paths(functions)}
         sizes = _sizes(functions)
     found = {"used": used, "bytes": sizes, "replayed": _replayed()}
-    found |= {"standing": _standing()}
+    found |= {"standing": _idle_resources()}
     costs_page.MEASURED.write_text(
         json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8"
     )
     costs_page.write(found)
-    rows = [(name, _told(each)) for name, each in used.items()]
+    rows = [(name, _format(each)) for name, each in used.items()]
     return Section(
         "What a bill is made of",
         "recorded",
@@ -94,9 +94,9 @@ def _quiet(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
     for count in (1, 100):
         bodies = _bodies(count)
         yield f"post of {count}", _posting(functions, bodies)
-        functions.call("follow-state", _RING)
-        functions.call("follow-push", _RING)
-        functions.call("follow-archive", _RING)
+        functions.call("follow-state", _WAKE)
+        functions.call("follow-push", _WAKE)
+        functions.call("follow-archive", _WAKE)
         for follower in ("follow-state", "follow-push", "follow-archive"):
             yield f"{follower}, a page of {count}", _following(functions, follower, bodies)
 
@@ -110,25 +110,25 @@ def _following(functions: Functions, follower: str, bodies: Iterator[Body]) -> l
 
     def run() -> Used:
         functions.append(next(bodies))
-        return functions.call(follower, _RING)
+        return functions.call(follower, _WAKE)
 
     return _repeated(run)
 
 
 def _clients(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
-    names = [f"client-{number}" for number in range(_WATCHERS)]
+    names = [f"client-{number}" for number in range(_SUBSCRIBERS)]
     opened = [functions.call("connect", _opened(name)) for name in names]
     yield "connect", opened
     subscribe = [said(name, action="subscribe") for name in names]
     yield "subscribe", [functions.call("receive", each) for each in subscribe]
     replay = [functions.call("replay", {"replay": name}) for name in names]
     yield "replay of nothing", replay
-    functions.call("follow-push", _RING)
+    functions.call("follow-push", _WAKE)
     bodies = _bodies(1)
     functions.sink.messages = functions.sink.message_bytes = 0
     pushed = _following(functions, "follow-push", bodies)
-    assert functions.sink.messages >= _WATCHERS * _ROUNDS, functions.sink.messages
-    yield f"push of a page of 1 to {_WATCHERS}", pushed
+    assert functions.sink.messages >= _SUBSCRIBERS * _ROUNDS, functions.sink.messages
+    yield f"push of a page of 1 to {_SUBSCRIBERS}", pushed
     closed = [functions.call("disconnect", _opened(name)) for name in names]
     yield "disconnect", closed
 
@@ -140,7 +140,7 @@ def _opened(name: str) -> dict[str, Any]:
 def _idle(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
     """Measure the sweep of a quiet feed, and the index after some pages."""
     for name in ("follow-state", "follow-push", "follow-archive", "index"):
-        functions.call(name, _RING)
+        functions.call(name, _WAKE)
     yield "sweep, idle", _repeated(partial(functions.call, "sweep", {}))
     bodies = _bodies(1)
     yield INDEX, _repeated(partial(_indexed, functions, bodies))
@@ -149,7 +149,7 @@ def _idle(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
 def _indexed(functions: Functions, bodies: Iterator[Body]) -> Used:
     for _ in range(limits.SUMMARY_PAGES):
         functions.append(next(bodies))
-    return functions.call("index", _RING)
+    return functions.call("index", _WAKE)
 
 
 def _bodies(count: int) -> Iterator[Body]:
@@ -246,7 +246,7 @@ def _value(value: dict[str, Any]) -> int:
     return len(content) if kind == "S" else 8
 
 
-def _standing() -> dict[str, dict[str, Any]]:
+def _idle_resources() -> dict[str, dict[str, Any]]:
     """Return the resources of each stage that are billed when nothing happens."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -257,7 +257,7 @@ def _standing() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _told(used: dict[str, float]) -> str:
+def _format(used: dict[str, float]) -> str:
     return (
         f"{used['writes']:g} WRU, {used['reads']:g} RRU, {used['requests']:g} requests,"
         f" {used['cpu_ms']:.1f} ms of CPU, {used['logged']:.0f} B logged,"
@@ -332,7 +332,7 @@ class Functions:
     current: str = ""
     _written: list[Counter[str]] = field(default_factory=list)
     _read: list[Counter[str]] = field(default_factory=list)
-    _asked: Counter[str] = field(default_factory=Counter)
+    _requests: Counter[str] = field(default_factory=Counter)
 
     def call(self, name: str, event: dict[str, Any]) -> Used:
         """Call a function in a process that has served other calls before."""
@@ -350,7 +350,7 @@ class Functions:
         return self._measured(lambda: asyncio.run(_streamed(app)))
 
     def _measured(self, call: Callable[[], object]) -> Used:
-        for each in (*self._written, *self._read, self._asked):
+        for each in (*self._written, *self._read, self._requests):
             each.clear()
         printed = io.StringIO()
         started = time.process_time()
@@ -362,7 +362,7 @@ class Functions:
         return Used(
             sum(each.total() for each in self._written),
             sum(each.total() for each in self._read),
-            self._asked.total(),
+            self._requests.total(),
             took_ms,
             len(printed.getvalue()) - sum(map(len, metrics)),
             len({name for each in metrics for name in _names(each)}),
@@ -386,13 +386,13 @@ class Functions:
         from tidings.aws import clients
 
         for client in (clients.dynamodb(), clients.dynamodb_once()):
-            self._watch(client)
+            self._count_requests(client)
 
-    def _watch(self, client: Any) -> None:
+    def _count_requests(self, client: Any) -> None:
         self._written.append(dynamodb.counting(client, dynamodb.WRITES))
         self._read.append(_billed(client))
         events = client.meta.events
-        events.register("before-send.dynamodb", lambda **_: self._asked.update(("request",)))
+        events.register("before-send.dynamodb", lambda **_: self._requests.update(("request",)))
 
 
 def _billed(client: Any) -> Counter[str]:

@@ -58,7 +58,7 @@ def _summary(made: Bill) -> str:
     name = made.size.name
     anchor = name.lower().replace(" ", "-")
     return (
-        f"| [{name}](#{anchor}) | ${made.dollars:,.2f} | ${bill.total(made.standing()):,.2f} |"
+        f"| [{name}](#{anchor}) | ${made.dollars:,.2f} | ${bill.total(made.idle_lines()):,.2f} |"
         f" ${per_million:,.2f} |\n"
     )
 

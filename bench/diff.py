@@ -43,7 +43,7 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
         engines = ("spark", "sail") if size < _LARGE else ("spark",)
         for engine, found in _each(engines, size).items():
             ran[engine, size] = found
-            rows.append((f"{size:,} objects, {engine}", found.told()))
+            rows.append((f"{size:,} objects, {engine}", found.summary()))
     met, big = None, sizes[-1]
     if big < _LARGE:
         with_data = _each(("spark", "sail"), big, _DATA)
@@ -51,7 +51,7 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
         rows += [
             (
                 f"{big:,} objects with data, {engine}",
-                f"{each.told()}; {ratios[engine]:.2f} times the CPU of lines without",
+                f"{each.summary()}; {ratios[engine]:.2f} times the CPU of lines without",
             )
             for engine, each in with_data.items()
         ]
@@ -78,7 +78,7 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
 
 
 @dataclass
-class _Watched:
+class _Usage:
     """Peak resident memory of a process and its descendants, and their CPU seconds so far."""
 
     peak_mb: int = 0
@@ -91,17 +91,17 @@ class _Ran:
 
     seconds: float
     count: int
-    watched: _Watched
+    usage: _Usage
 
     @property
     def peak_mb(self) -> int:
-        return self.watched.peak_mb
+        return self.usage.peak_mb
 
     @property
     def cpu_s(self) -> float:
-        return sum(self.watched.cpu_s.values())
+        return sum(self.usage.cpu_s.values())
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self.seconds:.1f} s, {self.cpu_s:.1f} CPU s, {self.peak_mb:,} MB"
 
 
@@ -145,12 +145,12 @@ def _run(engine: str, folder: Path) -> _Ran:
         started = time.monotonic()
         child.start()
         assert child.pid is not None
-        with _watching(child.pid) as watched:
+        with _measure_usage(child.pid) as usage:
             count = answers.get()
             seconds = time.monotonic() - started
             child.join()
     assert count != _FAILED, engine
-    return _Ran(seconds, count, watched)
+    return _Ran(seconds, count, usage)
 
 
 def _child(engine: str, folder: Path, work: Path, answers: multiprocessing.Queue[int]) -> None:
@@ -177,22 +177,22 @@ def _child(engine: str, folder: Path, work: Path, answers: multiprocessing.Queue
 
 
 @contextmanager
-def _watching(root: int) -> Iterator[_Watched]:
-    watched, ended = _Watched(), threading.Event()
+def _measure_usage(root: int) -> Iterator[_Usage]:
+    usage, ended = _Usage(), threading.Event()
 
-    def watch() -> None:
+    def measure() -> None:
         while not ended.wait(_MEASURE_S):
             family = machine.family(root)
-            watched.peak_mb = max(watched.peak_mb, sum(map(machine.resident, family)) // 2**20)
-            watched.cpu_s |= {pid: used for pid in family if (used := machine.process_cpu_s(pid))}
+            usage.peak_mb = max(usage.peak_mb, sum(map(machine.resident, family)) // 2**20)
+            usage.cpu_s |= {pid: used for pid in family if (used := machine.process_cpu_s(pid))}
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    thread = threading.Thread(target=measure)
+    thread.start()
     try:
-        yield watched
+        yield usage
     finally:
         ended.set()
-        watcher.join()
+        thread.join()
 
 
 if __name__ == "__main__":

@@ -55,12 +55,12 @@ SHARES = {world: share for world, (_, share) in WORLDS.items()}
 TARGET = 100_000
 _TASK = 10  # seeds: one minute at most
 _PART = 500  # seeds of the plain world: a few minutes, saved even if a later part fails
-_TELL_S = 5.0
+_REPORT_S = 5.0
 _ENOUGH = 100  # seeds after which every possible fault must have occurred
 
 
 @dataclass(slots=True)
-class Tally:
+class WorldCounters:
     """The counters for one kind of world."""
 
     seeds: int = 0
@@ -69,7 +69,7 @@ class Tally:
     fired: Counter[str] = field(default_factory=Counter)
     expected: set[str] = field(default_factory=set)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: WorldCounters) -> None:
         self.seeds += other.seeds
         self.steps += other.steps
         self.cpu_s += other.cpu_s
@@ -104,75 +104,77 @@ def tasks(seeds: int, first: int, shares: Mapping[str, float] = SHARES) -> Itera
                 given[world] += due
 
 
-def done(task: Task) -> Tally:
+def done(task: Task) -> WorldCounters:
     """
     Run *task* and return its counters.
 
     Raises:
         Broke: a seed broke a promise.
     """
-    began, tally = time.process_time(), Tally()
+    began, counters = time.process_time(), WorldCounters()
     for seed in range(task.first, task.first + task.seeds):
         try:
             outcome = run(replace(WORLDS[task.world][0], seed=seed))
         except Failed as failed:
             raise Broke(report(failed)) from None
-        tally.seeds += 1
-        tally.steps += outcome.steps
-        tally.fired += outcome.fired
-        tally.expected |= outcome.expected
-    tally.cpu_s = time.process_time() - began
-    return tally
+        counters.seeds += 1
+        counters.steps += outcome.steps
+        counters.fired += outcome.fired
+        counters.expected |= outcome.expected
+    counters.cpu_s = time.process_time() - began
+    return counters
 
 
 def simulate(
     seeds: int, first: int, shares: Mapping[str, float], *, until: float = math.inf
-) -> dict[str, Tally]:
+) -> dict[str, WorldCounters]:
     """
     Run worlds on all cores. Return their counters. No task starts after *until* (monotonic clock).
 
     Raises:
         Broke: a seed broke a promise.
     """
-    began = told = time.monotonic()
-    found = {world: Tally() for world in shares}
+    began = reported_s = time.monotonic()
+    found = {world: WorldCounters() for world in shares}
     waiting = tasks(seeds, first, shares)
     jobs = os.cpu_count() or 1
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        running: dict[Future[Tally], str] = {}
+        running: dict[Future[WorldCounters], str] = {}
         while True:
             while len(running) < jobs and (task := next(waiting, None)) is not None:
                 running[pool.submit(done, task)] = task.world
             if not running:
                 return found
-            finished, _ = wait(running, timeout=_TELL_S, return_when=FIRST_COMPLETED)
+            finished, _ = wait(running, timeout=_REPORT_S, return_when=FIRST_COMPLETED)
             for each in finished:
                 found[running.pop(each)].add(each.result())
             now = time.monotonic()
             if now > until:
                 waiting = iter(())
-            if now - told > _TELL_S:
-                told = now
+            if now - reported_s > _REPORT_S:
+                reported_s = now
                 count = sum(each.seeds for each in found.values())
                 steps = sum(each.steps for each in found.values())
                 click.echo(f"{count:,} seeds, {steps:,} steps, {now - began:,.0f} s", err=True)
 
 
-def simulate_in_parts(seeds: int, kept: dict[str, Any], *, until: float) -> dict[str, Tally]:
+def simulate_in_parts(
+    seeds: int, kept: dict[str, Any], *, until: float
+) -> dict[str, WorldCounters]:
     """
     Run like `simulate`, after the parts in *kept*; add each part to it when it is done.
 
     Raises:
         Broke: a seed broke a promise. The earlier parts were saved.
     """
-    found = {world: Tally() for world in SHARES}
+    found = {world: WorldCounters() for world in SHARES}
     first = kept["next"]
     for begun in range(0, seeds, _PART):
         if time.monotonic() > until:
             break
         part = simulate(min(_PART, seeds - begun), first + begun, SHARES, until=until)
-        for world, tally in part.items():
-            found[world].add(tally)
+        for world, counters in part.items():
+            found[world].add(counters)
         add_part(kept, part)
         _keep(kept)
     return found
@@ -213,17 +215,17 @@ def _keep(kept: dict[str, Any]) -> None:
     results.save({shown.title: shown.markdown()})
 
 
-def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
+def add_part(kept: dict[str, Any], found: Mapping[str, WorldCounters]) -> None:
     """Add *found* to *kept*, the sum of the earlier parts."""
-    for world, tally in found.items():
+    for world, counters in found.items():
         earlier = kept["worlds"].get(world, {"seeds": 0, "steps": 0, "cpu_s": 0, "fired": {}})
         kept["worlds"][world] = {
-            "seeds": earlier["seeds"] + tally.seeds,
-            "steps": earlier["steps"] + tally.steps,
-            "cpu_s": round(earlier["cpu_s"] + tally.cpu_s),
-            "fired": dict(Counter(earlier["fired"]) + tally.fired),
+            "seeds": earlier["seeds"] + counters.seeds,
+            "steps": earlier["steps"] + counters.steps,
+            "cpu_s": round(earlier["cpu_s"] + counters.cpu_s),
+            "fired": dict(Counter(earlier["fired"]) + counters.fired),
         }
-    kept["next"] += max(tally.seeds for tally in found.values())
+    kept["next"] += max(counters.seeds for counters in found.values())
 
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
@@ -256,9 +258,9 @@ def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool) -> Non
     except Broke as broke:
         click.echo(str(broke), err=True)
         sys.exit(1)
-    for world, tally in found.items():
-        click.echo(f"{world:26} {tally.seeds:7,} seeds {tally.steps:13,} steps")
-    if never := {world: tally.never() for world, tally in found.items() if tally.never()}:
+    for world, counters in found.items():
+        click.echo(f"{world:26} {counters.seeds:7,} seeds {counters.steps:13,} steps")
+    if never := {world: counters.never() for world, counters in found.items() if counters.never()}:
         raise click.ClickException(f"never met: {never}")
 
 

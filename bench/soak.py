@@ -152,7 +152,7 @@ async def _soaked(name: str, host: Server, plan: Plan, every_s: float, quiet: bo
                 place,
                 interval_s=max(5.0, plan.duration_s / 15),
                 pid=lambda: host.pid if host.is_started else 0,
-                tick=_silent if quiet else _tell,
+                tick=_silent if quiet else _print_progress,
                 beside=beside,
             )
             await asyncio.sleep(2 * _CHECK_EVERY_S)  # for comparisons once nothing changes
@@ -250,7 +250,7 @@ def _mb(size: int) -> str:
     return f"{size / _MB:,.0f} MB"
 
 
-def _tell(run: Run) -> None:
+def _print_progress(run: Run) -> None:
     click.echo(reporting.progress(run), err=True)
 
 

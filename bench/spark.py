@@ -36,7 +36,7 @@ _PARTS = 20
 _RUNS = 3
 _FEED = "main"
 _OBJECTS = 1_000  # few, so that the state catches up soon; it is not read here
-_WHOLE = "from the archive, every column"
+_ALL_COLUMNS = "from the archive, every column"
 _LOG = "from the log by its tables, every column"
 
 
@@ -57,7 +57,7 @@ def measure() -> Section:
         whole, micros = _best(spark, count, _written(_read(spark, archive)))
         found = {
             "the reader alone, in a second of one core": _alone(archive),
-            _WHOLE: whole,
+            _ALL_COLUMNS: whole,
             _LOG: _rate(_read(spark, tables), few),
             "from the log over HTTP, every column": _rate(
                 _read(spark, {"url": twin.url, "partitions": "2"}), few

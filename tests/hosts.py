@@ -60,7 +60,7 @@ def make_key(host: Server, *options: str) -> str:
     return str(json.loads(done.stdout)["key"])
 
 
-def seats(host: Server) -> str:
+def coordinator(host: Server) -> str:
     """Return the coordinator of the members that elect a leader with *host*, for a setting."""
     if type(host) is Server:
         return (host.data.parent / "seats.db").as_uri()

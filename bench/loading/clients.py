@@ -184,9 +184,9 @@ class Consumer:
                     self.cursor = item.id
                     self.began.set()
                 else:
-                    self._hear(item, plan, began_s, recorder)
+                    self._on_event(item, plan, began_s, recorder)
 
-    def _hear(
+    def _on_event(
         self, event: Event, plan: Plan, began_s: Callable[[], float], recorder: Recorder
     ) -> None:
         serial = self._ledger.hears(self.reader, event)

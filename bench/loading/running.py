@@ -83,13 +83,13 @@ async def run(
     sender = Sender(place, plan.producers)
     try:
         await _begins(found, sender)
-        watching = asyncio.create_task(_watches(found, interval_s, pid, tick))
+        observer = asyncio.create_task(_observe(found, interval_s, pid, tick))
         try:
             await _carries_out(found, sender, beside)
             await _drains(found)
         finally:
-            watching.cancel()
-            await asyncio.wait({watching})
+            observer.cancel()
+            await asyncio.wait({observer})
         found.recorder.closes(_memory(pid), os.getloadavg()[0])
         await found.audience.ends()
         found.ledger.closes()
@@ -149,7 +149,7 @@ async def _clears(found: Run, sender: Sender, objects: Sequence[str]) -> None:
         await sender.post(lines, f"load-{found.plan.run}-clear-{at}")
 
 
-async def _watches(found: Run, interval_s: float, pid: Callable[[], int], tick: Tick) -> None:
+async def _observe(found: Run, interval_s: float, pid: Callable[[], int], tick: Tick) -> None:
     turn_s = time.monotonic() + interval_s
     while True:
         await asyncio.sleep(TICK_S)

@@ -24,7 +24,7 @@ _REVOKED_S = 30  # the promise is five, and a clock of CloudWatch's is not in it
 _SWEPT_S = 180  # a sweep a minute finds a page of half a minute
 _SOONEST_S = limits.WAKE_LATE_MS / 1000 - 5  # the sweep leaves younger pages to the stream
 _MAPPING_S = 300  # to turn a mapping off or on
-_SETTLED_S = 120  # for the state to have all that was posted
+_HANDLED_S = 120  # for the state to have all that was posted
 
 
 def test_a_revoked_key_opens_nothing_within_seconds(stage: Stage, record_property: Record) -> None:
@@ -74,7 +74,7 @@ def _row(stage: Stage, name: str) -> tuple[str, dict[str, Any]]:
         rows = (row for page in pages.paginate(**asked, **names) for row in page["Items"])
         return next((row for row in rows if name in row["key"]["S"]), None)
 
-    row: dict[str, Any] = until(there, _SETTLED_S, f"{name} in the state")
+    row: dict[str, Any] = until(there, _HANDLED_S, f"{name} in the state")
     return table, row
 
 

@@ -20,7 +20,7 @@ from tidings.aws.config.stages import stack_name, table_name
 
 NAME, SUFFIX = "restored", "2"
 _SAVED = ("log", "state", "control", "outbox")
-_SETTLED_S = 120
+_HANDLED_S = 120
 
 
 @pytest.mark.timeout(1800)
@@ -54,7 +54,7 @@ def test_a_damaged_stage_is_restored_by_the_runbook(stage: Stage, tmp_path: Path
         (posted,) = there.post([{"event": "insert", "type": "video", "id": "posted"}])
         assert posted > lost > kept[0]
         wanted = {"kept", "posted"}
-        until(lambda: _objects(there, second["state"]) == wanted, _SETTLED_S, "the followers ran")
+        until(lambda: _objects(there, second["state"]) == wanted, _HANDLED_S, "the followers ran")
         _settle(there)
 
 
@@ -81,7 +81,7 @@ def _settle(stage: Stage) -> None:
         differences: dict[str, int] = json.loads(printed.splitlines()[-1])["differences"]
         return sum(differences.values()) == 0
 
-    until(settled, _SETTLED_S, "the state equals the log")
+    until(settled, _HANDLED_S, "the state equals the log")
 
 
 def _items(stage: Stage, table: str) -> list[dict[str, Any]]:

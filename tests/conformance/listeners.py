@@ -24,7 +24,7 @@ MESSAGE_BYTES_MAX = 128 * 1024  # in gzip and in plain (8.9)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedEvent:
     id: str
     name: str
     data: dict[str, Any]
@@ -51,7 +51,7 @@ class SseListener:
         self.raw = b""
         self.moved = 0  # blocks of an id alone, without the first of a stream
         self.cursor = headers.get("Last-Event-ID", "")
-        self._arrived: queue.Queue[Heard | None] = queue.Queue()
+        self._arrived: queue.Queue[ReceivedEvent | None] = queue.Queue()
         self._client = httpx.Client(timeout=httpx.Timeout(PATIENCE_S, read=60.0), verify=TRUSTED)
         request = self._client.build_request(
             "GET", url, params=params or None, headers={"Accept": STREAM, **headers}
@@ -66,7 +66,7 @@ class SseListener:
     def started_at(self) -> str:
         return self.response.headers["last-event-id"]
 
-    def next(self, within_s: float = PATIENCE_S) -> Heard:
+    def next(self, within_s: float = PATIENCE_S) -> ReceivedEvent:
         try:
             heard = self._arrived.get(timeout=max(0.0, within_s))
         except queue.Empty:
@@ -83,7 +83,7 @@ class SseListener:
     def _read(self) -> None:
         rest = b""
         lines = self.response.headers["content-type"].startswith("application/x-ndjson")
-        end, hear = (b"\n", self._hear_line) if lines else (b"\n\n", self._hear)
+        end, hear = (b"\n", self._receive_line) if lines else (b"\n\n", self._receive_block)
         with contextlib.suppress(httpx.HTTPError, httpx.StreamError):
             for chunk in self.response.iter_raw():
                 self.raw += chunk
@@ -92,13 +92,13 @@ class SseListener:
                     hear(block.decode())
         self._arrived.put(None)
 
-    def _hear_line(self, line: str) -> None:
+    def _receive_line(self, line: str) -> None:
         """Handle a line: all of it is data."""
         if line:
             event = json.loads(line)
-            self._arrived.put(Heard(event.get("id", ""), event.get("event", ""), event))
+            self._arrived.put(ReceivedEvent(event.get("id", ""), event.get("event", ""), event))
 
-    def _hear(self, block: str) -> None:
+    def _receive_block(self, block: str) -> None:
         fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
         if fields.keys() <= {"id", "retry"}:
             self.cursor = fields.get("id", self.cursor)
@@ -106,7 +106,7 @@ class SseListener:
         else:
             trace = fields.get("traceparent", "")
             data = json.loads(fields["data"])
-            self._arrived.put(Heard(fields["id"], fields["event"], data, trace))
+            self._arrived.put(ReceivedEvent(fields["id"], fields["event"], data, trace))
 
 
 class SocketListener:
@@ -116,7 +116,7 @@ class SocketListener:
         self.cursor = ""
         self.code = 0
         self.packed: list[str] = []  # messages that came in gzip, as they came
-        self._events: list[Heard] = []
+        self._events: list[ReceivedEvent] = []
         self._answers: list[dict[str, Any]] = []
         self._stack = contextlib.ExitStack()
         self._socket: ClientConnection = self._stack.enter_context(
@@ -129,7 +129,7 @@ class SocketListener:
         with contextlib.suppress(ConnectionClosed):
             self._socket.send(message)
 
-    def next(self, within_s: float = PATIENCE_S) -> Heard:
+    def next(self, within_s: float = PATIENCE_S) -> ReceivedEvent:
         self._receive_until(lambda: bool(self._events), within_s)
         return self._events.pop(0)
 
@@ -167,7 +167,7 @@ class SocketListener:
             self._answers.append(message)
         for raw in message.get("events", ()):
             trace = raw.get("traceparent", "")
-            self._events.append(Heard(raw["id"], raw["event"], raw.get("data", {}), trace))
+            self._events.append(ReceivedEvent(raw["id"], raw["event"], raw.get("data", {}), trace))
         self.cursor = message.get("cursor", self.cursor)
 
 

@@ -12,7 +12,7 @@ from tests.conformance import (
     change_steps,
     consumer_steps,
     listener_steps,
-    portion_steps,
+    replication_steps,
     steps,
     sum_steps,
     transport_steps,
@@ -27,7 +27,7 @@ _MODULES = (
     change_steps,
     listener_steps,
     consumer_steps,
-    portion_steps,
+    replication_steps,
     sum_steps,
 )
 STEPS: dict[str, Callable[[Scene, Any], None]] = {

@@ -16,8 +16,8 @@ from tests.conformance.catalogue import Case
 from tests.conformance.listeners import (
     PATIENCE_S,
     TRUSTED,
-    Heard,
     Listener,
+    ReceivedEvent,
     SocketListener,
     SseListener,
 )
@@ -119,7 +119,7 @@ class Scene:
         listener.cursor = listener.cursor or answer["cursor"]
         return listener
 
-    def heard(self, name: str) -> Heard:
+    def heard(self, name: str) -> ReceivedEvent:
         """Return the next event of this case: on a feed of our own, any event."""
         while True:
             heard = self.listeners[name].next()
@@ -127,7 +127,7 @@ class Scene:
             if ours or not heard.data or (self.target.alone and not heard.is_row):
                 return heard
 
-    def until_live(self, name: str) -> Iterator[Heard]:
+    def until_live(self, name: str) -> Iterator[ReceivedEvent]:
         while (heard := self.heard(name)).name != "live":
             yield heard
 

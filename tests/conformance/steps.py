@@ -13,13 +13,13 @@ import time
 from typing import Any
 
 from tests.conformance import values
-from tests.conformance.listeners import Heard, Silence
+from tests.conformance.listeners import ReceivedEvent, Silence
 from tests.conformance.scene import FILTERS, SWITCHES, Scene
 
 FENCE = "fence"
 REACH_S = 180.0  # a follower on a schedule runs within a minute
 SILENT_S = 0.5  # after a witness has received the same page, a missing event is not sent
-_WISHES = (*FILTERS, *SWITCHES, "from", "path", "format", "accept", "cursors")
+_OPTIONS = (*FILTERS, *SWITCHES, "from", "path", "format", "accept", "cursors")
 
 
 def step_append(scene: Scene, argument: dict[str, Any]) -> None:
@@ -106,7 +106,7 @@ def step_listen(scene: Scene, argument: dict[str, Any]) -> None:
 
 def _wish(argument: dict[str, Any]) -> dict[str, Any]:
     whole = {**argument, **argument.get("filter", {})}
-    return {key: whole[key] for key in _WISHES if key in whole}
+    return {key: whole[key] for key in _OPTIONS if key in whole}
 
 
 def step_refused(scene: Scene, argument: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ def step_hears(scene: Scene, argument: dict[str, Any]) -> None:
         _check_event(scene, expected, heard)
 
 
-def _check_event(scene: Scene, expected: dict[str, Any], heard: Heard) -> None:
+def _check_event(scene: Scene, expected: dict[str, Any], heard: ReceivedEvent) -> None:
     fields = values.operation(expected, scene.token)
     assert heard.name == fields.pop("event"), heard
     event_id = fields.pop("event_id", None)
@@ -214,7 +214,7 @@ def step_heard_all(scene: Scene, argument: dict[str, Any]) -> None:
     events = list(scene.until_live(argument["of"]))
     started = bool(events) and events[0].name == "reset"
     assert started == argument.get("reset", False), events[:1]
-    objects: dict[tuple[str, str], Heard] = {}
+    objects: dict[tuple[str, str], ReceivedEvent] = {}
     for heard in events[int(started) :]:
         key = (heard.data["type"], heard.data["id"])
         if heard.name == "delete":

@@ -23,7 +23,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     method: str
     path: str
     body: bytes
@@ -43,14 +43,14 @@ class Answering(ThreadingHTTPServer):
     def __init__(self, *script: Answer) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script = list(script)
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.lock = threading.Lock()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def next_answer(self, asked: Asked) -> Answer:
+    def next_answer(self, asked: ReceivedRequest) -> Answer:
         with self.lock:
             self.asked.append(asked)
             return self.script.pop(0) if len(self.script) > 1 else self.script[0]
@@ -66,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:  # the sender was killed between two packets
             self.close_connection = True
             return
-        asked = Asked(
+        asked = ReceivedRequest(
             self.command, self.path, body, dict(self.headers.items()), self.client_address[1]
         )
         answer = self.server.next_answer(asked)

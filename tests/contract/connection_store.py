@@ -42,7 +42,7 @@ def connection(feed: str, name: str = "c", wanted: Filter = EVERYTHING) -> Conne
 
 
 def pages(roster: ConnectionStore, *, limit: int, place: str = "") -> Iterator[ConnectionPage]:
-    """Yield the portions after *place*, up to the end."""
+    """Yield the pages after *place*, up to the end."""
     while True:
         page = roster.page(place, limit)
         yield page
@@ -145,7 +145,7 @@ class TestConnections:
         assert sorted(found, key=attrgetter("id")) == mine
 
     def test_the_roster_goes_on_behind_a_place(self, stores: Stores, feed: str) -> None:
-        """No portion reads more than allowed, all of them name each once; one may be empty."""
+        """No page reads more than allowed, all of them name each once; one may be empty."""
         mine = [connection(feed, name) for name in "abcde"]
         for each in mine:
             stores.connections.open(each)

@@ -17,7 +17,7 @@ def removed_parents(page: int, left: Left = LEFT) -> RemovedParents:
 
 
 class TestRemovedParents:
-    def test_departures_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
+    def test_removed_parents_come_back_as_they_were(self, stores: Stores, feed: str) -> None:
         """Small ones as text, large ones deflated; and none is not the same as unknown."""
         many: Left = {slot: (f"user/{slot}",) for slot in range(1000)}
         written = [removed_parents(1), removed_parents(2, {}), removed_parents(4, many)]

@@ -83,7 +83,7 @@ class TestCosts:
         stores.state.write(feed, [row(f"video/{n}", line=lines(1)[0]) for n in range(30)])
         assert spent == {"state": 30}
 
-    def test_departures_cost_a_read_an_object_and_a_write_a_page(
+    def test_removed_parents_cost_a_read_an_object_and_a_write_a_page(
         self, stores: Stores, feed: str, spent: dict[str, float]
     ) -> None:
         """A hundred objects in two pages; their removed parents are two items of one query."""

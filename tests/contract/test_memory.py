@@ -12,7 +12,7 @@ from tests.unit.core.scene import FEED, op
 
 
 class InMemory:
-    """Implements `Told`."""
+    """Implements `UpstreamFeed`."""
 
     def __init__(self) -> None:
         self.url, net = "http://one.example/feeds/main", Net(Time())
@@ -30,7 +30,7 @@ class InMemory:
 
 class TestUpstream(UpstreamContract):
     @pytest.fixture
-    def told(self) -> InMemory:
+    def upstream_feed(self) -> InMemory:
         return InMemory()
 
 

@@ -23,7 +23,7 @@ import click
 from tests.unit.server.test_crashes import BEFORE_THE_FIRST, Consumer, Producer, hosted
 from tidings.server.app import ServerApp
 
-SETTLED_S = 0.3  # until what went before is over, and nothing else is counted
+QUIET_S = 0.3  # until what went before is over, and nothing else is counted
 _HEADERS = [(b"host", b"127.0.0.1"), (b"last-event-id", BEFORE_THE_FIRST.encode())]
 
 
@@ -50,7 +50,7 @@ async def from_post_to_frame(app: ServerApp, walk: Walk) -> None:
     consumer = Consumer(app)
     listening = asyncio.ensure_future(consumer.listen(2))
     while not consumer.heard:
-        await asyncio.sleep(SETTLED_S)
+        await asyncio.sleep(QUIET_S)
     with walk.counting():
         await Producer(app, "second").post(1)
         await listening

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.conformance.listeners import Ended, Heard, Silence, SseListener
+from tests.conformance.listeners import Ended, ReceivedEvent, Silence, SseListener
 from tidings.client.reconnect import follow
 
 BEFORE_THE_FIRST = "0000000000000000007fffff"  # the cursor of an empty feed
@@ -23,14 +23,16 @@ Objects = dict[tuple[str, str], Any]
 class Consumer:
     """Collects events in a thread of its own until *is_last* is True, or for `PATIENCE_S`."""
 
-    def __init__(self, events: Iterable[Heard], is_last: Callable[[Heard], bool]) -> None:
-        self.heard: list[Heard] = []
+    def __init__(
+        self, events: Iterable[ReceivedEvent], is_last: Callable[[ReceivedEvent], bool]
+    ) -> None:
+        self.heard: list[ReceivedEvent] = []
         self._events, self._is_last = events, is_last
         self._trouble: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def done(self, within_s: float = PATIENCE_S) -> list[Heard]:
+    def done(self, within_s: float = PATIENCE_S) -> list[ReceivedEvent]:
         """Return the events, after the last one has arrived."""
         self._thread.join(within_s)
         if self._trouble:
@@ -48,14 +50,14 @@ class Consumer:
             self._trouble = trouble
 
 
-def client(url: str, cursor: str, **options: Any) -> Iterator[Heard]:
+def client(url: str, cursor: str, **options: Any) -> Iterator[ReceivedEvent]:
     """Yield the events of the consumer library over WebSocket, with short delays."""
     impatient = follow(url, cursor=cursor, wait=lambda _: time.sleep(RETRY_S), **options)
     for event in impatient:
-        yield Heard(event.id, event.name, event.data)
+        yield ReceivedEvent(event.id, event.name, event.data)
 
 
-def raw_sse(url: str, cursor: str, params: dict[str, str] | None = None) -> Iterator[Heard]:
+def raw_sse(url: str, cursor: str, params: dict[str, str] | None = None) -> Iterator[ReceivedEvent]:
     """Yield the events of a stream that resumes from its last event id, as a browser does."""
     while True:
         with contextlib.suppress(httpx.HTTPError, Ended, Silence):
@@ -69,9 +71,11 @@ def raw_sse(url: str, cursor: str, params: dict[str, str] | None = None) -> Iter
         time.sleep(RETRY_S)
 
 
-def log_from(url: str, cursor: str, is_last: Callable[[Heard], bool]) -> list[Heard]:
+def log_from(
+    url: str, cursor: str, is_last: Callable[[ReceivedEvent], bool]
+) -> list[ReceivedEvent]:
     """Return everything after *cursor* up to the last, on one unbroken stream."""
-    heard: list[Heard] = []
+    heard: list[ReceivedEvent] = []
     with contextlib.closing(SseListener(url, {}, {"Last-Event-ID": cursor})) as listener:
         while not heard or not is_last(heard[-1]):
             heard.append(listener.next())
@@ -88,14 +92,14 @@ def replicate(url: str) -> Objects:
     return objects
 
 
-def fold(events: Iterable[Heard]) -> Objects:
+def fold(events: Iterable[ReceivedEvent]) -> Objects:
     objects: Objects = {}
     for heard in events:
         apply(objects, heard)
     return objects
 
 
-def apply(objects: Objects, heard: Heard) -> None:
+def apply(objects: Objects, heard: ReceivedEvent) -> None:
     key = (heard.data["type"], heard.data["id"])
     if heard.name == "delete":
         objects.pop(key, None)
@@ -103,20 +107,20 @@ def apply(objects: Objects, heard: Heard) -> None:
         objects[key] = heard.data
 
 
-def place(heard: Heard) -> str:
+def place(heard: ReceivedEvent) -> str:
     """Page and slot, by which events are ordered; the second before them orders nothing."""
     return heard.id[8:]
 
 
-def without_repeats(events: Iterable[Heard]) -> list[Heard]:
+def without_repeats(events: Iterable[ReceivedEvent]) -> list[ReceivedEvent]:
     """
     Drop events with ids at or below the last one (PROTOCOL 6.4).
 
     Raises:
         AssertionError: an event repeats that was not the last one before.
     """
-    kept: list[Heard] = []
-    seen: dict[str, Heard] = {}
+    kept: list[ReceivedEvent] = []
+    seen: dict[str, ReceivedEvent] = {}
     for heard in events:
         if kept and place(heard) <= place(kept[-1]):
             assert seen.get(heard.id) == heard, f"{heard.id} was not received before {kept[-1].id}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.listeners import Heard
+from tests.conformance.listeners import ReceivedEvent
 from tests.e2e import consumers, histories
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
 from tests.e2e.cutting import cutting
@@ -98,7 +98,7 @@ def _post_end(url: str) -> list[str]:
         return poster.post([END])
 
 
-def _is_end(heard: Heard) -> bool:
+def _is_end(heard: ReceivedEvent) -> bool:
     return heard.data.get("type") == "end"
 
 

@@ -83,7 +83,7 @@ class Reader(threading.Thread):
     def read(self) -> None:
         raise NotImplementedError
 
-    def hears_more(self) -> bool:
+    def receives_more(self) -> bool:
         """Return True if some more operations arrive."""
         before = len(self.heard)
         return until(lambda: len(self.heard) > before + 3)
@@ -172,7 +172,7 @@ def test_a_leaked_key_is_of_no_use_five_seconds_later(host: Server) -> None:
     other = keys(host, "create", "--role", "read", "--parent", "user/b")
     with busy(host):
         stolen, kept = reading(host, leaked), reading(host, other, READ)
-        assert [each.hears_more() for each in [*stolen, *kept]] == [True] * 6
+        assert [each.receives_more() for each in [*stolen, *kept]] == [True] * 6
         assert ask(host, "POST", leaked, op("mine", "a"))[0] == 204
         assert ask(host, "POST", leaked, op("not mine", "b"))[1]["code"] == "outside_key"
 
@@ -188,7 +188,7 @@ def test_a_leaked_key_is_of_no_use_five_seconds_later(host: Server) -> None:
         assert [each["code"] for each in stolen[1].said] == ["key_ended"]
         assert ask(host, "POST", replacement, op("new-a", "a"))[0] == 204
         anew = reading(host, replacement)
-        assert [each.hears_more() for each in [*kept, *anew]] == [True] * 6
+        assert [each.receives_more() for each in [*kept, *anew]] == [True] * 6
     assert not any(each.ended_s for each in [*kept, *anew])
     for reader, users in ((stolen[0], "a"), (stolen[1], "a"), (kept[0], "b"), (anew[1], "a")):
         assert {name for name in reader.heard if "-" in name and name[0] not in users} == set()

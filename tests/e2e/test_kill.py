@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.compat.oplog.wire import PATIENCE_S, until
-from tests.conformance.listeners import Heard
+from tests.conformance.listeners import ReceivedEvent
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
 from tests.hosts import host
@@ -108,7 +108,7 @@ def play(name: str, load: Load, folder: Path) -> int:
     return len(ledger.acked)
 
 
-def _check_log(log: list[Heard], ledger: Ledger) -> None:
+def _check_log(log: list[ReceivedEvent], ledger: Ledger) -> None:
     places = [consumers.place(heard) for heard in log]
     assert places == sorted(set(places))
     written = {heard.id: heard for heard in log}
@@ -205,5 +205,5 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-def _is_end(heard: Heard) -> bool:
+def _is_end(heard: ReceivedEvent) -> bool:
     return heard.data.get("type") == "end"

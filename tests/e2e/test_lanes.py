@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.compat.oplog.wire import until
-from tests.conformance.listeners import Heard, SocketListener
+from tests.conformance.listeners import ReceivedEvent, SocketListener
 from tests.e2e.consumers import Consumer
 from tests.hosts import set_lanes
 from tidings.twin import Twin
@@ -29,7 +29,7 @@ def twin() -> Iterator[Twin]:
         yield running
 
 
-def heard(twin: Twin) -> Iterator[Heard]:
+def received(twin: Twin) -> Iterator[ReceivedEvent]:
     """Collect the events of one connection, from now on; it never reconnects."""
     listener = SocketListener(twin.ws_url)
     listener.say(json.dumps({"action": "subscribe", "cursor": "now"}))
@@ -45,7 +45,7 @@ def are_at_work(twin: Twin, lanes: int) -> bool:
     return sorted(names) == [f"push-{lane}" for lane in range(1, lanes)]
 
 
-def is_end(each: Heard) -> bool:
+def is_end(each: ReceivedEvent) -> bool:
     return bool(each.data["type"] == "end")
 
 
@@ -53,7 +53,7 @@ def is_end(each: Heard) -> bool:
 def test_11_4_nobody_misses_anything_while_lanes_come_and_go(twin: Twin) -> None:
     """Each consumer receives every post once, in order, on its first connection."""
     followers = [
-        Consumer(heard(twin), lambda each: each.data["type"] == "end") for _ in range(CONSUMERS)
+        Consumer(received(twin), lambda each: each.data["type"] == "end") for _ in range(CONSUMERS)
     ]
     stop, posted = threading.Event(), list[str]()
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conformance.listeners import Heard
+from tests.conformance.listeners import ReceivedEvent
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST
 from tidings.server.running import Server
@@ -59,5 +59,5 @@ def _all_at_once(url: str, key: str, batch: list[dict[str, Any]]) -> list[list[s
         return list(pool.map(send, range(AT_ONCE)))
 
 
-def _is_end(heard: Heard) -> bool:
+def _is_end(heard: ReceivedEvent) -> bool:
     return heard.data.get("id") == "end"

@@ -49,9 +49,9 @@ class MemorySockets:
 
 class MemoryWaker:
     """
-    Implements `Waker`: *rings* are (feed, follower), *replays* connection ids, in order.
+    Implements `Waker`: *woken* has (feed, follower), *replays* connection ids, in order.
 
-    A ring that hands on an observation is in *observations* instead.
+    A wake-up with an observation is in *observations* instead.
     """
 
     def __init__(self) -> None:

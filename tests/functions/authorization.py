@@ -77,7 +77,7 @@ def refused(actor: Actor, need: Need) -> int:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RouteRequest:
     """A request by *route* that an admitted caller is answered with *status*."""
 
     route: HttpRoute
@@ -179,7 +179,7 @@ _ACTION_BODIES = {
 }
 
 
-def requests() -> list[Asked]:
+def requests() -> list[RouteRequest]:
     """Return one request for each route, and for each action of a consumer."""
     made = []
     for route in HTTP_ROUTES:
@@ -188,16 +188,16 @@ def requests() -> list[Asked]:
         else:
             below = route.path.removeprefix("/feeds/{feed}")
             given = REQUESTS[f"{route.method} {'/' if below == '$default' else below}"]
-            made.append(Asked(route, need=route.need, **given))
+            made.append(RouteRequest(route, need=route.need, **given))
     return [_placed(each) for each in made]
 
 
-def _action(route: HttpRoute, name: str, need: Need) -> Asked:
+def _action(route: HttpRoute, name: str, need: Need) -> RouteRequest:
     body = _ACTION_BODIES.get(name, '{"why":"w","by":"b"}')
-    return Asked(route, 404, need, {"action": name}, body=body)
+    return RouteRequest(route, 404, need, {"action": name}, body=body)
 
 
-def _placed(asked: Asked) -> Asked:
+def _placed(asked: RouteRequest) -> RouteRequest:
     standing = {"feed": "main", "name": "nobody"}
     known = {name: value for name, value in standing.items() if f"{{{name}}}" in asked.route.path}
     return replace(asked, parameters={**known, **asked.parameters})

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.contract.answering import Answer, Answering, Asked
+from tests.contract.answering import Answer, Answering, ReceivedRequest
 from tidings.aws import clients, telemetry
 from tidings.aws import stage as stage_module
 from tidings.aws.dynamodb.keys import DynamoDBKeys
@@ -79,7 +79,7 @@ def forget(*modules: ModuleType) -> None:
                 clear()
 
 
-def start_anew() -> None:
+def restart() -> None:
     """Drop the process, so that the next handler starts with nothing built."""
     stage_module.forget()
 
@@ -100,13 +100,13 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def become(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `follow` be the function of *follower* from now on."""
     monkeypatch.setenv("TIDINGS_FOLLOWER", follower)
-    start_anew()
+    restart()
 
 
 def without_dynamodb(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop DynamoDB from answering from now on."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-    start_anew()
+    restart()
 
 
 def give_key(*roles: Role, **fields: Any) -> str:
@@ -122,7 +122,7 @@ def archive_on_s3(monkeypatch: pytest.MonkeyPatch, url: str = "s3://kept/dev") -
     region: Any = {"LocationConstraint": clients.objects().meta.region_name}
     clients.objects().create_bucket(Bucket="kept", CreateBucketConfiguration=region)
     monkeypatch.setenv("TIDINGS_ARCHIVE", url)
-    start_anew()
+    restart()
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,9 @@ class Cloud:
     def closed(self) -> list[str]:
         return [id for id, _ in self._matching(_POSTED, "DELETE")]
 
-    def _matching(self, path: re.Pattern[str], *methods: str) -> Iterator[tuple[str, Asked]]:
+    def _matching(
+        self, path: re.Pattern[str], *methods: str
+    ) -> Iterator[tuple[str, ReceivedRequest]]:
         """Requests with what *path* names in theirs."""
         for asked in self.around.asked:
             match = path.fullmatch(asked.path)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.answering import Answer, answering
 from tests.contract.stores import create, emulated
-from tests.functions.cloud import Cloud, start_anew
+from tests.functions.cloud import Cloud, restart
 from tidings.aws import clients
 from tidings.aws.config.deployment import TABLES
 
@@ -35,8 +35,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         }
         for name, value in {**ENVIRONMENT, **tables, **endpoints}.items():
             monkeypatch.setenv(name, value)
-        start_anew()
+        restart()
         for table in TABLES:
             create(clients.dynamodb(), table)
         yield Cloud(around)
-    start_anew()
+    restart()

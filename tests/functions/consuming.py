@@ -12,7 +12,7 @@ from functions.consume.handler import handle
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import answered, event
 
-Asked = set[tuple[str, str]]
+Requests = set[tuple[str, str]]
 CONSUMER = "/feeds/{feed}/consumers/{name}"
 ACTION = f"{CONSUMER}/{{action}}"
 REPRESENT = {"prefer": "return=representation"}
@@ -37,10 +37,10 @@ def act(action: str, body: object, **more: Any) -> tuple[int, dict[str, Any]]:
     return ask("POST", ACTION, body, action=action, **more)
 
 
-def consuming(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> None:
+def consuming(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Requests]) -> None:
     """Run everything that the function writes and reads."""
     ids = post("a", "a", "a")
-    watch()
+    start_recording()
     why = {"why": "a test"}
     assert ask("PUT", CONSUMER)[0] == 201
     fence = act("lease", {"worker": "w"})[1]["fence"]

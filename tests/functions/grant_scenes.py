@@ -34,7 +34,7 @@ from tests.functions.cloud import (
     become,
     event,
     message,
-    start_anew,
+    restart,
 )
 from tests.functions.consuming import consuming
 from tests.functions.relaying import relaying, supervising
@@ -51,8 +51,8 @@ from tidings.core.maintenance.retention import Round
 from tidings.core.model.cursors import parse
 from tidings.core.settings.values import Resource
 
-Asked = set[tuple[str, str]]
-Watch = Callable[[], Asked]
+Requests = set[tuple[str, str]]
+StartRecording = Callable[[], Requests]
 ITEM = '{"changeKind":{"resource":"vm","subResources":["nic"]},"changedResourceId":"x"}'
 FORM = "application/x-www-form-urlencoded"
 REGISTRATION = {"instance": "i", "changeKind": {"resource": "vm", "subResources": ["nic"]}}
@@ -73,8 +73,8 @@ def wake(follower: str, monkeypatch: pytest.MonkeyPatch) -> None:
     follow({"ring": "main"}, None)
 
 
-def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-    watch()
+def ingesting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    start_recording()
     post()
     post(**{"idempotency-key": "k"})
     post(**{"idempotency-key": "k"})
@@ -102,15 +102,15 @@ def declare() -> None:
     assert stage().profiles.save("main", replace(standing, resources=(vm,), max_age_s=60))
 
 
-def keep_departures() -> None:
+def keep_removed_parents() -> None:
     assert stage().profiles.save("main", replace(stage().profiles.profile("main"), leave=True))
 
 
-def following_state(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-    keep_departures()
+def following_state(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    keep_removed_parents()
     post_around_a_hole()
     become("state", monkeypatch)
-    watch()
+    start_recording()
     follow({"ring": "main"}, None)
     forget_sums()
     follow({"ring": "main"}, None)
@@ -122,41 +122,41 @@ def forget_sums() -> None:
     stage().stores.followers.release(replace(lease, note=b""), force=True)
 
 
-def following_push(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-    keep_departures()
+def following_push(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    keep_removed_parents()
     come(parents=["user/ann"], leave=True)
     post()
     wake("state", monkeypatch)
     become("push", monkeypatch)
-    watch()
+    start_recording()
     follow({"ring": "main"}, None)
 
 
-def following_archive(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def following_archive(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     archive_on_s3(monkeypatch, "s3://kept")  # as a stage has it
     post_around_a_hole()
     become("archive", monkeypatch)
-    watch()
+    start_recording()
     follow({"ring": "main"}, None)
 
 
-def connecting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-    watch()
+def connecting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    start_recording()
     connect(event("socket_connect"), None)
 
 
-def disconnecting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def disconnecting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     come(parents=["user/ann"])
     wake("push", monkeypatch)
-    watch()
+    start_recording()
     disconnect(event("socket_disconnect"), None)
 
 
-def receiving(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def receiving(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     post()
     connect(event("socket_connect"), None)
     declare()
-    watch()
+    start_recording()
     receive(message(REGISTRATION), None)
     disconnect(event("socket_disconnect"), None)
     connect(event("socket_connect"), None)
@@ -164,19 +164,19 @@ def receiving(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
         receive(message({"action": action}), None)
 
 
-def replaying(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def replaying(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     post()
     wake("state", monkeypatch)
     come(**{"from": "0"})
-    watch()
+    start_recording()
     replay({"replay": CONNECTION}, None)
 
 
-def streaming(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-    keep_departures()
+def streaming(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    keep_removed_parents()
     post()
     wake("state", monkeypatch)
-    watch()
+    start_recording()
     for cursor in ("0", "now", "545b55c7f095528dd0f3863c"):
         assert parse(cursor)
         stream = stage().streamer.open("main", cursor, {"parents": "user/ann", "leave": "true"})
@@ -193,60 +193,60 @@ def post_around_a_hole() -> None:
     post()
 
 
-def correcting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def correcting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     post_around_a_hole()
     plans.store(plans.packed(*plans.planned("a", "x32")))
     later = now_ms() + 10_000
     monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
-    start_anew()
-    watch()
-    assert correct(plans.asked(), None)["complete"]
+    restart()
+    start_recording()
+    assert correct(plans.request(), None)["complete"]
 
 
-def amending(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     post_around_a_hole()
     later = now_ms() + 10_000
     monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
-    start_anew()
-    watch()
+    restart()
+    start_recording()
     assert amendments.ask(*plans.planned("a", "x32"))[0] == 200
     assert amendments.look({"keys": ["video/x32"]})[0] == 200
 
 
-def steering(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def steering(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     post()
     wake("state", monkeypatch)
-    watch()
+    start_recording()
     assert steer({"step": "base", "feed": "main"}, None) == {"through": 1}
 
 
-def publishing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def publishing(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     declare()
-    watch()
+    start_recording()
     for headers in ({}, {"idempotency-key": "k"}):
         assert publish(event("http_post", body=ITEM, more=headers), None)["statusCode"] == 204
     assert publish(event("http_post", body="{"), None)["statusCode"] == 400
 
 
-def forwarding(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def forwarding(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     declare()
     for name in ("x", "y\0"):
         item = {"event": "update", "type": "video", "id": name}
         publish_with(clients.dynamodb(), [], outbox="outbox", operations=[item])
-    watch()
+    start_recording()
     forward({"ring": "main"}, None)
 
 
-def capturing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def capturing(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     monkeypatch.setenv("TIDINGS_CAPTURE", captures.VIDEOS)
-    start_anew()
-    watch()
+    restart()
+    start_recording()
     capture(captures.stream_of(captures.record("a"), captures.record("\0")), None)
 
 
-def browsing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def browsing(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     declare()
-    watch()
+    start_recording()
     objects = "/feeds/{feed}/objects"
     for route in ("/changefeeds", "/changefeeds/stats", "/feeds/{feed}/sums", objects):
         answer = browse(event("http_get_status", routeKey=f"GET {route}"), None)
@@ -258,25 +258,25 @@ def browsing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     assert answer["statusCode"] == 200, answer
 
 
-def reporting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def reporting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     post()
     wake("state", monkeypatch)
     post()
-    watch()
+    start_recording()
     assert report(event("http_get_status"), None)["statusCode"] == 200
 
 
-def proposing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
-    watch()
+def proposing(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    start_recording()
     for headers in ({}, {"idempotency-key": "k"}, {"idempotency-key": "k"}):
         propose("1", headers=headers)
     propose("{")
 
 
-def administering(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def administering(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     propose("1")
-    start_anew()
-    watch()
+    restart()
+    start_recording()
     for key, kind, body in (
         ("GET /health", "", ""),
         ("PUT /health", FORM, "up=true"),
@@ -289,19 +289,19 @@ def administering(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
         assert administer({**sent, "pathParameters": {"part": "raft"}}, None)["statusCode"] == 200
 
 
-def indexing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def indexing(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     for number in range(limits.SUMMARY_PAGES):
         propose(json.dumps({"data": number, "tags": ["t"]}))
-    start_anew()
-    watch()
+    restart()
+    start_recording()
     index({"ring": "main"}, None)
     index({"ring": "main"}, None)
 
 
-def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
+def sweeping(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     post()
     come(**{"from": "0"})
-    watch()
+    start_recording()
     sweep({}, None)
     stage().sweeper.retention_service.run("main")
     stage().stores.log.raise_floor("main", 1)
@@ -343,19 +343,21 @@ def _text(header: str | bytes) -> str:
     return header.decode() if isinstance(header, bytes) else header
 
 
-def watched() -> Asked:
+def record_requests() -> Requests:
     """Record the requests of this process to DynamoDB from now on: (table, action)."""
-    asked: Asked = set()
+    requests: Requests = set()
 
     def note(request: Any, **_: object) -> None:
         sent = json.loads(request.body)
         operation = _text(request.headers["X-Amz-Target"]).rpartition(".")[2]
         named = {sent["TableName"]: ()} if "TableName" in sent else {}
         for table in sent.get("RequestItems", named):
-            asked.add((table, f"dynamodb:{operation}"))
+            requests.add((table, f"dynamodb:{operation}"))
         for part in sent.get("TransactItems", ()):
-            asked.update((each["TableName"], f"dynamodb:{kind}Item") for kind, each in part.items())
+            requests.update(
+                (each["TableName"], f"dynamodb:{kind}Item") for kind, each in part.items()
+            )
 
     for client in (clients.dynamodb(), clients.dynamodb_once()):
         client.meta.events.register_first("before-send.dynamodb", note)
-    return asked
+    return requests

@@ -10,7 +10,7 @@ import pytest
 
 from functions.relay.handler import handle as relay
 from functions.supervise.handler import handle as supervise
-from tests.functions.cloud import answered, start_anew
+from tests.functions.cloud import answered, restart
 from tests.functions.upstream import Reply, Upstream, serving
 from tidings.core import limits
 from tidings.core.model.pages import Page
@@ -23,7 +23,7 @@ from tidings.core.replication.wire import (
 )
 from tidings.core.state.rows import Row
 
-Asked = set[tuple[str, str]]
+Requests = set[tuple[str, str]]
 RELAY = "/feeds/{feed}/relay"
 ACTION = f"{RELAY}/{{action}}"
 AT = 4_102_444_800_000  # in 2100: pages expire
@@ -35,7 +35,7 @@ def chained(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = {"main": {"url": upstream.url}}
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps(sources))
     monkeypatch.setattr(limits, "RELAY_RUN_MS", 500)
-    start_anew()
+    restart()
 
 
 def copied(upstream: Upstream, *numbers: int) -> None:
@@ -64,23 +64,23 @@ def act(action: str, body: object = None, **more: Any) -> tuple[int, dict[str, A
     return ask("POST", ACTION, body, action=action, **more)
 
 
-def relaying(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> None:
+def relaying(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Requests]) -> None:
     """Pages of a log, then a copy of the state."""
     with serving() as upstream:
         chained(upstream, monkeypatch)
-        asked = watch()
+        requests = start_recording()
         copied(upstream, 1, 2)
         assert act("reset", {"to": "everything", "why": "a test"})[0] == 200
         copied(upstream, 5)
         while ask("GET", RELAY)[1]["copy"]:
             wake()
-    assert "dynamodb:PutItem" in {action for table, action in asked if table == "state"}
+    assert "dynamodb:PutItem" in {action for table, action in requests if table == "state"}
 
 
-def supervising(monkeypatch: pytest.MonkeyPatch, watch: Callable[[], Asked]) -> None:
+def supervising(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Requests]) -> None:
     with serving() as upstream:
         chained(upstream, monkeypatch)
-        watch()
+        start_recording()
         assert ask("GET", "/relays")[0] == 200
         assert ask("GET", RELAY)[0] == 200
         assert act("pause")[0] == 200

@@ -11,7 +11,7 @@ import pytest
 from functions.administer.handler import handle
 from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
-from tests.functions.cloud import Cloud, basic, event, start_anew, without_dynamodb
+from tests.functions.cloud import Cloud, basic, event, restart, without_dynamodb
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS, OperatorDocument
@@ -58,7 +58,7 @@ def import_user(password: str) -> None:
     assert stage().stores.documents.write(
         "main", USERS, OperatorDocument(f"ann:{stored}\n", standing.version)
     )
-    start_anew()
+    restart()
 
 
 def test_A32_every_process_hears_of_a_mark(cloud: Cloud) -> None:
@@ -66,7 +66,7 @@ def test_A32_every_process_hears_of_a_mark(cloud: Cloud) -> None:
     assert (ask("GET", "/health")["statusCode"], ask("GET", "/health")["body"]) == (200, "ok")
     for text, status in (("false", 503), ("TRUE", 200), ("no", 503), ("true", 200)):
         assert mark(text) == 200
-        start_anew()
+        restart()
         assert ask("GET", "/health")["statusCode"] == status
 
 
@@ -161,7 +161,7 @@ def test_A40_links_follow_what_proxies_say(cloud: Cloud) -> None:
 def test_a_prefix_is_taken_off(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """A custom domain's mapping leaves it in the path; operations are posted below it too."""
     monkeypatch.setenv("TIDINGS_URL_PREFIX", "foo")
-    start_anew()
+    restart()
     sent = event("http_post")
     sent["requestContext"]["http"] |= {"path": "/foo/ops"}
 

@@ -22,7 +22,7 @@ from tests.functions.cloud import (
     become,
     event,
     message,
-    start_anew,
+    restart,
 )
 from tidings.aws import clients
 from tidings.aws.config.deployment import FUNCTIONS
@@ -56,7 +56,7 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     stage().stores.log.raise_floor("main", 3)
 
 
-def asked_of_s3() -> set[str]:
+def record_s3_requests() -> set[str]:
     """Record the requests of this process to S3 from now on, as the actions that allow them."""
     asked: set[str] = set()
     names = {"ListObjectsV2": "ListBucket"}
@@ -79,7 +79,7 @@ def keys() -> list[str]:
     return [each["Key"] for each in found.get("Contents", ())]
 
 
-def test_a_ring_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wake_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the prefix of the archive and the feed; the checkpoint follows."""
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
@@ -89,12 +89,12 @@ def test_a_ring_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) ->
     assert stage().stores.followers.checkpoints("main") == {"archive": 2}
 
 
-def test_the_schedule_rings_it_while_there_is_an_archive(
+def test_the_schedule_wakes_it_while_there_is_an_archive(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the feed moved a while ago; and the status reports its progress."""
     monkeypatch.setenv("TIDINGS_ARCHIVE_SECONDS", "0")
-    start_anew()
+    restart()
     ingest(event("http_post"), None)
     sweep(event("schedule"), None)
     told = json.loads(report(event("http_get_status"), None)["body"])
@@ -103,7 +103,7 @@ def test_the_schedule_rings_it_while_there_is_an_archive(
 
     cloud.around.asked.clear()
     monkeypatch.setenv("TIDINGS_ARCHIVE", "")
-    start_anew()
+    restart()
     sweep(event("schedule"), None)
     assert ("tidings-dev-follow-archive", {"ring": "main"}) not in cloud.invoked
 
@@ -113,8 +113,8 @@ def test_a_socket_is_replayed_from_the_archive(
 ) -> None:
     """Every operation, though the log has lost them all; with the granted rights only."""
     given_up(monkeypatch)
-    start_anew()
-    asked = asked_of_s3()
+    restart()
+    asked = record_s3_requests()
     connect(event("socket_connect"), None)
     receive(message({"action": "resume", "cursor": START.encode()}), None)
     replay({"replay": CONNECTION}, None)
@@ -131,8 +131,8 @@ def test_a_socket_is_replayed_from_the_archive(
 def test_a_stream_is_served_from_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the same steps, and the same rights."""
     given_up(monkeypatch)
-    start_anew()
-    asked = asked_of_s3()
+    restart()
+    asked = record_s3_requests()
     stream = stage().streamer.open("main", START.encode())
 
     text = stream.next().text
@@ -146,7 +146,7 @@ def test_the_follower_may_write_and_nothing_else(monkeypatch: pytest.MonkeyPatch
     """It never reads what it wrote."""
     ingest(event("http_post"), None)
     become("archive", monkeypatch)
-    asked = asked_of_s3()
+    asked = record_s3_requests()
     follow({"ring": "main"}, None)
 
     assert asked == granted("follow-archive") == {"s3:PutObject"}
@@ -165,7 +165,7 @@ def test_a_bucket_that_is_not_there_stops_the_follower(monkeypatch: pytest.Monke
 def test_nothing_of_s3_is_loaded_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most streams never need the archive: they start as soon as without one."""
     ingest(event("http_post"), None)
-    start_anew()
+    restart()
     stage().streamer.open("main", "now").next()
 
     assert clients.objects.cache_info().currsize == 0
@@ -175,7 +175,7 @@ def test_nothing_of_s3_is_loaded_before_it_is_needed(monkeypatch: pytest.MonkeyP
 def test_a_wrong_address_is_told_by_its_setting(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is followed or read."""
     monkeypatch.setenv("TIDINGS_ARCHIVE", url)
-    start_anew()
+    restart()
 
     with pytest.raises(WrongSetting, match=r"TIDINGS_ARCHIVE.*must be s3://BUCKET/PREFIX"):
         stage()

@@ -8,7 +8,7 @@ import pytest
 
 from functions.ingest.handler import handle as ingest
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import Cloud, event, lines_of, log_here, start_anew
+from tests.functions.cloud import Cloud, event, lines_of, log_here, restart
 from tidings.aws.config import settings
 from tidings.aws.config.settings import WrongSetting
 
@@ -18,11 +18,11 @@ def _metrics(lines: list[dict[str, Any]]) -> set[str]:
     return {metric["Name"] for all_ in written for one in all_ for metric in one["Metrics"]}
 
 
-def _behind(monkeypatch: pytest.MonkeyPatch, metrics: str) -> None:
+def _post_without_follower(monkeypatch: pytest.MonkeyPatch, metrics: str) -> None:
     """Post three pages without a follower, in a stage that tolerates two."""
     monkeypatch.setenv("TIDINGS_METRICS", metrics)
     monkeypatch.setenv("TIDINGS_LAG_PAGES", "2")
-    start_anew()
+    restart()
     log_here()
     for _ in range(3):
         ingest(event("http_post"), None)
@@ -33,7 +33,7 @@ def test_only_what_alarms_look_at_is_written(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And the line that says what it is about: feed, figure, limit."""
-    _behind(monkeypatch, "alarms")
+    _post_without_follower(monkeypatch, "alarms")
     lines = lines_of(capsys)
     assert _metrics(lines) == {"Behind"}
     told = [each for each in lines if each.get("message") == "metric above its limit"]
@@ -47,7 +47,7 @@ def test_a_stage_may_write_them_all(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """But none for a zero."""
-    _behind(monkeypatch, "all")
+    _post_without_follower(monkeypatch, "all")
     found = _metrics(lines_of(capsys)) - {"FollowerAge"}  # which a slow machine has, in seconds
     assert found == {"OperationsIngested", "FollowerLag", "Behind"}
 

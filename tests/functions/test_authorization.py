@@ -22,12 +22,12 @@ from tests.functions.authorization import (
     READER,
     VIDEOS,
     Actor,
-    Asked,
+    RouteRequest,
     headers,
     refused,
     requests,
 )
-from tests.functions.cloud import Cloud, event, message, start_anew
+from tests.functions.cloud import Cloud, event, message, restart
 from tests.functions.streaming import SSE, read
 from tidings.aws import clients
 from tidings.aws.dynamodb.keys import DynamoDBKeys
@@ -81,7 +81,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.delenv("TIDINGS_OPEN")
     monkeypatch.setattr(limits, "MISSES_MAX", 1000)  # the tests make many failed attempts
     monkeypatch.setenv("TIDINGS_FEEDS", "main,other")
-    start_anew()
+    restart()
     assert stage().profiles.save("main", PROFILE)
     return cloud
 
@@ -101,7 +101,7 @@ def secret_of(actor: Actor) -> str:
     return shown.encode()
 
 
-def expected(actor: Actor, asked: Asked, *, bearer: bool) -> int:
+def expected(actor: Actor, asked: RouteRequest, *, bearer: bool) -> int:
     if asked.path == "/relays" and actor.ended == "foreign":
         return 200  # it lists every readable feed: the other one
     if bearer and not actor.has_key and asked.need.role is not None:
@@ -117,19 +117,19 @@ class Client:
     bearer: bool
     more: Mapping[str, str] = field(default_factory=dict)
 
-    def status(self, asked: Asked) -> int:
+    def status(self, asked: RouteRequest) -> int:
         if asked.route.function in ("stream", "list"):
             return self._streamed(asked)
         handler = importlib.import_module(f"functions.{asked.route.function}.handler")
         answer: dict[str, Any] = handler.handle(self._event(asked), None)
         return int(answer["statusCode"])
 
-    def _streamed(self, asked: Asked) -> int:
+    def _streamed(self, asked: RouteRequest) -> int:
         shown = headers(self.secret, bearer=self.bearer)
         sent = {**SSE, "last-event-id": "0", **shown}
         return read(asked.path, headers=sent, query=asked.query, until="live")[0]
 
-    def _event(self, asked: Asked) -> dict[str, Any]:
+    def _event(self, asked: RouteRequest) -> dict[str, Any]:
         base = event("http_post")
         http = {**base["requestContext"]["http"], "method": asked.method, "path": asked.path}
         shown = headers(self.secret, bearer=self.bearer)

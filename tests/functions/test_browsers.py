@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from functions.ingest.handler import handle as ingest
-from tests.functions.authorization import Asked, requests
-from tests.functions.cloud import Cloud, event, start_anew
+from tests.functions.authorization import RouteRequest, requests
+from tests.functions.cloud import Cloud, event, restart
 from tests.functions.test_authorization import Client
 from tidings.aws.stage import stage
 from tidings.core.auth.origins import READING
@@ -23,7 +23,7 @@ FOREIGN: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def changing() -> list[Asked]:
+def changing() -> list[RouteRequest]:
     return [each for each in requests() if each.method not in READING]
 
 
@@ -47,7 +47,7 @@ def test_machines_and_pages_that_are_named_may(
     machines = statuses(Client("", bearer=False))
     assert set(machines.values()).isdisjoint({401, 403, 415, 421})
     monkeypatch.setenv("TIDINGS_CORS_ORIGINS", f"*,{EVIL}")
-    start_anew()
+    restart()
     pages = statuses(Client("", bearer=False, more={"origin": EVIL}))
     assert pages == machines | {"PUT /health": 415, "POST /health": 415}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from functions.capture.handler import handle
-from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
+from tests.functions.cloud import Cloud, event, restart, without_dynamodb
 from tidings.aws import clients
 from tidings.aws.stage import stage
 from tidings.aws.wakeups import write_of
@@ -40,7 +40,7 @@ def stream_of(*records: dict[str, Any]) -> dict[str, Any]:
 def videos(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """The function of a table of videos."""
     monkeypatch.setenv("TIDINGS_CAPTURE", VIDEOS)
-    start_anew()
+    restart()
 
 
 def logged() -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def test_without_a_capture_nothing_starts(
 ) -> None:
     """A function that would drop records, or report no drop, fails instead."""
     monkeypatch.setenv("TIDINGS_CAPTURE", capture)
-    start_anew()
+    restart()
     with pytest.raises(error):
         handle(stream_of(record("a")), None)
 

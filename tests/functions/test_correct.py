@@ -36,7 +36,7 @@ def store(part: bytes) -> None:
     clients.objects().put_object(Bucket=BUCKET, Key=KEY, Body=part)
 
 
-def asked(**fields: Any) -> dict[str, Any]:
+def request(**fields: Any) -> dict[str, Any]:
     return {"feed": "main", "through": 0, "bucket": BUCKET, "key": KEY} | fields
 
 
@@ -45,7 +45,7 @@ def test_a_part_becomes_a_page(cloud: Cloud) -> None:
     wanted = planned("a", "b")
     store(packed(*wanted))
 
-    answer = correct(asked(), None)
+    answer = correct(request(), None)
 
     assert answer == {"applied": 2, "moved": 0, "done": 0, "behind": 2, "complete": True}
     (page,) = stage().stores.log.read("main", 0)
@@ -55,10 +55,10 @@ def test_a_part_becomes_a_page(cloud: Cloud) -> None:
 def test_a_run_is_repeated_or_continued(cloud: Cloud) -> None:
     """A retry of Lambda's finds all done; *behind* skips the lines already handled."""
     store(packed(*planned("a", "b")))
-    correct(asked(), None)
+    correct(request(), None)
 
-    assert correct(asked(), None)["done"] == 2
-    assert correct(asked(behind=1), None) == {
+    assert correct(request(), None)["done"] == 2
+    assert correct(request(behind=1), None) == {
         "applied": 0,
         "moved": 0,
         "done": 1,
@@ -81,7 +81,7 @@ def test_a_damaged_part_says_so(cloud: Cloud, part: bytes, reason: str) -> None:
     store(part)
 
     with pytest.raises(InvalidOperation, match=reason):
-        correct(asked(), None)
+        correct(request(), None)
 
     assert stage().stores.log.read("main", 0) == []
 
@@ -94,7 +94,7 @@ def test_a_part_is_not_larger_than_a_run_can_hold(
     store(packed(*planned("a")))
 
     with pytest.raises(TooLarge, match="at most 10 bytes"):
-        correct(asked(), None)
+        correct(request(), None)
 
 
 def test_a_plan_that_is_too_old_fails_by_name(cloud: Cloud) -> None:
@@ -103,7 +103,7 @@ def test_a_plan_that_is_too_old_fails_by_name(cloud: Cloud) -> None:
     stage().stores.log.raise_floor("main", 9)
 
     with pytest.raises(PlanTooOld):
-        correct(asked(through=5), None)
+        correct(request(through=5), None)
 
 
 def test_a_run_yields_before_lambda_kills_it() -> None:

@@ -1,4 +1,4 @@
-"""follow-state and sweep: stream events, direct rings and the schedule."""
+"""follow-state and sweep: stream events, direct wake-ups and the schedule."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_stream_event_brings_the_state_up_to_the_log(project: Cloud) -> None:
     assert stage().stores.followers.checkpoints("main") == {"state": 2}
 
 
-def test_a_direct_ring_does_the_same(project: Cloud) -> None:
+def test_a_direct_wake_does_the_same(project: Cloud) -> None:
     """The sweep and the functions ring without a stream."""
     ingest(event("http_post"), None)
     answer = follow({"ring": "main"}, None)
@@ -53,7 +53,7 @@ def test_a_direct_ring_does_the_same(project: Cloud) -> None:
     assert rows() == {"video/x32": "insert"}
 
 
-def test_a_page_deleted_by_ttl_rings_nobody(project: Cloud) -> None:
+def test_a_page_deleted_by_ttl_wakes_no_follower(project: Cloud) -> None:
     """A REMOVE is not an event: no lease is taken, nothing is read."""
     ingest(event("http_post"), None)
     answer = follow(event("stream_remove"), None)
@@ -78,7 +78,7 @@ def test_a_follower_nobody_knows_fails_with_the_settings_name(cloud: Cloud) -> N
         follow({"ring": "main"}, None)
 
 
-def test_the_schedule_rings_followers_that_are_behind(
+def test_the_schedule_wakes_followers_that_lag(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lost wake-up costs a minute, no more."""

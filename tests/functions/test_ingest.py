@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from functions.ingest.handler import handle
-from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
+from tests.functions.cloud import Cloud, event, restart, without_dynamodb
 from tidings.aws.stage import stage
 from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
@@ -85,7 +85,7 @@ def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.M
 def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a listed origin gets permission to read the answer."""
     monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example, https://b.example")
-    start_anew()
+    restart()
     listed = handle(event("http_post", more={"origin": "https://b.example"}), None)
     other = handle(event("http_post", more={"origin": "https://c.example"}), None)
 

@@ -17,7 +17,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
-from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
+from tests.functions.cloud import CONNECTION, Cloud, event, message, restart
 from tests.functions.streaming import SSE, read
 from tidings.aws import stage as host
 from tidings.aws.config.settings import WrongSetting
@@ -252,7 +252,7 @@ def stage(cloud: Cloud, provider: IdentityProvider, monkeypatch: pytest.MonkeyPa
     named = {"issuer": provider.url, "audience": "tidings", "claim": "feeds"}
     monkeypatch.setenv("TIDINGS_OIDC", json.dumps(named))
     monkeypatch.setenv("TIDINGS_OPEN", "false")
-    start_anew()
+    restart()
     return cloud
 
 
@@ -313,6 +313,6 @@ def test_a_setting_with_a_mistake_stops_the_function(
 ) -> None:
     """By its name."""
     monkeypatch.setenv("TIDINGS_OIDC", '{"issuer":"http://id.example"}')
-    start_anew()
+    restart()
     with pytest.raises(WrongSetting, match="TIDINGS_OIDC"):
         host.stage()

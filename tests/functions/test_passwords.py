@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
-from tests.functions.cloud import Cloud, basic, event, forget, message, start_anew
+from tests.functions.cloud import Cloud, basic, event, forget, message, restart
 from tests.functions.streaming import SSE, read
 from tidings.aws import clients, telemetry
 from tidings.aws.stage import stage
@@ -47,7 +47,7 @@ def chatty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """The stage as it is deployed: nothing is open."""
     monkeypatch.delenv("TIDINGS_OPEN")
-    start_anew()
+    restart()
     return cloud
 
 

@@ -10,7 +10,7 @@ import pytest
 from functions.ingest.handler import handle as ingest
 from functions.report.handler import handle
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
+from tests.functions.cloud import Cloud, event, restart, without_dynamodb
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.core.maintenance.status import COUNTERS
@@ -18,7 +18,7 @@ from tidings.core.maintenance.status import COUNTERS
 
 def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:
     """Return the status in a process that has reported nothing yet."""
-    start_anew()
+    restart()
     changes: dict[str, Any] = {}
     if feed is not None:
         changes = {
@@ -49,7 +49,7 @@ def test_only_operations_that_are_wrong_are_errors(cloud: Cloud, changes: dict[s
 def test_a_feed_of_its_own(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each feed has its counts; one that is not there has none."""
     monkeypatch.setenv("TIDINGS_FEEDS", "main,b")
-    start_anew()
+    restart()
     ingest(event("http_post", pathParameters={"feed": "b"}), None)
 
     assert status("b")[1]["events_received"] == 1

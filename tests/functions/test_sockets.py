@@ -64,7 +64,7 @@ def test_disconnect_forgets_it_and_may_come_twice(cloud: Cloud) -> None:
     assert state() is None
 
 
-def test_subscribe_is_confirmed_and_rings_the_push_follower(cloud: Cloud) -> None:
+def test_subscribe_is_confirmed_and_wakes_the_push_follower(cloud: Cloud) -> None:
     """From now on: nothing to catch up with, so the push follower is to take it up."""
     connect(event("socket_connect"), None)
     answer = receive(event("socket_message"), None)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from functions.ingest.handler import handle as ingest
-from tests.functions.cloud import Cloud, event, give_key, start_anew
+from tests.functions.cloud import Cloud, event, give_key, restart
 from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
 from tidings.aws import clients
 from tidings.aws.config.settings import WrongSetting
@@ -78,7 +78,7 @@ def test_a_stream_lasts_as_long_as_its_stage_says(
     """P7.4: Lambda reports no disconnected reader, so nothing else would end its stream."""
     monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
-    start_anew()
+    restart()
     deadline = json.dumps({"deadline": now_ms() + 900_000})
     started = now_ms()
     asked = {"accept": "*/*", "x-amzn-lambda-context": deadline}
@@ -104,7 +104,7 @@ def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.Mon
     monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
     monkeypatch.setattr(sse, "LAST_MS", 500)
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
-    start_anew()
+    restart()
     started = now_ms()
     status, _, _ = read("/", headers=FROM_THE_FIRST, stuck_at="")
 
@@ -118,7 +118,7 @@ def test_how_long_a_stream_lasts_is_bounded(
 ) -> None:
     """By what clients take for a failure, and by what Lambda gives a function."""
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", seconds)
-    start_anew()
+    restart()
 
     with pytest.raises(WrongSetting, match=f"TIDINGS_STREAM_SECONDS='{seconds}': must be"):
         stage()
@@ -159,7 +159,7 @@ def test_a_preflight_is_answered_for_the_origins_of_the_setting(
 ) -> None:
     """By the app itself: a function URL has no gateway for it."""
     monkeypatch.setenv("TIDINGS_CORS_ORIGINS", "https://a.example,https://b.example")
-    start_anew()
+    restart()
     told = {
         origin: read("/ops", headers={"origin": origin}, method="OPTIONS")
         for origin in ("https://b.example", "https://c.example")
@@ -186,7 +186,7 @@ def test_leaves_are_asked_for_by_a_query(cloud: Cloud) -> None:
     assert "`tidings feed set --feed main --leave on`" in error["rule"]
 
     stage().profiles.save("main", Profile(leave=True))
-    start_anew()
+    restart()
     status, *_ = read("/", headers=SSE, query=query + "&lastEventId=0", until="live")
     assert status == 200
 

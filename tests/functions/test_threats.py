@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
-from tests.functions.cloud import Cloud, event, forget, message, start_anew
+from tests.functions.cloud import Cloud, event, forget, message, restart
 from tests.functions.streaming import SSE, read
 from tidings.aws import clients, telemetry
 
@@ -22,7 +22,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """A stage as it is deployed; its operations were posted before."""
     ingest(event("http_post"), None)
     monkeypatch.setenv("TIDINGS_OPEN", "false")
-    start_anew()
+    restart()
     return cloud
 
 

@@ -9,13 +9,13 @@ import pytest
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
-from tests.functions.cloud import Cloud, become, event, lines_of, log_here, start_anew
+from tests.functions.cloud import Cloud, become, event, lines_of, log_here, restart
 from tidings.aws.config import settings
 from tidings.aws.config.settings import WrongSetting
 from tidings.aws.stage import stage
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-ASKED = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+TRACE_HEADERS = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
 XRAY = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 OF_XRAY = "5759e988bd862e3fe1be46a994272793"
 KEPT = ("message", "level", "service", "trace_id", "step", "feed", "page")
@@ -37,7 +37,7 @@ def test_one_id_from_the_post_to_the_followers(
     """With feed and page, as JSON; a request without tracing writes no line."""
     log_here()
     ingest(event("http_post"), None)
-    ingest(event("http_post", more=ASKED), None)
+    ingest(event("http_post", more=TRACE_HEADERS), None)
     (line,) = told(capsys)
     values = "traced", "INFO", "tidings-dev", TRACE, "ingest", "main", 2
     assert {name: line[name] for name in KEPT} == dict(zip(KEPT, values, strict=True))
@@ -47,18 +47,26 @@ def test_one_id_from_the_post_to_the_followers(
         become(follower, monkeypatch)
         follow(event("stream_insert"), None)
         assert steps(capsys) == [(follower, TRACE)]
-    assert [each.trace for each in stage().stores.log.read("main", 0)] == ["", ASKED["traceparent"]]
+    assert [each.trace for each in stage().stores.log.read("main", 0)] == [
+        "",
+        TRACE_HEADERS["traceparent"],
+    ]
 
 
 def test_a_change_is_traced_too(cloud: Cloud, capsys: Capture) -> None:
     """Like `POST /ops`, also if its key makes it a retry: by the trace it was written with."""
     log_here()
     json_type = {"content-type": "application/json", "idempotency-key": "k"}
-    for trace in (ASKED, {"traceparent": ASKED["traceparent"].replace(SPAN, SPAN[::-1])}):
+    for trace in (
+        TRACE_HEADERS,
+        {"traceparent": TRACE_HEADERS["traceparent"].replace(SPAN, SPAN[::-1])},
+    ):
         change = event("http_post", body='{"data":1}', headers=json_type | trace)
         assert propose(change, None)["statusCode"] == 200
         assert steps(capsys) == [("ingest", TRACE)]
-    assert [each.trace for each in stage().stores.log.read("main", 0)] == [ASKED["traceparent"]]
+    assert [each.trace for each in stage().stores.log.read("main", 0)] == [
+        TRACE_HEADERS["traceparent"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +76,7 @@ def test_a_change_is_traced_too(cloud: Cloud, capsys: Capture) -> None:
         ({}, XRAY.replace("Sampled=1", "Sampled=0"), None),
         ({"x-amzn-trace-id": "Root=1-5759e988-bd862e3fe1be46a994272794"}, XRAY, OF_XRAY),
         ({"x-amzn-trace-id": XRAY}, XRAY.replace("Sampled=1", "Sampled=0"), OF_XRAY),
-        (ASKED, XRAY, TRACE),  # the caller's trace wins
+        (TRACE_HEADERS, XRAY, TRACE),  # the caller's trace wins
     ],
 )
 def test_an_invocation_that_xray_samples_is_traced_by_its_id(
@@ -92,12 +100,12 @@ def test_a_stage_may_trace_nobody_or_everybody(
     """By TIDINGS_TRACES; an id is made where its caller has none."""
     log_here()
     monkeypatch.setenv("TIDINGS_TRACES", "off")
-    start_anew()
-    ingest(event("http_post", more=ASKED), None)
+    restart()
+    ingest(event("http_post", more=TRACE_HEADERS), None)
     assert steps(capsys) == []
 
     monkeypatch.setenv("TIDINGS_TRACES", "all")
-    start_anew()
+    restart()
     ingest(event("http_post"), None)
     ((step, made),) = steps(capsys)
     assert step == "ingest"
@@ -113,7 +121,7 @@ def test_a_late_page_is_told_though_nobody_traced_it(
         ingest(event("http_post"), None)
     become("state", monkeypatch)
     monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: 4_000_000_000_000)
-    start_anew()
+    restart()
     follow({"ring": "main"}, None)
 
     (line,) = told(capsys)

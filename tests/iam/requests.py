@@ -78,9 +78,9 @@ def _s3(place: str, request: AWSRequest) -> Iterator[Call]:
         action = _S3_OF_OBJECTS.get(method, f"?{method}")
         yield Call(f"s3:{action}", f"arn:aws:s3:::{bucket}/{key}")
         return
-    asked = parse_qs(url.query) | {k: [str(v)] for k, v in dict(request.params or {}).items()}
-    listed = method == "GET" and "list-type" in asked
-    context = {"s3:prefix": tuple(asked.get("prefix", [""]))}
+    query = parse_qs(url.query) | {k: [str(v)] for k, v in dict(request.params or {}).items()}
+    listed = method == "GET" and "list-type" in query
+    context = {"s3:prefix": tuple(query.get("prefix", [""]))}
     yield Call("s3:ListBucket" if listed else f"s3:?{method}", f"arn:aws:s3:::{bucket}", context)
 
 

@@ -23,8 +23,8 @@ from functions.replay.handler import handle as replay
 from functions.steer.handler import handle as steer
 from functions.supervise.handler import handle as supervise
 from functions.sweep.handler import handle as sweep
-from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, start_anew
-from tests.functions.grant_scenes import OPERATION, Asked, come, posting_within
+from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, restart
+from tests.functions.grant_scenes import OPERATION, Requests, come, posting_within
 from tests.functions.test_archive import given_up
 from tests.iam.stages import SOURCES
 from tidings.aws import clients
@@ -37,8 +37,8 @@ from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
 from tidings.core.errors import Chained
 from tidings.core.model.cursors import START
 
-Subscription = Callable[[], Asked]
-Scene = Callable[[pytest.MonkeyPatch, Subscription], object]
+StartRecording = Callable[[], Requests]
+Scene = Callable[[pytest.MonkeyPatch, StartRecording], object]
 RESUME = {"action": "resume", "cursor": START.encode()}
 LONG_AGO = {
     "action": "resume",
@@ -49,129 +49,137 @@ LONG_AGO = {
 def _archived(monkeypatch: pytest.MonkeyPatch) -> None:
     archive_on_s3(monkeypatch, "s3://kept")
     given_up(monkeypatch)
-    start_anew()
+    restart()
 
 
-def resuming_from_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def resuming_from_the_archive(
+    monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording
+) -> None:
     _archived(monkeypatch)
     connect(event("socket_connect"), None)
-    watch()
+    start_recording()
     receive(message(LONG_AGO), None)
 
 
-def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     _archived(monkeypatch)
     connect(event("socket_connect"), None)
     receive(message(RESUME), None)
-    watch()
+    start_recording()
     replay({"replay": CONNECTION}, None)
 
 
-def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     _archived(monkeypatch)
-    watch()
+    start_recording()
     stream = stage().streamer.open("main", START.encode())
     while not stream.next().at_frontier:
         pass
 
 
-def being_told_by_a_stranger(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def receiving_from_a_stranger(
+    monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording
+) -> None:
     disconnect(event("socket_disconnect"), None)
-    watch()
+    start_recording()
     receive(event("socket_message"), None)
 
 
-def judging(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def reporting_a_failure(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     region: dict[str, str] = {"LocationConstraint": "eu-west-1"}
     clients.objects().create_bucket(Bucket="syncs", CreateBucketConfiguration=region)  # type: ignore[arg-type]
     key = "plans/one/failure.json"
     clients.objects().put_object(Bucket="syncs", Key=key, Body=b'{"failed":"why"}')
-    watch()
+    start_recording()
     failed = {"error": {"Error": "States.TaskFailed", "Cause": "ExitCode: 1"}}
     steer({"step": "report", "id": "one", "bucket": "syncs", "state": failed}, None)
 
 
-def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps(SOURCES))
-    start_anew()
-    watch()
+    restart()
+    start_recording()
     request = {"feed": "main", "dump": "s3://syncs/dumps/one.ndjson"}
-    asked = {"id": "one", "bucket": "syncs", "region": "eu-west-1", "request": request}
+    given = {"id": "one", "bucket": "syncs", "region": "eu-west-1", "request": request}
     with pytest.raises(Chained):
-        steer({**asked, "step": "check"}, None)
+        steer({**given, "step": "check"}, None)
 
 
-def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def filling_a_hole(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     ingest(event("http_post"), None)
     stage().stores.log.take("main")
     ingest(event("http_post"), None)
     monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
     monkeypatch.setattr(limits, "HOLE_GRACE_MS", 0)
-    start_anew()
-    watch()
+    restart()
+    start_recording()
     follow({"ring": "main"}, None)
 
 
-def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def posting_within_a_bound(
+    monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording
+) -> None:
     shown = {"authorization": f"Bearer {posting_within('user/ann').encode()}"}
     sent = event("http_post", body=json.dumps(OPERATION), isBase64Encoded=False)
-    watch()
+    start_recording()
     ingest({**sent, "headers": {**sent["headers"], **shown}}, None)
 
 
-def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def sweeping_connections(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     """Sweep one that joins, an expired one, and a lane that the feed no longer has."""
     come()
     stage().stores.followers.take("main", "push-1", owner="lane", now_ms=0)
-    watch()
+    start_recording()
     sweep({}, None)
     monkeypatch.setattr(limits, "CONNECTION_MS_MAX", -1)
     sweep({}, None)
 
 
-def yielding(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def yielding(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     """Take the last number, and put an empty page under it."""
     path = {"feed": "main", "action": "yield"}
     body = json.dumps({"to": "https://b.example/feeds/main"})
     sent = event("http_post", body=body, isBase64Encoded=False)
-    watch()
+    start_recording()
     answer = supervise(
         {**sent, "routeKey": "POST /feeds/{feed}/relay/{action}", "pathParameters": path}, None
     )
     assert answer["statusCode"] == 200, answer
 
 
-def sweeping_with_an_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def sweeping_with_an_archive(
+    monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording
+) -> None:
     monkeypatch.setenv("TIDINGS_ARCHIVE_SECONDS", "0")
     archive_on_s3(monkeypatch, "s3://kept")
     ingest(event("http_post"), None)
-    watch()
+    start_recording()
     sweep({}, None)
 
 
-def sweeping_what_waits(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def sweeping_what_waits(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     """Sweep a message in the outbox, and pages without a summary."""
     monkeypatch.setattr(limits, "SUMMARY_PAGES", 1)
     ingest(event("http_post"), None)
     publish_with(clients.dynamodb(), [], outbox="outbox", operations=[OPERATION])
-    watch()
+    start_recording()
     sweep({}, None)
 
 
 def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     """Call *ask* with the headers of a client with a key; without headers, the key is `SHOWN`."""
 
-    def scene(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+    def scene(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
         stored = DynamoDBKeys(clients.dynamodb(), stage().settings.control_table)
         digest = digest_of(SHOWN.secret)
         assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
-        watch()
+        start_recording()
         ask({"authorization": f"Bearer {SHOWN.encode()}", "content-type": "application/json"})
 
     return scene
 
 
-def _asked(handle: Callable[..., object], key: str, **fields: Any) -> Scene:
+def _send(handle: Callable[..., object], key: str, **fields: Any) -> Scene:
     path = {"feed": "main", "name": "index"}
     sent = event("http_get_status", routeKey=key, pathParameters=path, **fields)
     return _with_a_rated_key(lambda headers: handle({**sent, "headers": headers}, None))
@@ -182,13 +190,15 @@ def _said(_: object) -> None:
     receive(message({"action": "subscribe", "password": SHOWN.encode()}), None)
 
 
-def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
+def replaying_for_a_rated_key(
+    monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording
+) -> None:
     """Bytes read count against the rate."""
 
     def replayed(_: object) -> None:
         come(**{"from": "0"}, password=SHOWN.encode())
-        start_anew()  # another process than the one that received it
-        watch()
+        restart()  # another process than the one that received it
+        start_recording()
         replay({"replay": CONNECTION}, None)
 
     _with_a_rated_key(replayed)(monkeypatch, set)
@@ -207,24 +217,24 @@ def _amended(headers: dict[str, str]) -> None:
 SHOWN = PresentedKey("0" * ID_LENGTH, "A" * 32)
 RATED = {
     "ingest": _with_a_rated_key(lambda h: ingest(event("http_post", headers=h), None)),
-    "propose": _asked(propose, "POST /changes", body="1"),
-    "publish": _asked(publish, "POST /changefeeds", body="{}"),
+    "propose": _send(propose, "POST /changes", body="1"),
+    "publish": _send(publish, "POST /changefeeds", body="{}"),
     "amend": _with_a_rated_key(_amended),
-    "browse": _asked(browse, "GET /feeds/{feed}/objects"),
-    "administer": _asked(administer, "GET /config"),
-    "consume": _asked(consume, "GET /feeds/{feed}/consumers"),
-    "supervise": _asked(supervise, "GET /feeds/{feed}/relay"),
+    "browse": _send(browse, "GET /feeds/{feed}/objects"),
+    "administer": _send(administer, "GET /config"),
+    "consume": _send(consume, "GET /feeds/{feed}/consumers"),
+    "supervise": _send(supervise, "GET /feeds/{feed}/relay"),
     "receive": _with_a_rated_key(_said),
     "stream": _with_a_rated_key(_let_in),
     "list": _with_a_rated_key(_let_in),
 }
 FURTHER: dict[str, tuple[Scene, ...]] = {
-    "receive": (resuming_from_the_archive, being_told_by_a_stranger),
+    "receive": (resuming_from_the_archive, receiving_from_a_stranger),
     "replay": (replaying_the_archive, replaying_for_a_rated_key),
     "stream": (streaming_the_archive,),
     "list": (streaming_the_archive,),
     "ingest": (posting_within_a_bound,),
-    "steer": (judging, refusing_a_copy),
+    "steer": (reporting_a_failure, refusing_a_copy),
     "follow-push": (filling_a_hole,),
     "supervise": (yielding,),
     "sweep": (sweeping_connections, sweeping_with_an_archive, sweeping_what_waits),

@@ -40,8 +40,8 @@ def hook(seen: Seen) -> Callable[[], None]:
         body: bytes,
         headers: Sequence[tuple[str, str]] = (),
     ) -> bytes:
-        asked = AWSRequest(method, f"https://{self.host}{path}", dict(headers), body)
-        seen(self.service, self.region, asked)
+        request = AWSRequest(method, f"https://{self.host}{path}", dict(headers), body)
+        seen(self.service, self.region, request)
         return of_ours(self, credentials, method, path, body, headers)
 
     def end() -> None:

@@ -16,7 +16,7 @@ PRODUCER = Producer(
 SOURCES: dict[str, dict[str, object]] = {"main": {"url": "https://feed.example/feeds/main"}}
 
 
-def _whole() -> Stage:
+def _complete() -> Stage:
     """Return a stage with a key of its own and everything that a stage may have."""
     keyed = next(stage for stage in STAGES if stage.customer_key)
     return replace(keyed, producers=(PRODUCER,), seats=True, sources=SOURCES)
@@ -27,7 +27,7 @@ def _least() -> Stage:
     return replace(STAGES[0], producers=(PRODUCER,))
 
 
-KINDS = {"least": _least, "whole": _whole}
+KINDS = {"least": _least, "whole": _complete}
 
 
 @cache

@@ -14,8 +14,8 @@ from functools import cache
 import pytest
 from botocore.awsrequest import AWSRequest
 
-from tests.functions.cloud import Cloud, start_anew
-from tests.functions.grant_scenes import SCENES, Asked, watched
+from tests.functions.cloud import Cloud, restart
+from tests.functions.grant_scenes import SCENES, Requests, record_requests
 from tests.iam.policy import Call, allowed, covers
 from tests.iam.requests import calls_of
 from tests.iam.roles import Place, Roles, privileges
@@ -40,7 +40,7 @@ SCENE_IDS = [(name, at) for name in ALL for at in range(1 + len(MORE.get(name, (
 
 @dataclass
 class Recorder:
-    """Everything that is signed from `watch` on."""
+    """Everything that is signed from `start_recording` on."""
 
     calls: set[Call] = field(default_factory=set)
     on: bool = False
@@ -49,9 +49,9 @@ class Recorder:
         if self.on:
             self.calls.update(calls_of(service, region, PLACE.account, request))
 
-    def watch(self) -> Asked:
+    def start_recording(self) -> Requests:
         self.on = True
-        return watched()
+        return record_requests()
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_function_stays_within_its_role(
     at: int,
 ) -> None:
     """In the least that a stage may be and in one with all there is; and it did ask for things."""
-    scene_of(name, at)(monkeypatch, recorder.watch)
-    start_anew()
+    scene_of(name, at)(monkeypatch, recorder.start_recording)
+    restart()
 
     assert recorder.calls
     for kind in KINDS:

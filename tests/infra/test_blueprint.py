@@ -131,7 +131,7 @@ def test_a_stream_has_two_readers_at_most(template: Template) -> None:
     assert readers and max(readers.values()) <= STREAM_READERS_MAX
 
 
-def test_what_expires_rings_nothing() -> None:
+def test_what_expires_wakes_nothing() -> None:
     """Deleted pages and messages are not events: a stream would report mostly these."""
     assert all("REMOVE" not in source.kinds for source in deployment.STREAM_SOURCES)
 

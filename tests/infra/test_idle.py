@@ -17,7 +17,7 @@ from tests.infra.templates import Template
 AT_MOST = {"dev": 1.0, "staging": 6.0, "prod": 6.0}  # dollars a month; a key is one of them
 
 
-def _standing(template: Template) -> bill.FixedCosts:
+def _idle_resources(template: Template) -> bill.FixedCosts:
     return bill.of_template(template.body["Resources"], names.prefix(template.stage))
 
 
@@ -25,7 +25,7 @@ def _standing(template: Template) -> bill.FixedCosts:
 def test_an_idle_stage_costs_next_to_nothing(template: Template) -> None:
     """Alarms, dashboards, keys, what its schedules run and read, and what that writes."""
     measured = costs_page.kept()
-    found = {**measured["standing"], template.stage.name: asdict(_standing(template))}
+    found = {**measured["standing"], template.stage.name: asdict(_idle_resources(template))}
     lines = bill.idle(template.stage.name, {**measured, "standing": found})
 
     assert bill.total(lines) < AT_MOST[template.stage.name]
@@ -35,4 +35,4 @@ def test_an_idle_stage_costs_next_to_nothing(template: Template) -> None:
 @pytest.mark.node
 def test_the_page_is_of_these_templates(template: Template) -> None:
     """`bench/costs.json` says what COSTS.md was made of."""
-    assert costs_page.kept()["standing"][template.stage.name] == asdict(_standing(template))
+    assert costs_page.kept()["standing"][template.stage.name] == asdict(_idle_resources(template))

@@ -38,7 +38,7 @@ def leading() -> Template:
     )
 
 
-def told(template: Template, function: str) -> dict[str, Any]:
+def environment_of(template: Template, function: str) -> dict[str, Any]:
     found: dict[str, Any] = template.function(function)[1]["Environment"]["Variables"]
     return found
 
@@ -46,7 +46,9 @@ def told(template: Template, function: str) -> dict[str, Any]:
 def test_D1_every_function_is_told_of_the_sources(leading: Template) -> None:
     """The functions that post refuse; the relay copies."""
     for function in ("ingest", "stream", "follow-relay"):
-        assert json.loads(text(told(leading, function)["TIDINGS_SOURCES"])) == {"main": ELECTED}
+        assert json.loads(text(environment_of(leading, function)["TIDINGS_SOURCES"])) == {
+            "main": ELECTED
+        }
 
 
 def test_commands_are_told_which_feeds_are_copies(leading: Template) -> None:
@@ -59,7 +61,10 @@ def test_D39_leaders_are_elected_in_one_table(leading: Template) -> None:
     tables = leading.body["Resources"]
     (name,) = (each for each in tables if each.startswith("SeatsTable") and "Type" in tables[each])
     table = tables[name]["Properties"]
-    assert text(told(leading, "follow-relay")["TIDINGS_COORDINATOR"]) == f"dynamodb://<{name}>"
+    assert (
+        text(environment_of(leading, "follow-relay")["TIDINGS_COORDINATOR"])
+        == f"dynamodb://<{name}>"
+    )
     assert "SSESpecification" not in table or not table["SSESpecification"]["SSEEnabled"]
     (statement,) = table["ResourcePolicy"]["PolicyDocument"]["Statement"]
     assert "111122223333" in json.dumps(statement["Principal"])
@@ -71,7 +76,7 @@ def test_D39_leaders_are_elected_in_one_table(leading: Template) -> None:
 def test_a_table_of_another_account_is_named_by_its_arn() -> None:
     """With its Region, in every Region of the stage."""
     template = made(sources={"main": ELECTED}, coordinator=ARN)
-    url = told(template, "follow-relay")["TIDINGS_COORDINATOR"]
+    url = environment_of(template, "follow-relay")["TIDINGS_COORDINATOR"]
     assert parse_coordinator(url) == CoordinatorUrl(ARN, "eu-west-1")
     allowed = template.statements(template.role_of("follow-relay"))
     assert [each["Action"] for each in allowed if each["Resource"] == ARN] == [

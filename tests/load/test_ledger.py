@@ -28,7 +28,7 @@ def book() -> Ledger:
     return Ledger(PLAN, _id(0))
 
 
-def _hears(book: Ledger, reader: Reader, *serials: int) -> None:
+def _receives(book: Ledger, reader: Reader, *serials: int) -> None:
     for serial in serials:
         book.hears(reader, _event(serial + 1, serial))
 
@@ -37,7 +37,7 @@ def _acks(book: Ledger, *serials: int) -> None:
     book.acknowledges(serials, [_id(serial + 1) for serial in serials])
 
 
-def _told(book: Ledger) -> str:
+def _violations(book: Ledger) -> str:
     book.closes()
     return " | ".join(book.violations.told)
 
@@ -46,23 +46,23 @@ def test_all_is_well(book: Ledger) -> None:
     """Two that receive everything, acknowledged before or after: no violation."""
     one, two = book.joins("one"), book.joins("two")
     _acks(book, 0, 1)
-    _hears(book, one, 0, 1, 2)
-    _hears(book, two, 0, 1, 2)
+    _receives(book, one, 0, 1, 2)
+    _receives(book, two, 0, 1, 2)
     _acks(book, 2)
 
-    assert (_told(book), book.unheard, book.behind, book.end) == ("", 0, 0, 3)
+    assert (_violations(book), book.unheard, book.behind, book.end) == ("", 0, 0, 3)
 
 
 def test_the_first_to_hear_may_be_another_one_each_time(book: Ledger) -> None:
     """The reader that is ahead determines the next operation."""
     one, two = book.joins("one"), book.joins("two")
-    _hears(book, one, 0)
-    _hears(book, two, 0, 1, 2)
-    _hears(book, one, 1, 2, 3)
+    _receives(book, one, 0)
+    _receives(book, two, 0, 1, 2)
+    _receives(book, one, 1, 2, 3)
 
     assert (book.end, book.behind) == (4, 1)
-    _hears(book, two, 3)
-    assert _told(book) == ""
+    _receives(book, two, 3)
+    assert _violations(book) == ""
 
 
 def test_places_are_ordered_by_page_and_slot(book: Ledger) -> None:
@@ -74,7 +74,7 @@ def test_places_are_ordered_by_page_and_slot(book: Ledger) -> None:
         book.hears(one, Event(late, event.name, event.data))
         book.acknowledges([serial], [late])
 
-    assert (_told(book), book.end) == ("", 2)
+    assert (_violations(book), book.end) == ("", 2)
 
 
 @pytest.mark.parametrize(
@@ -98,28 +98,28 @@ def test_what_consumers_do_not_hear_alike_is_seen(
     """Each once, by the next operation received, or at the end; places are shown short."""
     readers = book.joins("one"), book.joins("two")
     for reader, serials in zip(readers, (one, two), strict=True):
-        _hears(book, reader, *serials)
+        _receives(book, reader, *serials)
 
-    assert re.sub(r"\b0+(?=\d)", "", _told(book)) == told
+    assert re.sub(r"\b0+(?=\d)", "", _violations(book)) == told
 
 
 def test_what_nobody_hears_is_seen(book: Ledger) -> None:
     """If it was acknowledged."""
     one = book.joins("one")
     _acks(book, 0, 1)
-    _hears(book, one, 0)
+    _receives(book, one, 0)
 
     assert book.unheard == 1
-    assert _told(book) == f"1 was acknowledged as {_id(2)} and never heard"
+    assert _violations(book) == f"1 was acknowledged as {_id(2)} and never heard"
 
 
 def test_an_operation_that_is_appended_twice_is_seen(book: Ledger) -> None:
     """Under another id, as a request that is tried again without a key would be."""
     one = book.joins("one")
-    _hears(book, one, 0)
+    _receives(book, one, 0)
     book.hears(one, _event(5, 0))
 
-    assert "twice" in _told(book)
+    assert "twice" in _violations(book)
 
 
 def test_an_altered_operation_is_seen(book: Ledger) -> None:
@@ -128,7 +128,7 @@ def test_an_altered_operation_is_seen(book: Ledger) -> None:
     event = _event(1, 0)
     altered = Event(event.id, event.name, event.data | {"id": "another"})
     book.hears(one, altered)
-    _hears(book, one, 0)
+    _receives(book, one, 0)
     book.hears(two, altered)
 
     assert book.violations.count == 2
@@ -138,7 +138,7 @@ def test_an_operation_with_another_id_than_acknowledged_is_seen(book: Ledger) ->
     """In whichever order the two come to be known."""
     one = book.joins("one")
     book.acknowledges([0], [_id(7)])
-    _hears(book, one, 0, 1)
+    _receives(book, one, 0, 1)
     book.acknowledges([1], [_id(8)])
 
     assert book.violations.count == 2
@@ -148,13 +148,13 @@ def test_a_reset_in_the_log_is_seen(book: Ledger) -> None:
     """A consumer with a cursor of today never gets a reset."""
     book.hears(book.joins("one"), Event("1", "reset"))
 
-    assert "reset" in _told(book)
+    assert "reset" in _violations(book)
 
 
 def test_the_state_is_compared_with_the_fold(book: Ledger) -> None:
     """An object too many, one too few, an older operation: each one is reported."""
     one = book.joins("one")
-    _hears(book, one, *range(20))
+    _receives(book, one, *range(20))
     wanted = {key: entry.serial for key, entry in book.objects.items()}
 
     book.compares(wanted)
@@ -172,12 +172,12 @@ def test_who_is_gone_for_ever_holds_nothing_back(
     """Entries that all others have received are dropped, so that a long run stays small."""
     monkeypatch.setattr(ledger, "_SPARE", 10)
     one, two = book.joins("one"), book.joins("two")
-    _hears(book, one, *range(100))
+    _receives(book, one, *range(100))
     assert book.behind == 100
     book.leaves(two)
     fresh = book.joins("fresh")
-    _hears(book, one, *range(100, 120))
-    _hears(book, fresh, *range(100, 120))
+    _receives(book, one, *range(100, 120))
+    _receives(book, fresh, *range(100, 120))
 
-    assert (_told(book), book.behind, book.end) == ("", 0, 120)
+    assert (_violations(book), book.behind, book.end) == ("", 0, 120)
     assert len(book._entries) <= 20

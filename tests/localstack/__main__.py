@@ -27,7 +27,7 @@ def main() -> None:
                 _say(f"{kind}: {', '.join(stage.make(kind))}")
             _say("ready; Ctrl-C ends it")
             threading.Event().wait()
-    except lane.TOLD as problem:
+    except lane.EXPECTED_ERRORS as problem:
         sys.exit(str(problem))
     except KeyboardInterrupt:
         _say("stopped")

@@ -30,7 +30,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
             say("ready")
             yield made
             say("stopping")
-    except lane.TOLD as problem:
+    except lane.EXPECTED_ERRORS as problem:
         pytest.exit(str(problem), returncode=1)
 
 

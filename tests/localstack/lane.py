@@ -27,7 +27,7 @@ KINDS = (
     "AWS::Events::Rule",
     "AWS::Scheduler::Schedule",
 )
-TOLD = (
+EXPECTED_ERRORS = (
     host.Missing,
     host.NotUp,
     cdk_cli.NodeMissing,
@@ -43,7 +43,7 @@ def running(say: Say, url: str | None = None) -> Iterator[Stage]:
     process are directed there.
 
     Raises:
-        one of `TOLD`: with a sentence about the missing or failed part.
+        one of `EXPECTED_ERRORS`: with a sentence about the missing or failed part.
     """
     if url is None:
         say("starting LocalStack without Docker; the first time it is installed, for minutes")

@@ -24,7 +24,7 @@ from tidings.aws.config.settings import LIVE
 ACCOUNT, REGION = "000000000000", "us-east-1"
 STAGE = "dev"
 # Set for every function: tests use no password, and those of dumps need a feed of their own.
-TOLD = {"TIDINGS_OPEN": "true", "TIDINGS_FEEDS": "main,synced"}
+ENVIRONMENT = {"TIDINGS_OPEN": "true", "TIDINGS_FEEDS": "main,synced"}
 
 _PSEUDO = {
     "AWS::AccountId": ACCOUNT,
@@ -58,7 +58,7 @@ class Stage:
             "AWS::Lambda::Function": self._function,
             "AWS::Lambda::Version": self._version,
             "AWS::Lambda::Alias": self._alias,
-            "AWS::Lambda::EventInvokeConfig": self._asked_at_once,
+            "AWS::Lambda::EventInvokeConfig": self._invoke_now,
             "AWS::Lambda::EventSourceMapping": self._mapping,
             "AWS::EMRServerless::Application": self._jobs,
             "AWS::StepFunctions::StateMachine": self._machine,
@@ -99,7 +99,7 @@ class Stage:
     def create(self, told: Properties) -> Made:
         """Create a function, by the resolved properties of one of the template's."""
         functions, name = boto3.client("lambda"), told["FunctionName"]
-        variables = told["Environment"]["Variables"] | TOLD
+        variables = told["Environment"]["Variables"] | ENVIRONMENT
         changed = {
             "Code": {"ZipFile": self.template.zipped(told["Code"]["S3Key"])},
             "Environment": {"Variables": variables},
@@ -171,7 +171,7 @@ class Stage:
         made = boto3.client("lambda").create_alias(**told)
         return Made(made["AliasArn"], {})
 
-    def _asked_at_once(self, logical: str, told: Properties) -> Made:
+    def _invoke_now(self, logical: str, told: Properties) -> Made:
         boto3.client("lambda").put_function_event_invoke_config(**told)
         return Made(logical, {})
 

@@ -14,7 +14,7 @@ SWEPT_S = 300  # the clock strikes every minute, and a follower is late after so
 
 
 def test_what_is_posted_is_followed(stage: Stage, feed: Place) -> None:
-    """Through the Lambda API into the log; its stream rings both followers, the state is right."""
+    """Through the Lambda API into the log; its stream wakes both followers, the state is right."""
     ids = calls.post(calls.op("insert", "a"), calls.op("insert", "b"))
     ids += calls.post(calls.op("delete", "b"))
 
@@ -36,14 +36,16 @@ def switch(uuid: str, *, on: bool) -> None:
     calls.eventually(done, "the mapping is switched")
 
 
-def test_the_clock_rings_where_a_stream_does_not(stage: Stage, feed: Place) -> None:
+def test_the_clock_wakes_where_a_stream_does_not(stage: Stage, feed: Place) -> None:
     """With the mappings off, the scheduled sweep wakes the late followers through Lambda's API."""
     mappings = [stage.mapping(name)[0] for name in ("follow-state", "follow-push")]
     for uuid in mappings:
         switch(uuid, on=False)
     try:
         calls.post(calls.op("insert", "late"))
-        calls.eventually(lambda: calls.followed(feed), "the sweep has rung both followers", SWEPT_S)
+        calls.eventually(
+            lambda: calls.followed(feed), "the sweep has woken both followers", SWEPT_S
+        )
         assert calls.living(feed, "video/late") == {"video/late"}
     finally:
         for uuid in mappings:

@@ -98,14 +98,14 @@ class AppendingWorld:
             for _ in range(scenario.rounds):
                 run = reader.read(FEED, after)
                 for page in run.pages:
-                    self._heard(page)
+                    self._check_read(page)
                     after = page.number
                 if run.waiting:
                     filler.close_hole(FEED, after)
 
         return body
 
-    def _heard(self, page: Page) -> None:
+    def _check_read(self, page: Page) -> None:
         """Check that no reader sees N + 1 before N is settled."""
         settled = self.log._feeds[FEED].pages
         unsettled = [number for number in range(1, page.number) if number not in settled]

@@ -57,11 +57,11 @@ def main(folder: Path) -> None:
         synced = Synced(twin, FEED, Path(dumps), run)
         for suite, date in SUITES.items():
             options, engines = ("--max-delete-share", "0.5"), ("sail", "spark")
-            told = synced.sync(texts[suite], date, *options, engines=engines)
+            summary = synced.sync(texts[suite], date, *options, engines=engines)
             counts = ", ".join(
-                f"{told[name]:,} {name}" for name in ("creates", "updates", "deletes")
+                f"{summary[name]:,} {name}" for name in ("creates", "updates", "deletes")
             )
-            seconds = f"{told['seconds']:.0f} s"
+            seconds = f"{summary['seconds']:.0f} s"
             _say(f"{suite}: {len(objects(texts[suite])):,} objects, {counts}, {seconds}, all agree")
         started = time.monotonic()
         found = synced.verify()

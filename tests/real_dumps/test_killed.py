@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.compat.oplog.feed import Feed
 from tests.compat.oplog.wire import until
 from tests.real_dumps.test_terminal import COMMAND, PHASES, terminal
-from tests.unit.sync.feeds import told
+from tests.unit.sync.feeds import log_operations
 from tests.unit.sync.lines import line, written
 from tests.unit.sync.test_raced import Steps, old, steps, sync
 from tidings.client.cli.main import main
@@ -32,7 +32,7 @@ def die() -> None:
 
 
 def events(twin: Twin, feed: str) -> list[str]:
-    return [f"{event} {operation.id}" for event, operation in told(twin, feed)]
+    return [f"{event} {operation.id}" for event, operation in log_operations(twin, feed)]
 
 
 def test_killed_at_every_step_it_ends_the_same(

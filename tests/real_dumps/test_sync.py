@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
 from tests.unit.admin.cloudformation import describing
-from tests.unit.sync.feeds import at, told
+from tests.unit.sync.feeds import at, log_operations
 from tests.unit.sync.lines import line, written
 from tidings.aws.dynamodb import profiles
 from tidings.client.cli.main import main
@@ -57,12 +57,12 @@ class Synced:
         path.write_text(made["key"])
         return path
 
-    def told(self) -> list[tuple[str, Operation]]:
+    def log_operations(self) -> list[tuple[str, Operation]]:
         """Return every operation of the log with its event."""
-        return told(self.twin, self.name)
+        return log_operations(self.twin, self.name)
 
     def events(self) -> list[str]:
-        return [f"{event} {operation.id}" for event, operation in self.told()]
+        return [f"{event} {operation.id}" for event, operation in self.log_operations()]
 
 
 @pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "sail"])
@@ -90,9 +90,9 @@ def test_O66_O67_O70_O73_a_feed_is_made_to_agree(synced: Synced) -> None:
     summary = json.loads(done.stdout)
     assert (summary["creates"], summary["updates"], summary["deletes"]) == (20, 1, 1)
     assert (summary["applied"], summary["untouched"], summary["moved"]) == (22, 4, 0)
-    told = synced.told()[6:]
-    assert [event for event, _ in told] == ["insert"] * 20 + ["update", "delete"]
-    assert {each.id: each.parents for _, each in told} == {
+    operations = synced.log_operations()[6:]
+    assert [event for event, _ in operations] == ["insert"] * 20 + ["update", "delete"]
+    assert {each.id: each.parents for _, each in operations} == {
         **{f"n{number}": (f"p{number}",) for number in range(20)},
         "a": ("q",),
         "c": (),
@@ -213,8 +213,8 @@ def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.M
     client = store.tables_client(synced.twin.dynamodb_url)
     dump = written(synced.folder / "dump", [line("a", 1)])
     names = {name: f"tidings-local-{name}" for name in ("log", "state", "control")}
-    tables_told = {f"{name.title()}Table": table for name, table in names.items()}
-    outputs = tables_told | {"Feeds": "copied", "RetentionHours": "24", "Sources": chained}
+    table_outputs = {f"{name.title()}Table": table for name, table in names.items()}
+    outputs = table_outputs | {"Feeds": "copied", "RetentionHours": "24", "Sources": chained}
     place, key = names["control"], profiles.served_key()
     before = client.get_item(TableName=place, Key=key)["Item"]
     client.put_item(TableName=place, Item=profiles.encode_served(["copied"], chained))

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.admin.cloudformation import describing
-from tests.unit.sync.feeds import FEEDS, told
+from tests.unit.sync.feeds import FEEDS, log_operations
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
 from tidings.twin import Twin
@@ -41,12 +41,12 @@ class Terminal:
     """The terminal of one process, which ends with the block."""
 
     process: subprocess.Popen[str]
-    _watcher: Future[str]
+    _reader: Future[str]
 
     @property
     def seen(self) -> str:
         """Everything, once all that write here have ended."""
-        return self._watcher.result()
+        return self._reader.result()
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def terminal(command: Sequence[str], **options: Any) -> Iterator[Terminal]:
     """*command* on a terminal of its own; *options* are those of `Popen`."""
     ours, theirs = pty.openpty()
 
-    def watch() -> str:
+    def read_all() -> str:
         seen = b""
         with suppress(OSError):  # how a terminal ends
             while part := os.read(ours, 4096):
@@ -66,7 +66,7 @@ def terminal(command: Sequence[str], **options: Any) -> Iterator[Terminal]:
         given: dict[str, Any] = {"text": True} | shown | options
         with subprocess.Popen(command, **given) as process:
             os.close(theirs)
-            yield Terminal(process, threads.submit(watch))
+            yield Terminal(process, threads.submit(read_all))
     os.close(ours)
 
 
@@ -106,7 +106,7 @@ def test_O69_a_pipe_a_stage_and_its_phases_on_a_terminal(
     shown = [run.seen.find(phase) for phase in PHASES]
     assert -1 not in shown
     assert shown == sorted(shown)
-    assert sorted(operation.id for _, operation in told(twin, feed)) == ["a", "b"]
+    assert sorted(operation.id for _, operation in log_operations(twin, feed)) == ["a", "b"]
     assert (refused.returncode, refused.stderr) == (1, "Error: feed: no such feed here\n")
 
 

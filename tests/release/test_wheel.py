@@ -18,7 +18,7 @@ import pytest
 from infra import FUNCTIONS, ROOT, SOURCE, build_release
 from tidings.core.version import VERSION
 
-PORTIONS = {
+PACKAGES = {
     *("core", "http", "assembly", "aws", "client", "agent", "twin", "admin"),
     *("sync", "pipelines", "lake", "lineage", "spark", "server"),
 }
@@ -56,15 +56,15 @@ def test_it_is_named_after_the_version(wheel: Path) -> None:
     assert wheel.name == f"tidings-{VERSION}-py3-none-any.whl"
 
 
-def test_it_holds_every_portion_and_its_types(names: set[str]) -> None:
+def test_it_holds_every_package_and_its_types(names: set[str]) -> None:
     """Type checkers of other projects read the annotations because of `py.typed`."""
     packages = {name.split("/")[1] for name in names if re.match(r"tidings/\w+/", name)}
-    assert packages == PORTIONS
+    assert packages == PACKAGES
     assert {"tidings/__init__.py", "tidings/__main__.py", "tidings/py.typed"} <= names
 
 
 def test_it_holds_every_module(names: set[str]) -> None:
-    """Each Python file of each portion, and no compiled one."""
+    """Each Python file of each package, and no compiled one."""
     modules = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
 
     assert len(modules) > 300

@@ -26,7 +26,7 @@ LEADS_TO: Final = ("archive was read", "part was written again")
 _EVERY_MS = 5_000  # a minute of a real feed
 
 
-class WatchedArchive(MemoryArchive):
+class CountingArchive(MemoryArchive):
     """An archive that counts the pages read and the pages written again."""
 
     def __init__(self, world: World) -> None:
@@ -46,7 +46,7 @@ class WatchedArchive(MemoryArchive):
 def begin(world: World) -> None:
     """Archive from the first page on."""
     world.faults.add({}, LEADS_TO)
-    world.functions.archive = WatchedArchive(world)
+    world.functions.archive = CountingArchive(world)
     world.scheduler.spawn("archive", lambda: _run(world))
 
 

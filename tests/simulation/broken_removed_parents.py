@@ -63,7 +63,7 @@ class EagerReader(RemovedParentsReader):
         return 2**40 - 1
 
 
-class WholePages(CatchUp):
+class SkipsRestOfPage(CatchUp):
     """Regards the rest of an unsettled page as sent."""
 
     def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:

@@ -156,7 +156,7 @@ class ClingingPusher(Pusher):
 
 
 class _Clinging:
-    def remove(self, lane: str, watch: Subscription) -> None:
+    def remove(self, lane: str, subscription: Subscription) -> None:
         """Keep the subscription."""
 
 

@@ -93,7 +93,7 @@ class CopiedLog(MemoryLog):
             raise Broken(f"{self._name}: page {page.number} is not the master's")
 
 
-class WatchedLeases(MemoryCoordinator):
+class CheckedLeases(MemoryCoordinator):
     """Leases are taken only if they are free, and only once."""
 
     def __init__(self, world: World) -> None:
@@ -121,7 +121,7 @@ class Network:
     """Which addresses do not answer, and until when."""
 
     world: World
-    portioners: dict[str, tuple[ReplicationReader, str]]
+    readers: dict[str, tuple[ReplicationReader, str]]
     down_until_ms: dict[str, int]
     sums: dict[str, SumReader]
 
@@ -138,7 +138,7 @@ class Line:
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network, self._process = network, process
-        self._upstream = MemoryUpstream(network.portioners, self._wait, network.sums)
+        self._upstream = MemoryUpstream(network.readers, self._wait, network.sums)
 
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
@@ -158,10 +158,10 @@ class Line:
         self._process.sleep(self._process.machine.random.uniform(0, seconds * 1_000))
 
 
-class Seats:
+class UnreliableCoordinator:
     """Implements `Coordinator`, for one process: it may not answer."""
 
-    def __init__(self, network: Network, target: WatchedLeases) -> None:
+    def __init__(self, network: Network, target: CheckedLeases) -> None:
         self._network, self._target = network, target
 
     def __getattr__(self, name: str) -> Any:
@@ -190,8 +190,8 @@ class Copying(Assembly):
         self.waker = stores.waker = MemoryWaker()
         self._deployment, self._process = deployment, process
         if process is not None:
-            seats = Seats(deployment.network, deployment.leases)
-            stores.coordinator = process.through("coordinator", seats)
+            coordinator = UnreliableCoordinator(deployment.network, deployment.leases)
+            stores.coordinator = process.through("coordinator", coordinator)
 
     def upstream(self, feed: str) -> Upstream:
         assert self._process is not None
@@ -209,7 +209,7 @@ class Deployment:
     """One chained feed: its stores, its functions, and their wakers."""
 
     def __init__(
-        self, world: World, name: str, source: Source, network: Network, leases: WatchedLeases
+        self, world: World, name: str, source: Source, network: Network, leases: CheckedLeases
     ) -> None:
         self.world, self.name, self.source = world, name, source
         self.network, self.leases = network, leases
@@ -224,7 +224,7 @@ class Deployment:
         self.processes: list[Process] = []
         undisturbed = Copying(self, idle(self._now, self._count), Reached(directly, self))
         self.catch_up, self.control = undisturbed.catch_up, undisturbed.relay_control
-        network.portioners[self.address] = undisturbed.replication_reader, FEED
+        network.readers[self.address] = undisturbed.replication_reader, FEED
         network.sums[self.address] = undisturbed.sum_reader
         world.scheduler.spawn(f"{name}-relay", lambda: self._every(WAKE_EVERY_MS, self._relay))
         world.scheduler.spawn(f"{name}-state", lambda: self._every(_FOLLOW_EVERY_MS, self._follow))

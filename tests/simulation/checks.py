@@ -87,7 +87,7 @@ def check_sums(sums: SumReader, state: MemoryState, feed: str) -> int:
     return len(known)
 
 
-def check_departures(world: World, feed: str) -> None:
+def check_removed_parents(world: World, feed: str) -> None:
     """Check the known removed parents; without a stale setting, all must be known."""
     found = world.stores.removed_parents.read(feed, 0, world.models[feed].frontier)
     expected = world.models[feed].lefts()

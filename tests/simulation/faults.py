@@ -30,9 +30,9 @@ RATES: Final = {
     "stale_read": 0.3,  # an eventually consistent read misses a page, written a moment ago
     "slow_filler": 0.5,  # a pause between seeing a hole and filling it
     "sweep_repeated": 0.5,  # a schedule fires at least once
-    "bell_lost": 0.25,
-    "bell_repeated": 0.25,
-    "bell_late": 0.25,
+    "wake_lost": 0.25,
+    "wake_repeated": 0.25,
+    "wake_late": 0.25,
     "vanish": 0.02,  # a client disappears silently; messages to it are swallowed
     "goodbye_lost": 0.5,  # the notice that a connection closed never comes
     "send_unanswered": 0.02,  # a push arrives later, or never, and the sender cannot know
@@ -46,7 +46,7 @@ RATES: Final = {
     "lull": 1.0,  # hours pass: retention trims, pages and tombstones expire
 }
 # What clients do without being broken; on without faults too, off only when it is calm.
-MANNERS: Final = {
+CLIENT_ACTIONS: Final = {
     "hang_up": 0.08,  # a consumer disconnects and resumes
     "absent": 0.05,  # a consumer is away for the rest of the storm, and through a lull
     "unsubscribe": 0.25,
@@ -80,10 +80,10 @@ class Faults:
         self.rates = {
             kind: 0.0 if clear or kind in without or random.random() < 0.35 else rate
             for kind, rate in RATES.items()
-        } | MANNERS
+        } | CLIENT_ACTIONS
         self.fired: Counter[str] = Counter()
         # A run of many seeds must have met all of these, or it proves nothing.
-        self.expected = set() if clear else {*RATES, *MANNERS} - without
+        self.expected = set() if clear else {*RATES, *CLIENT_ACTIONS} - without
         self._effect_rate = sum(self.rates[kind] for kind in GROUP_OF_EFFECTS)
 
     def add(self, rates: Mapping[str, float], leads_to: Sequence[str] = ()) -> None:

@@ -27,7 +27,7 @@ class Feed:
             reader=scene.reader,
             states=scene.state,
             tombstones=scene.tombstones,
-            removed_parents_reader=scene.departure_reader,
+            removed_parents_reader=scene.removed_parents_reader,
         )
         self._posts = 0
 

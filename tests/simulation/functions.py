@@ -69,7 +69,7 @@ class Functions:
     def leaves(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
 
-    def keep_departures(self) -> None:
+    def keep_removed_parents(self) -> None:
         """Keep removed parents, as the feed's owner would set it."""
         assert self.profiles.save(FEED, Profile(leave=True))
 

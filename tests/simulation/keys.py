@@ -151,7 +151,7 @@ class Office:
             self.world.machine.start("revoke", _REVOKE_S, body)
             self.world.scheduler.sleep(_AGAIN_MS)
 
-    def watch(self) -> None:
+    def record_commits(self) -> None:
         """Note when each page is committed."""
         written = self.world.model.written
 
@@ -261,7 +261,7 @@ def begin(world: World) -> Bearers:
     profiles, keys = functions.profiles, MemoryKeys()
     functions.profiles, functions.keys = KnownProfiles(world, profiles), KnownKeys(world, keys)
     office = Office(world, keys, profiles)
-    office.watch()
+    office.record_commits()
     clients = [KeyClient(world, f"k{at}", office) for at in range(_CLIENTS)]
     world.scheduler.spawn("operator", lambda: _operate(world, office, clients))
     return Bearers(clients, BoundedProducer(world, "b", office))

@@ -24,7 +24,7 @@ RATES: Final = {
 # Clients stay connected, so that some can be moved, and most wake-ups arrive.
 _SELDOM: Final = {
     **dict.fromkeys(("absent", "vanish", "throttle_long", "send_unanswered", "freeze"), 0.0),
-    **{"hang_up": 0.01, "unsubscribe": 0.05, "impatient": 0.05, "bell_lost": 0.05},
+    **{"hang_up": 0.01, "unsubscribe": 0.05, "impatient": 0.05, "wake_lost": 0.05},
 }
 LEADS_TO: Final = ("connection changed lanes", "a lane was given up")
 BOUNDS: Final = {"CHANGES_MAX": 2, "LANE_DRAIN_MS": 20_000}
@@ -38,7 +38,7 @@ def begin(world: World) -> list[SocketClient]:
     """Add the clients."""
     world.faults.add(RATES | _SELDOM, LEADS_TO)
     world.scheduler.spawn("lanes", lambda: _operate(world))
-    _watch(world)
+    _record_moves(world)
     return [SocketClient(world, f"v{at}") for at in range(_CLIENTS)]
 
 
@@ -56,13 +56,13 @@ def _operate(world: World) -> None:
         functions.profiles.save(FEED, replace(profile, push_lanes=lanes))
 
 
-def _watch(world: World) -> None:
+def _record_moves(world: World) -> None:
     update = world.stores.connections.update
 
-    def watched(old: Connection, new: Connection) -> bool:
+    def update_and_record(old: Connection, new: Connection) -> bool:
         done = update(old, new)
         if done and (old.state, new.state) == (State.LIVE, State.JOINING):
             world.faults.saw("connection changed lanes")
         return done
 
-    world.stores.connections.update = watched  # type: ignore[method-assign]
+    world.stores.connections.update = update_and_record  # type: ignore[method-assign]

@@ -52,8 +52,8 @@ from tests.simulation.broken_removed_parents import (
     HastyLeaves,
     LateProjector,
     SilentProjector,
+    SkipsRestOfPage,
     StickyCopies,
-    WholePages,
 )
 from tests.simulation.broken_sums import ForgetfulProjector, GuessingProjector
 from tests.simulation.broken_websocket import (
@@ -72,7 +72,7 @@ from tests.simulation.broken_websocket import (
 from tests.simulation.parts import RETENTION_MS, Parts, limited
 from tests.simulation.process import Process
 from tests.simulation.run import Failed, Plan, run
-from tests.simulation.stores import WatchedLog
+from tests.simulation.stores import ReportingLog
 from tidings.core.followers.leases import Lease
 from tidings.core.log.append import Appender, Precondition
 from tidings.core.log.reader import Reader, Run
@@ -82,7 +82,7 @@ from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.session import State
 
 
-class UnconditionalFiller(WatchedLog):
+class UnconditionalFiller(ReportingLog):
     """(a) A filler is put whether or not the number is taken."""
 
     def put(self, feed: str, page: Page) -> str:
@@ -101,7 +101,7 @@ class HoleReader(Reader):
         return Run(pages) if pages else super().read(feed, after, limit)
 
 
-class CredulousLog(WatchedLog):
+class CredulousLog(ReportingLog):
     """(k) What an eventually consistent read does not find is not there."""
 
     def read(
@@ -150,11 +150,11 @@ class TrustingPusher(Pusher):
             return
         asked = replace(connection, filter=change.filter, since=change.since)
         if self._send_missed(asked, checkpoint):
-            watch = Subscription(connection.id, change.filter, max(change.since, checkpoint))
-            self.subscriptions.add(feed, watch)
+            subscription = Subscription(connection.id, change.filter, max(change.since, checkpoint))
+            self.subscriptions.add(feed, subscription)
             live = connection.with_fields(state=State.LIVE)
             if not self.delivery.connections.update(connection, live):
-                self.subscriptions.remove(feed, watch)
+                self.subscriptions.remove(feed, subscription)
 
     def _leave(self, feed: str, change: Change) -> None:
         self.subscriptions.remove(
@@ -293,7 +293,7 @@ MUTATIONS = (
     Mutation("removed parents are not reported", Parts(SilentProjector), 1, 20, plan=CLEAR),
     Mutation("removed parents are read too early", Parts(EagerReader), 1, 20, plan=CLEAR),
     Mutation("an object with unknown parents did not leave", Parts(CredulousReader), 4, 100),
-    Mutation("a begun page is skipped", Parts(WholePages), 229, 1335),
+    Mutation("a begun page is skipped", Parts(SkipsRestOfPage), 229, 1335),
     Mutation("a copy is silent about leaves", Parts(StickyCopies), 7, plan=COPIES),
     Mutation("a sum subtracts a guess", Parts(GuessingProjector), 0, 20),
     Mutation("a sum loses what was noted", Parts(ForgetfulProjector), 0, 20),

@@ -64,7 +64,7 @@ class Named:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.ledger = Ledger(name, world.model, world.floor, world.faults)
-        world.stores.consumers.watched[name] = self._changed
+        world.stores.consumers.observers[name] = self._changed
         self.back_ms = world.scheduler.now_ms  # when an operator put it back
         self._seen = NEVER  # its position at the last check
         self.operator = Operator(world, name, self.ledger)

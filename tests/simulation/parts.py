@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
-from tests.simulation.stores import WatchedLog
+from tests.simulation.stores import ReportingLog
 from tidings.client.listener import MemoryBuffer
 from tidings.core import limits
 
@@ -26,7 +26,7 @@ class Parts:
     state: type[MemoryState] = MemoryState
     connections: type[MemoryConnections] = MemoryConnections
     buffer: type[MemoryBuffer] = MemoryBuffer
-    log: type[WatchedLog] = WatchedLog
+    log: type[ReportingLog] = ReportingLog
     page_ms: int | None = None  # how long pages stay, instead of the settings' value
     around: Around = nullcontext  # while the world runs
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tests.simulation.chained import Deployment, Network, WatchedLeases
+from tests.simulation.chained import CheckedLeases, Deployment, Network
 from tests.simulation.consumer import steps
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken, Wanted
@@ -72,7 +72,7 @@ class Relays:
         master = (ReplicationReader(world.catch_up(), {}), FEED)
         sums = SumReader(world.stores.sums, world.stores.followers)
         self.network = Network(world, {MASTER: master}, {}, {MASTER: sums})
-        self.leases = WatchedLeases(world)
+        self.leases = CheckedLeases(world)
         self.deployments = [self._member("a"), self._member("b")]
         behind = Source(world.random.choice(self.deployments).address)
         self.deployments.append(Deployment(world, "c", behind, self.network, self.leases))

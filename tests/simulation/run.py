@@ -121,7 +121,7 @@ class Run:
         self.world = world = World(random, self.faults, parts)
         world.sweeps = plan.sweeps
         if plan.seed % 3:
-            world.functions.keep_departures()
+            world.functions.keep_removed_parents()
         self.random, self.clear = random, plan.clear
         self.producers = [Producer(world, f"p{at}") for at in range(random.randint(1, 3))]
         self.sockets = [SocketClient(world, f"w{at}") for at in range(random.randint(1, 3))]
@@ -255,7 +255,7 @@ class Run:
         for feed in self.world.models:
             checks.check_followers(self.world, feed)
             checks.check_state(self.world, feed)
-            checks.check_departures(self.world, feed)
+            checks.check_removed_parents(self.world, feed)
             stores = self.world.stores
             sums = SumReader(stores.sums, stores.followers)
             if checks.check_sums(sums, stores.state, feed):

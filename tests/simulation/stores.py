@@ -31,10 +31,10 @@ from tidings.core.state.rows import Row
 from tidings.core.websocket.connections import Outcome
 from tidings.server.memory import Saved, StoredFollower
 
-Heard = Callable[[str], None]
+OnMessage = Callable[[str], None]
 
 
-class WatchedLog(MemoryLog):
+class ReportingLog(MemoryLog):
     """A log that reports its writes to the model and wakes the followers."""
 
     def __init__(
@@ -109,18 +109,18 @@ def rows_of(state: MemoryState, feed: str) -> Iterator[Row]:
             after = rows[-1].key
 
 
-class WatchedConsumers(MemoryConsumers):
+class ReportingConsumers(MemoryConsumers):
     """Consumers that report each change to their observer."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.watched: dict[str, Callable[[Consumer, Change], None]] = {}
+        self.observers: dict[str, Callable[[Consumer, Change], None]] = {}
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
         old = self.consumer(feed, name)
         written = super().write(feed, name, version, change)
-        if written and old is not None and name in self.watched:
-            self.watched[name](old, change)
+        if written and old is not None and name in self.observers:
+            self.observers[name](old, change)
         return written
 
 
@@ -140,7 +140,7 @@ class Lines:
         sender: Callable[[], object],
         saw: Callable[[str], None],
     ) -> None:
-        self.heard: dict[str, Heard] = {}
+        self.heard: dict[str, OnMessage] = {}
         self.closed: dict[str, Callable[[], None]] = {}
         self.swallowing: set[str] = set()
         self.subscribed: Counter[str] = Counter()  # by connection, how often
@@ -200,7 +200,7 @@ class Stores:
 
     def __init__(
         self,
-        log: WatchedLog,
+        log: ReportingLog,
         followers: MemoryFollowers,
         connections: type[MemoryConnections],
         sockets: Lines,
@@ -210,7 +210,7 @@ class Stores:
         _check_moves(followers)
         self.removed_parents = MemoryRemovedParents()
         self.claims = MemoryClaims()
-        self.consumers = WatchedConsumers()
+        self.consumers = ReportingConsumers()
         self.counters = MemoryCounters()
         self.tombstones = MemoryTombstones()
         self.sums = MemorySums()

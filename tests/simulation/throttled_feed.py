@@ -19,7 +19,7 @@ from tests.simulation.world import World
 
 OTHER: Final = "aside"
 RATES: Final = {
-    "bell_lost": 0.7,  # the sweep is what each of them leans on
+    "wake_lost": 0.7,  # the sweep is what each of them leans on
     "busy": 0.5,  # a turn of the state has much to write
     "throttled": 0.9,  # a call to the log of the other feed, while the trouble lasts
     "rung_together": 0.5,  # one event of the stream has records of both feeds

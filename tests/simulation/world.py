@@ -17,7 +17,7 @@ from tests.simulation.model import Log
 from tests.simulation.parts import Parts
 from tests.simulation.process import History, Machine, Process
 from tests.simulation.settings import Deployment
-from tests.simulation.stores import Lines, Stores, WatchedLog
+from tests.simulation.stores import Lines, ReportingLog, Stores
 from tidings.core import limits
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.followers.follower import FOLLOWERS
@@ -160,14 +160,14 @@ class World:
 
     def _network(self, call: Callable[[], object]) -> None:
         """Send a wake-up that may be lost, repeated, late, and so in any order."""
-        if self.faults.strikes("bell_lost"):
+        if self.faults.strikes("wake_lost"):
             return
         self._late(call)
-        if self.faults.strikes("bell_repeated"):
+        if self.faults.strikes("wake_repeated"):
             self._late(call)
 
     def _late(self, call: Callable[[], object]) -> None:
-        longest = 20_000 if self.faults.strikes("bell_late") else 300
+        longest = 20_000 if self.faults.strikes("wake_late") else 300
         self.scheduler.after(self.random.uniform(5, longest), call)
 
     # --- sockets ------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class World:
         """TTL: expired items are deleted, some now, some later, in any order."""
         while True:
             self.scheduler.sleep(20 * MINUTE_MS if self.in_lull else 30_000)
-            log: WatchedLog = self.stores.log
+            log: ReportingLog = self.stores.log
             gone = log.expire_some(self.scheduler.now_ms, lambda: self.faults.strikes("expire"))
             if gone:
                 self.faults.saw("page expired", gone)

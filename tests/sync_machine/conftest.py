@@ -8,7 +8,7 @@ import pytest
 
 from infra.parts import sync_states
 from tests.contract.stores import create
-from tests.functions.cloud import start_anew
+from tests.functions.cloud import restart
 from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.jobs import Jobs
 from tests.sync_machine.machine import ENVIRONMENT, Machine, machine
@@ -29,10 +29,10 @@ def stage(monkeypatch: pytest.MonkeyPatch, jobs: Jobs) -> Iterator[Machine]:
     monkeypatch.setattr(sync_states, "EXPORT_WAIT_S", 1)
     for name, value in {**ENVIRONMENT, **{each.setting: each.name for each in TABLES}}.items():
         monkeypatch.setenv(name, value)
-    start_anew()
+    restart()
     with machine("state") as made:
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.api.url)
         for table in TABLES:
             create(clients.dynamodb(), table)
         yield made
-    start_anew()
+    restart()

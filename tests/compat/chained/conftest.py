@@ -16,7 +16,14 @@ from tests import hosts
 from tests.compat.chained.place import Place, Sources
 from tests.e2e.cutting import Cutter, cutting
 
-TOLD = ("t0", "t1", "t2", "t3", "t4", "t5")  # events of the master, for its direct readers
+OBSERVED_FEEDS = (
+    "t0",
+    "t1",
+    "t2",
+    "t3",
+    "t4",
+    "t5",
+)  # events of the master, for its direct readers
 FEEDS = ("main", "steered", "chosen", "wait", "boot", "latest", "led", "ring")
 
 
@@ -56,10 +63,10 @@ def chain(
     kind, names = hosts.wanted(request.config), ("master", "middle", "far")
     master, middle, far = (Place(kind, tmp_path_factory.mktemp(name)) for name in names)
     with cutting(master.port) as way:
-        seats = hosts.seats(master.host)
-        master.chain((*FEEDS, *TOLD), {"ring": {"url": middle.feed("ring")}}, seats)
-        middle.chain(FEEDS, _of_middle(master, middle), seats)
-        far.chain(FEEDS, _of_far(master, middle, far, way), seats)
+        coordinator = hosts.coordinator(master.host)
+        master.chain((*FEEDS, *OBSERVED_FEEDS), {"ring": {"url": middle.feed("ring")}}, coordinator)
+        middle.chain(FEEDS, _of_middle(master, middle), coordinator)
+        far.chain(FEEDS, _of_far(master, middle, far, way), coordinator)
         with middle:
             before = middle.relay("main")
             with master, far:

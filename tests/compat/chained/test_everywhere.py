@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.compat.chained.conftest import Chain
 from tests.compat.chained.place import Place, until
 from tests.compat.chained.test_failing import is_last, leader, led_by, posting
-from tests.conformance.listeners import Heard
+from tests.conformance.listeners import ReceivedEvent
 from tests.e2e.consumers import Consumer, client, fold, raw_sse, without_repeats
 from tests.e2e.consumers import place as place_of
 
@@ -29,7 +29,7 @@ def listening(places: Sequence[Place], cursor: str) -> list[Consumer]:
     ]
 
 
-def pages_heard_again(heard: Sequence[Heard]) -> set[str]:
+def pages_received_again(heard: Sequence[ReceivedEvent]) -> set[str]:
     """Return the pages of events that arrived after a later one."""
     again, latest = set(), ""
     for event in heard:
@@ -77,7 +77,7 @@ def test_D21_D39_D40_D42_clients_everywhere_hear_all_of_it(chain: Chain) -> None
     assert producer.acknowledged > FAILURES
     for each in heard:
         assert [event.id for event in without_repeats(each)] == [entry[0] for entry in log]
-        assert len(pages_heard_again(each)) <= FAILURES
+        assert len(pages_received_again(each)) <= FAILURES
         assert fold(each) == fold(heard[0])
     until(lambda: chain.far.log(FEED) == chain.middle.log(FEED) == chain.master.log(FEED))
     assert chain.far.state(FEED) == chain.middle.state(FEED) == chain.master.state(FEED)

@@ -12,7 +12,7 @@ import httpx
 
 from tests.compat.chained.conftest import Chain
 from tests.compat.chained.place import Place, arrived, until
-from tests.conformance.listeners import Heard
+from tests.conformance.listeners import ReceivedEvent
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer, client, raw_sse, without_repeats
 
 LAST = "last"
@@ -48,7 +48,7 @@ class Producer(threading.Thread):
         self.join()
 
 
-def is_last(heard: Heard) -> bool:
+def is_last(heard: ReceivedEvent) -> bool:
     return bool(heard.data) and heard.data.get("id") == LAST
 
 
@@ -118,7 +118,7 @@ def test_D38_there_is_one_leader(chain: Chain) -> None:
         assert place.log("led") == chain.master.log("led")
 
 
-def test_D41_D40_a_leader_that_is_cut_off_gives_up_its_seat(chain: Chain) -> None:
+def test_D41_D40_a_leader_that_is_cut_off_gives_up_its_lease(chain: Chain) -> None:
     """The other one takes it, and is read; both logs stay whole, and healing changes nothing."""
     if leader(chain) is not chain.far:
         chain.middle.act("led", "shutdown")

@@ -18,7 +18,14 @@ import pytest
 
 from tests.compat.chained.place import PATIENCE_S, Place, arrived, until
 from tests.compat.chained.test_failing import LAST, is_last
-from tests.conformance.listeners import Ended, Heard, Listener, Silence, SocketListener, SseListener
+from tests.conformance.listeners import (
+    Ended,
+    Listener,
+    ReceivedEvent,
+    Silence,
+    SocketListener,
+    SseListener,
+)
 from tests.e2e.consumers import BEFORE_THE_FIRST, log_from, without_repeats
 from tests.hosts import host
 from tidings.client.worker import Worker
@@ -58,7 +65,7 @@ class Reader(threading.Thread):
 
     def __init__(self, kind: str, place: Place) -> None:
         super().__init__(daemon=True)
-        self.heard: list[Heard] = []
+        self.heard: list[ReceivedEvent] = []
         self.to: Place | None = None
         self._kind, self._place = kind, place
 

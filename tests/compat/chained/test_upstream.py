@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from tests.compat.chained.conftest import TOLD, Chain
+from tests.compat.chained.conftest import OBSERVED_FEEDS, Chain
 from tests.compat.chained.place import Place, until
 from tests.contract.upstream import UpstreamContract
 from tidings.http.outbound.upstream import HttpUpstream
@@ -17,7 +17,7 @@ _NUMBERS = count()
 
 @dataclass
 class OnHost:
-    """Implements `Told`."""
+    """Implements `UpstreamFeed`."""
 
     place: Place
     name: str
@@ -45,8 +45,8 @@ def _state(status: dict[str, list[dict[str, int]]]) -> int:
 
 
 @pytest.fixture
-def told(chain: Chain) -> OnHost:
-    return OnHost(chain.master, TOLD[next(_NUMBERS)])
+def upstream_feed(chain: Chain) -> OnHost:
+    return OnHost(chain.master, OBSERVED_FEEDS[next(_NUMBERS)])
 
 
 class TestHttpUpstream(UpstreamContract): ...

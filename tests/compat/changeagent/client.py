@@ -58,7 +58,7 @@ class Changes:
         assert answer.status == 204, answer
 
 
-class Beside(threading.Thread):
+class Parallel(threading.Thread):
     """Runs *work* in parallel to the test; `result` waits for its result."""
 
     def __init__(self, work: Callable[[], Any]) -> None:

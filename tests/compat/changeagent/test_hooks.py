@@ -11,7 +11,7 @@ import pytest
 
 from tests.compat.changeagent.client import Changes
 from tests.compat.oplog.feed import ask
-from tests.contract.answering import Answer, Answering, Asked, answering
+from tests.contract.answering import Answer, Answering, ReceivedRequest, answering
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.http.outbound.webhooks import Webhooks
 
@@ -91,7 +91,7 @@ class Meeting(Answering):
         super().__init__(Answer(200))
         self._both = threading.Barrier(2)
 
-    def next_answer(self, asked: Asked) -> Answer:
+    def next_answer(self, asked: ReceivedRequest) -> Answer:
         self._both.wait(ROUND_S)
         return super().next_answer(asked)
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.compat.changeagent.client import Beside, Changes
+from tests.compat.changeagent.client import Changes, Parallel
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_A20_a_blocked_reader_is_answered_when_a_change_comes(
     changes: Changes, some: list[int]
 ) -> None:
     """Long before its time is over."""
-    waiting = Beside(lambda: changes.get(("since", some[-1]), ("block", 120)))
+    waiting = Parallel(lambda: changes.get(("since", some[-1]), ("block", 120)))
     time.sleep(0.5)
     assert waiting.running
     number = changes.post("news")
@@ -118,7 +118,7 @@ def test_A20_a_blocked_reader_is_answered_when_a_change_comes(
 def test_A21_other_tags_do_not_wake_a_blocked_reader(changes: Changes, some: list[int]) -> None:
     """It continues to wait after them, and receives its own."""
     asked = ("since", some[-1]), ("block", 20), ("tag", "mine")
-    waiting = Beside(lambda: changes.get(*asked))
+    waiting = Parallel(lambda: changes.get(*asked))
     time.sleep(0.3)
     changes.post("other", "yours")
     time.sleep(0.7)
@@ -141,9 +141,9 @@ def test_A22_a_blocked_reader_is_told_that_nothing_came(changes: Changes, some: 
 def test_A22_waiting_beyond_the_end_does_no_harm(changes: Changes, some: list[int]) -> None:
     """A reader that waits for a future id receives no other change and delays no other reader."""
     asked = ("since", some[-1]), ("block", 20)
-    beyond = Beside(lambda: changes.get(("since", 2**52), ("block", 3)))
+    beyond = Parallel(lambda: changes.get(("since", 2**52), ("block", 3)))
     time.sleep(0.3)
-    waiting = Beside(lambda: changes.get(*asked))
+    waiting = Parallel(lambda: changes.get(*asked))
     time.sleep(0.5)
     number = changes.post("news")
 

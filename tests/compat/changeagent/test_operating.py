@@ -111,7 +111,7 @@ def hashed(password: str) -> str:
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
 
 
-def asked_as(changes: Changes, user: str, password: str) -> Answer:
+def get_as(changes: Changes, user: str, password: str) -> Answer:
     pair = base64.b64encode(f"{user}:{password}".encode()).decode()
     return ask(changes.port, "GET", changes.path, {"authorization": f"Basic {pair}"})
 
@@ -128,20 +128,20 @@ def test_A35_A36_A37_users_come_from_an_htpasswd_file(
 
     assert refused.body == b""
     assert refused.headers["www-authenticate"] == 'Basic realm="changeagent"'
-    assert asked_as(changes, "foo", "secret").status == asked_as(changes, "bar", "other").status
-    assert asked_as(changes, "foo", "secret").status == 200
-    assert asked_as(changes, "foo", "other").status == asked_as(changes, "baz", "x").status == 401
+    assert get_as(changes, "foo", "secret").status == get_as(changes, "bar", "other").status
+    assert get_as(changes, "foo", "secret").status == 200
+    assert get_as(changes, "foo", "other").status == get_as(changes, "baz", "x").status == 401
     assert changes.send(b"1").status == 401
 
     file.write_text("foo:plain\n")
     bad = users(host, changes, file)
     assert bad.exit_code == 1 and "line 1" in bad.output and "plain" not in bad.output
-    assert asked_as(changes, "foo", "secret").status == 200
+    assert get_as(changes, "foo", "secret").status == 200
 
     file.write_text(f"foo:{hashed('new')}\n")
     assert users(host, changes, file).exit_code == 0
-    until(lambda: asked_as(changes, "foo", "new").status == 200)
-    assert asked_as(changes, "bar", "other").status == 401
+    until(lambda: get_as(changes, "foo", "new").status == 200)
+    assert get_as(changes, "bar", "other").status == 401
 
 
 @pytest.mark.parametrize("prefix", ["", "/foo"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.compat.changeagent.client import Beside, Changes
+from tests.compat.changeagent.client import Changes, Parallel
 
 POST = """curl http://localhost:9000/changes \\
 -H "Content-Type: application/json" \\
@@ -57,7 +57,7 @@ def test_the_examples_print_what_they_print_there(changes: Changes) -> None:
     found = run(SINCE.format(first["_id"]), changes)
     assert documented(found) == {"changes": listed, "atStart": False, "atEnd": True}
 
-    waiting = Beside(lambda: run(BLOCK.format(ids[-1]), changes))
+    waiting = Parallel(lambda: run(BLOCK.format(ids[-1]), changes))
     time.sleep(0.5)
     number = changes.post({"Hello": "World", "seq": 13})
     news = {"_id": number, "data": {"Hello": "World", "seq": 13}}

@@ -24,7 +24,7 @@ TEN = [
 ]
 
 
-def told(feed: Feed, **wanted: int) -> bool:
+def status(feed: Feed, **wanted: int) -> bool:
     found = feed.status()
     return {name: found[name] for name in wanted} == wanted
 
@@ -63,24 +63,24 @@ def test_O63_the_counters_mean_what_they_meant(feed: Feed) -> None:
     feed.post(op("a"), op("b"))
     feed.post(op("c"))
     assert feed.send(b'{"event":"insert"}').status == 400
-    until(lambda: told(feed, events_received=3, events_ingested=3, events_error=1))
+    until(lambda: status(feed, events_received=3, events_ingested=3, events_error=1))
     found = feed.status()
     assert found["head"] == found["frontier"]["page"] == 2
 
     assert [block.name for block in feed.copied()][0::4] == ["reset", "live"]
-    until(lambda: told(feed, events_sent=5, connections=1, clients=0))
+    until(lambda: status(feed, events_sent=5, connections=1, clients=0))
     assert [feed.status()[name] for name in ("events_discarded", "queue_size")] == [0, 0]
 
 
 def test_O64_clients_go_up_and_come_back(feed: Feed) -> None:
     """With each that connects and each that leaves; connections only ever grow."""
-    assert told(feed, clients=0, connections=0)
+    assert status(feed, clients=0, connections=0)
     with feed.listening():
-        until(lambda: told(feed, clients=1, connections=1))
+        until(lambda: status(feed, clients=1, connections=1))
         with feed.listening():
-            until(lambda: told(feed, clients=2, connections=2))
-        until(lambda: told(feed, clients=1, connections=2))
-    until(lambda: told(feed, clients=0, connections=2))
+            until(lambda: status(feed, clients=2, connections=2))
+        until(lambda: status(feed, clients=1, connections=2))
+    until(lambda: status(feed, clients=0, connections=2))
 
 
 def test_O64_who_is_refused_does_not_count(feed: Feed) -> None:
@@ -91,10 +91,10 @@ def test_O64_who_is_refused_does_not_count(feed: Feed) -> None:
         ask(feed.port, "GET", feed.path + "?types=%00", {"accept": STREAM}).status,
     ]
     with feed.listening():
-        until(lambda: told(feed, clients=1))
+        until(lambda: status(feed, clients=1))
 
     assert refused == [406, 400, 400]
-    until(lambda: told(feed, clients=0, connections=1, events_error=0))
+    until(lambda: status(feed, clients=0, connections=1, events_error=0))
 
 
 def test_O65_nothing_of_the_machine_is_told(feed: Feed) -> None:

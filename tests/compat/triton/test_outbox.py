@@ -83,7 +83,7 @@ def test_F43_a_write_and_its_item_are_one(feed: ChangeFeed, client: Any) -> None
 
 
 @pytest.mark.java
-def test_a_letter_that_a_feed_refuses_is_put_aside(feed: ChangeFeed, client: Any) -> None:
+def test_a_message_that_a_feed_refuses_is_put_aside(feed: ChangeFeed, client: Any) -> None:
     """It is stored with the reason, and does not delay the messages after it."""
     for told in (item("d", resource="disk"), item("x3")):
         publish_with(client, [], outbox=OUTBOX, feed=feed.name, items=[told])

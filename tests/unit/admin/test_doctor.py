@@ -47,7 +47,7 @@ def _run(*words: str) -> Result:
     return CliRunner().invoke(main, ["doctor", *words])
 
 
-def _told(result: Result) -> dict[str, dict[str, Any]]:
+def _printed(result: Result) -> dict[str, dict[str, Any]]:
     return {found["check"]: found for found in map(json.loads, result.stdout.splitlines())}
 
 
@@ -58,16 +58,16 @@ def test_a_deploy_that_would_go_through(account: Answering) -> None:
     new, there = _run("--stage", "prod", *set_aside), _run("--stage", "dev", *set_aside)
 
     assert (new.exit_code, there.exit_code) == (0, 0)
-    assert {found["verdict"] for found in _told(new).values()} == {"ok"}
-    assert _told(there)["functions"]["says"] == "1, of the stage itself"
-    assert _told(there)["stack"]["says"] == "UPDATE_COMPLETE: a deploy updates it"
+    assert {found["verdict"] for found in _printed(new).values()} == {"ok"}
+    assert _printed(there)["functions"]["says"] == "1, of the stage itself"
+    assert _printed(there)["stack"]["says"] == "UPDATE_COMPLETE: a deploy updates it"
 
 
 @pytest.mark.parametrize("account", [("tidings-dev",)], indirect=True)
 def test_a_stage_without_its_data_stack_fails(account: Answering) -> None:
     """A deploy would create empty tables for functions that have others."""
     result = _run("--stage", "dev", "--json")
-    found = _told(result)
+    found = _printed(result)
 
     assert result.exit_code == 1
     assert [check for check, each in found.items() if each["verdict"] == "fails"] == ["data"]
@@ -82,7 +82,7 @@ def test_what_would_fail_a_first_deploy(account: Answering) -> None:
     boto3.client("ssm").delete_parameter(Name=BOOTSTRAP)
     account.script = [*_lambda(10, 10, "tidings-prod-sweep", "another")]
     result = _run("--stage", "prod", "--streams-max", "400", "--json")
-    found = _told(result)
+    found = _printed(result)
 
     assert result.exit_code == 1
     assert {check for check, each in found.items() if each["verdict"] == "fails"} == {
@@ -116,7 +116,7 @@ def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -
     result = _run("--stage", "prod", "--json")
 
     assert result.exit_code == 0
-    assert _told(result)["buckets"]["verdict"] == "note"
+    assert _printed(result)["buckets"]["verdict"] == "note"
 
 
 @pytest.mark.parametrize(
@@ -182,12 +182,12 @@ def test_settings_that_no_account_takes_are_told_without_asking_it(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     result = _run("--stage", "prod-data", "--log-days", "31", "--json")
     assert result.exit_code == 1
-    assert {name: each["verdict"] for name, each in _told(result).items()} == {
+    assert {name: each["verdict"] for name, each in _printed(result).items()} == {
         "name": "fails",
         "region": "fails",
         "log-days": "fails",
     }
-    assert "30" in _told(result)["log-days"]["do"]
+    assert "30" in _printed(result)["log-days"]["do"]
 
 
 def test_the_region_is_that_of_the_other_tools_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:

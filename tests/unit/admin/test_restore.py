@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from tests.compat.oplog.feed import Feed, op
-from tests.conformance.listeners import Heard, SseListener
+from tests.conformance.listeners import ReceivedEvent, SseListener
 from tests.e2e.consumers import BEFORE_THE_FIRST, Objects
 from tidings.admin.archive_command import page_of
 from tidings.client.cli.main import main
@@ -218,10 +218,10 @@ def _by_sse(twin: Twin, feed: str, cursor: str, held: Objects) -> Objects:
 
 def _by_socket(twin: Twin, feed: str, cursor: str, held: Objects) -> Objects:
     events = follow(twin.url, cursor=cursor, feed=feed, ws_url=twin.ws_url)
-    return _caught_up(lambda: Heard(*attrgetter("id", "name", "data")(next(events))), held)
+    return _caught_up(lambda: ReceivedEvent(*attrgetter("id", "name", "data")(next(events))), held)
 
 
-def _caught_up(hear: Callable[[], Heard], held: Objects) -> Objects:
+def _caught_up(hear: Callable[[], ReceivedEvent], held: Objects) -> Objects:
     """
     Return *held* with all events up to the end; a copy counts in any order, once it is `live`.
     """
@@ -258,10 +258,10 @@ def test_no_number_is_told_twice(drills: tuple[Twin, dict[str, Drill]], name: st
     assert drill.said["kept"] == 3 * min(MOMENTS[name][0], 3)
     anew = [operation["id"] for _, operation in drill.anew]
     for since in drill.changes[::4]:
-        assert _told_since(twin, name, since)[-len(anew) :] == anew, since
+        assert _operations_since(twin, name, since)[-len(anew) :] == anew, since
 
 
-def _told_since(twin: Twin, feed: str, since: int) -> list[str]:
+def _operations_since(twin: Twin, feed: str, since: int) -> list[str]:
     url = f"{twin.url}feeds/{feed}/changes"
     answer = httpx.get(url, params={"since": since, "limit": 1000}, timeout=60).json()
     return [change["data"]["id"] for change in answer["changes"]]

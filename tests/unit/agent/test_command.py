@@ -27,18 +27,18 @@ def test_one_agent_a_folder_and_a_port(agent: Agent, tmp_path: Path) -> None:
     folder = agent.folder / "queue"
     address = agent.url.removeprefix("http://")
 
-    assert _told(folder, "127.0.0.1:0") == (
+    assert _status_of(folder, "127.0.0.1:0") == (
         f"tidings agent: another agent uses the queue folder {folder};"
         " give each agent its own --queue-dir\n"
     )
-    assert _told(tmp_path, address) == (
+    assert _status_of(tmp_path, address) == (
         f"tidings agent: cannot listen on {address}: address already in use\n"
     )
     (tmp_path / "file").touch()
-    assert "cannot use the queue folder" in _told(tmp_path / "file/below", "127.0.0.1:0")
+    assert "cannot use the queue folder" in _status_of(tmp_path / "file/below", "127.0.0.1:0")
 
 
-def _told(folder: Path, address: str) -> str:
+def _status_of(folder: Path, address: str) -> str:
     options = ["--url", "http://127.0.0.1:1", "--queue-dir", str(folder), "--listen", address]
     done = CliRunner().invoke(command.agent, options)
     assert done.exit_code == 1

@@ -26,10 +26,10 @@ class Scene:
         self.listener, self.sock = bind_ports("127.0.0.1", 0)
         self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sender.connect(self.sock.getsockname())
-        self.rung = threading.Event()
+        self.woken = threading.Event()
         self.lifeline, self.held = os.pipe()
         fast = Store(folder, wait_s=0, cuts=False)
-        self.receiver = Receiver(self.sock, fast, Bound(), self.rung.set)
+        self.receiver = Receiver(self.sock, fast, Bound(), self.woken.set)
         self.thread = threading.Thread(target=self.receiver.run, args=[self.lifeline])
 
     def end(self) -> None:
@@ -54,10 +54,10 @@ def _scene(folder: Path) -> Iterator[Scene]:
 
 
 def test_a_lone_datagram_does_not_wait(tmp_path: Path) -> None:
-    """It is in the queue and rung for as soon as nothing follows it."""
+    """It is in the queue, and the sender is woken, as soon as nothing follows it."""
     with _scene(tmp_path) as scene:
         scene.sender.send(operation("a"))
-        assert scene.rung.wait(60)
+        assert scene.woken.wait(60)
 
         assert scene.store.totals().events == 1
 
@@ -68,7 +68,7 @@ def test_a_busy_disk_is_not_waited_for(tmp_path: Path) -> None:
         with scene.store.transaction():
             for n in range(500):
                 scene.sender.send(operation(n))
-            assert not scene.rung.wait(0.1)
+            assert not scene.woken.wait(0.1)
             assert kernel_drops(os.fstat(scene.sock.fileno()).st_ino) == 0
         scene.end()
 
@@ -82,7 +82,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         with scene.store.transaction():
             for n in range(2_000):
                 scene.sender.send(operation(n))
-            assert not scene.rung.wait(0.3)
+            assert not scene.woken.wait(0.3)
         scene.end()
         totals = scene.store.totals()
 

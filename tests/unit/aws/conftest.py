@@ -17,7 +17,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def closed_address() -> Iterator[str]:
     """Yield an address at which no process accepts connections."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -84,10 +84,10 @@ class TestDynamoDB:
         with answering(Answer(status, error=error)) as server, pytest.raises(Unavailable):
             DynamoDBLog(dynamodb(server.url), "log", "control").take("main")
 
-    def test_silence_is_unavailable(self, nobody: str) -> None:
+    def test_silence_is_unavailable(self, closed_address: str) -> None:
         """No process listens on the port."""
         with pytest.raises(Unavailable):
-            DynamoDBLog(dynamodb(nobody), "log", "control").read("main", 0)
+            DynamoDBLog(dynamodb(closed_address), "log", "control").read("main", 0)
 
     @pytest.mark.parametrize("error", ["AccessDeniedException", "ResourceNotFoundException"])
     def test_our_mistakes_pass_through(self, error: str) -> None:
@@ -321,9 +321,9 @@ class TestWaker:
         kinds = {asked.headers["X-Amz-Invocation-Type"] for asked in server.asked}
         assert kinds == {"Event"}
 
-    def test_a_wake_up_may_be_lost(self, nobody: str) -> None:
+    def test_a_wake_up_may_be_lost(self, closed_address: str) -> None:
         """If the function is unavailable, the sweep wakes it later."""
-        LambdaWaker(functions(nobody), "tidings-dev-").wake("main", "push")
+        LambdaWaker(functions(closed_address), "tidings-dev-").wake("main", "push")
 
     def test_our_mistakes_pass_through(self) -> None:
         """A missing function raises the error."""

@@ -118,7 +118,7 @@ def talking(talk: Talk, trust: ssl.SSLContext | None = None) -> Iterator[Talking
         accepting.join()
 
 
-def heard(connection: socket.socket) -> bytes:
+def read_request(connection: socket.socket) -> bytes:
     """Return one request; it is empty at the end."""
     data, size = bytearray(), 0
     while not size or len(data) < size:
@@ -137,17 +137,17 @@ def says(*answers: bytes, forever: bytes = b"") -> Talk:
 
     def talk(connection: socket.socket, number: int) -> None:
         for answer in answers:
-            if not heard(connection):
+            if not read_request(connection):
                 return
             connection.sendall(answer)
-        while forever and heard(connection):
+        while forever and read_request(connection):
             connection.sendall(forever)
 
     return talk
 
 
 def _silent(connection: socket.socket, number: int) -> None:
-    while heard(connection):
+    while read_request(connection):
         pass
 
 
@@ -221,9 +221,9 @@ class TestOutcomes:
             assert ApiGatewaySockets(server.url, 20).send("c1", "{}") is outcome
         assert len(server.asked) == 1
 
-    def test_a_refused_connect_is_busy(self, nobody: str) -> None:
+    def test_a_refused_connect_is_busy(self, closed_address: str) -> None:
         """Nothing was sent, so it may be repeated; the same holds for an unknown host name."""
-        assert ApiGatewaySockets(nobody, 1).send("c1", "{}") is Outcome.BUSY
+        assert ApiGatewaySockets(closed_address, 1).send("c1", "{}") is Outcome.BUSY
         assert ApiGatewaySockets("http://nobody.invalid", 1).send("c1", "{}") is Outcome.BUSY
 
     def test_a_connect_that_is_never_answered_is_busy(self) -> None:
@@ -278,7 +278,7 @@ class TestOutcomes:
 
         def talk(connection: socket.socket, number: int) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while heard(connection):
+            while read_request(connection):
                 for at in range(len(answer)):
                     connection.sendall(answer[at : at + 1])
                     time.sleep(0.0005)
@@ -294,7 +294,7 @@ class TestOutcomes:
 
         def talk(connection: socket.socket, number: int) -> None:
             time.sleep(0.1)
-            bodies.append(heard(connection).partition(b"\r\n\r\n")[2])
+            bodies.append(read_request(connection).partition(b"\r\n\r\n")[2])
             connection.sendall(OK)
 
         message = "ä" * 3_000_000
@@ -369,9 +369,9 @@ class TestKeptConnections:
 
 class TestMany:
     @pytest.mark.timeout(30)
-    def test_nothing_to_send_is_done_at_once(self, nobody: str) -> None:
+    def test_nothing_to_send_is_done_at_once(self, closed_address: str) -> None:
         """Most pages match no connection."""
-        assert feed(nobody).send() == []
+        assert feed(closed_address).send() == []
 
     def test_three_hundred_at_once(self) -> None:
         """Each client gets its messages in order, over fewer connections than there are clients."""
@@ -380,7 +380,7 @@ class TestMany:
         got: dict[str, list[str]] = {name: [] for name in names}
 
         def talk(connection: socket.socket, number: int) -> None:
-            while request := heard(connection).decode():
+            while request := read_request(connection).decode():
                 head, _, body = request.partition("\r\n\r\n")
                 got[head.split(" ", 2)[1].rpartition("/")[2]].append(body)
                 connection.sendall(OK)
@@ -397,7 +397,7 @@ class TestMany:
         answered: list[tuple[str, str]] = []
 
         def talk(connection: socket.socket, number: int) -> None:
-            while request := heard(connection).decode():
+            while request := read_request(connection).decode():
                 method, path, _ = request.split(" ", 2)
                 name = path.rpartition("/")[2]
                 if (method, name) != ("POST", "c7"):
@@ -425,7 +425,7 @@ class TestMany:
             return b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status
 
         def talk(connection: socket.socket, number: int) -> None:
-            while request := heard(connection).decode():
+            while request := read_request(connection).decode():
                 method, path, _ = request.split(" ", 2)
                 connection.sendall(answer(path.rpartition("/")[2], method))
 
@@ -451,7 +451,7 @@ class TestMany:
 
         def talk(connection: socket.socket, number: int) -> None:
             nonlocal tokens, filled_s, refused
-            while heard(connection):
+            while read_request(connection):
                 with lock:
                     now_s = time.monotonic()
                     tokens, filled_s = min(50.0, tokens + (now_s - filled_s) * 500), now_s

@@ -114,7 +114,7 @@ def browser(profile: Path) -> Iterator[ClientConnection]:
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            port, path = _told(profile / "DevToolsActivePort")
+            port, path = _port_and_path(profile / "DevToolsActivePort")
             with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as socket:
                 yield socket
         finally:
@@ -149,7 +149,7 @@ def tab(socket: ClientConnection) -> Iterator[Page]:
         root.call("Target.disposeBrowserContext", browserContextId=context)
 
 
-def _told(file: Path) -> tuple[str, str]:
+def _port_and_path(file: Path) -> tuple[str, str]:
     """Return the port and the path, which Chromium writes into its profile once it listens."""
     deadline = time.monotonic() + WITHIN_S
     while True:

@@ -153,7 +153,7 @@ def _video(number: int, event: str = "insert") -> dict[str, object]:
     return {"event": event, "type": "video", "id": f"x{number}", "parents": []}
 
 
-def _taken(consumer: Consumer, count: int) -> list[Delivery]:
+def _take(consumer: Consumer, count: int) -> list[Delivery]:
     return list(islice(consumer, count))
 
 
@@ -203,13 +203,13 @@ def test_a_restart_begins_behind_the_oldest_unacknowledged(
     (tmp_path / "seen").write_text(event_id(0))
 
     with Consumer(server.url, transport=transport, state_file=tmp_path / "seen") as consumer:
-        first = _taken(consumer, 5)
+        first = _take(consumer, 5)
         for at in (0, 1, 3, 4):
             first[at].ack()
         assert consumer.cursor == event_id(2)
 
     with Consumer(server.url, transport=transport, state_file=tmp_path / "seen") as consumer:
-        assert [delivery.id for delivery in _taken(consumer, 3)] == [event_id(n) for n in (3, 4, 5)]
+        assert [delivery.id for delivery in _take(consumer, 3)] == [event_id(n) for n in (3, 4, 5)]
 
 
 @both
@@ -223,11 +223,11 @@ def test_what_is_in_flight_survives_a_cut(server: Running, transport: Transport)
         cursor=event_id(0),
         on_lost=lambda error, delay_s: lost.append(delay_s),
     ) as consumer:
-        (before,) = _taken(consumer, 1)
+        (before,) = _take(consumer, 1)
         server.feed.faults.repeat = 1
         server.cut()
         server.append(_video(1))
-        (after,) = _taken(consumer, 1)
+        (after,) = _take(consumer, 1)
         after.ack()
         assert (after.id, consumer.cursor) == (event_id(2), event_id(0))
         before.ack()
@@ -291,7 +291,7 @@ def test_an_ack_counts_once(server: Running) -> None:
     """A second acknowledgement does not count for another event."""
     server.append(_video(1), _video(2))
     with Consumer(server.url, cursor=event_id(0)) as consumer:
-        first, _ = _taken(consumer, 2)
+        first, _ = _take(consumer, 2)
         first.ack()
         first.ack()
         assert consumer.cursor == event_id(1, 0)
@@ -307,7 +307,7 @@ def test_the_cursor_is_saved_while_nothing_comes(
     with Consumer(
         server.url, transport=transport, cursor=event_id(0), state_file=state
     ) as consumer:
-        (delivery,) = _taken(consumer, 1)
+        (delivery,) = _take(consumer, 1)
         delivery.ack()
         until(lambda: state.exists() and state.read_text() == event_id(1))
 
@@ -321,7 +321,7 @@ def test_from_now_the_place_is_kept(server: Running, tmp_path: Path) -> None:
         until(lambda: consumer.cursor != "now")
     server.append(_video(2))
     with Consumer(server.url, state_file=state) as consumer:
-        assert _taken(consumer, 1)[0].id == event_id(2)
+        assert _take(consumer, 1)[0].id == event_id(2)
 
 
 @both

@@ -148,7 +148,7 @@ def test_O76_a_refusal_is_final(
 
 @both
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_the_weather_is_waited_out(server: Running, transport: Transport, status: int) -> None:
+def test_an_outage_is_waited_out(server: Running, transport: Transport, status: int) -> None:
     """Too many requests and failures of the server are tried again."""
     server.append(_video(1))
     server.feed.faults.refuse = [(status, "unavailable")] * 3

@@ -282,7 +282,7 @@ def test_a_server_that_dies_amid_the_handshake_is_tried_again(error: Exception) 
         raise error
 
 
-def _told(event: str, event_id: str, name: str = "") -> dict[str, Any]:
+def _wire_event(event: str, event_id: str, name: str = "") -> dict[str, Any]:
     return {"id": event_id, "event": event, "data": {"id": name} if name else {}}
 
 
@@ -300,8 +300,8 @@ def _at(page: int, slot: int, seconds: int = 1) -> str:
 def test_what_comes_late_leads_nowhere() -> None:
     """P8.8: a message with an earlier cursor than the last one is ignored."""
     reader = _reader()
-    first = {"events": [_told("update", _at(7, 0), "a")], "cursor": _at(7, 0x7FFFFF)}
-    second = {"events": [_told("update", _at(8, 0), "b")], "cursor": _at(8, 0x7FFFFF)}
+    first = {"events": [_wire_event("update", _at(7, 0), "a")], "cursor": _at(7, 0x7FFFFF)}
+    second = {"events": [_wire_event("update", _at(8, 0), "b")], "cursor": _at(8, 0x7FFFFF)}
 
     assert _names(_items(reader, **second)) == ["b", _at(8, 0x7FFFFF)]
     assert _items(reader, **first) == []
@@ -312,11 +312,11 @@ def test_a_copy_ascends_to_the_log_behind_it() -> None:
     """P8.8: `reset`, rows under one id, `live` at the page the copy began at, the log."""
     reader = _reader("0")
     bucket = [f"{0:08x}{9:010x}{0x800000 + number:06x}" for number in range(3)]
-    reset = {"events": [_told("reset", "1")], "cursor": bucket[0]}
-    rows = {"events": [_told("insert", bucket[0], "a")]}
-    more = {"events": [_told("insert", bucket[1], "b")], "cursor": bucket[2]}
-    live = {"events": [_told("live", _at(9, 0x7FFFFF))], "cursor": _at(9, 0x7FFFFF)}
-    log = {"events": [_told("update", _at(10, 0), "c")], "cursor": _at(10, 0x7FFFFF)}
+    reset = {"events": [_wire_event("reset", "1")], "cursor": bucket[0]}
+    rows = {"events": [_wire_event("insert", bucket[0], "a")]}
+    more = {"events": [_wire_event("insert", bucket[1], "b")], "cursor": bucket[2]}
+    live = {"events": [_wire_event("live", _at(9, 0x7FFFFF))], "cursor": _at(9, 0x7FFFFF)}
+    log = {"events": [_wire_event("update", _at(10, 0), "c")], "cursor": _at(10, 0x7FFFFF)}
     messages: list[dict[str, Any]] = [reset, rows, rows, more, live, log]
 
     heard = [_names(_items(reader, **message)) for message in messages]

@@ -130,7 +130,7 @@ class Host(Assembly):
             followers=scene.followers,
             counters=scene.counters,
             state=scene.state,
-            removed_parents=scene.removed_parents_reader,
+            removed_parents=scene.removed_parents,
             tombstones=scene.tombstones,
             sums=scene.sums,
             tags=MemoryTags(),
@@ -194,7 +194,7 @@ class Scene:
     followers: MemoryFollowers = field(default_factory=MemoryFollowers)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
-    removed_parents_reader: MemoryRemovedParents = field(default_factory=MemoryRemovedParents)
+    removed_parents: MemoryRemovedParents = field(default_factory=MemoryRemovedParents)
     archive: MemoryArchive = field(default_factory=MemoryArchive)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
     subscriptions: MemorySubscriptions = field(default_factory=MemorySubscriptions)
@@ -230,7 +230,7 @@ class Scene:
         self.meter, self.holding, self.guard = host.meter, host.holding, host.guard
         self.reader, self.filler, self.follower = host.reader, host.filler, host.follower
         self.appender, self.ingester = host.appender, host.ingester
-        self.departure_reader, self.sum_reader = host.removed_parents_reader, host.sum_reader
+        self.removed_parents_reader, self.sum_reader = host.removed_parents_reader, host.sum_reader
         self.catch_up, self.streamer, self.lanes = host.catch_up, host.streamer, host.lanes
         self.delivery, self.receiver, self.replayer = host.delivery, host.receiver, host.replayer
         self.projector, self.pusher = cast(Projector, host.projector()), self.lane(0)
@@ -299,7 +299,7 @@ class Scene:
         """Set these fields of the feed's profile, as its owner does."""
         assert self.profiles.save(feed, replace(self.profiles.profile(feed), **fields))
 
-    def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
+    def keep_removed_parents(self, *, leave: bool = True, feed: str = FEED) -> None:
         """Turn leaves of the feed on, as its owner does."""
         self.configure(feed, leave=leave)
 

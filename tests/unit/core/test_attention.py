@@ -11,7 +11,7 @@ from tidings.core import limits
 from tidings.core.attention import IN_PAGES, RULES, AlarmRules, Alert, Rule, rules
 
 
-class Told:
+class RecordingRules:
     """Judges metrics, and collects the counters and the findings."""
 
     def __init__(self, by: dict[str, Rule] | None = None) -> None:
@@ -29,14 +29,14 @@ class Told:
 @pytest.mark.parametrize("metric", RULES)
 def test_what_is_above_its_limit_is_told(metric: str) -> None:
     """The finding has the feed and both values; the rule's own metric is counted, too."""
-    told, rule = Told(), RULES[metric]
-    told.alarm_rules.feed = "main"
-    told.alarm_rules(metric, rule.limit)
-    assert told.found == [] and told.counted == {metric: rule.limit}
-    told.alarm_rules(metric, rule.limit + 1)
-    assert told.found == [Alert("main", metric, rule.limit + 1, rule.limit)]
-    assert told.counted["Behind"] == int(rule.lasting)
-    assert told.counted["Attention"] == int(not rule.lasting)
+    recording, rule = RecordingRules(), RULES[metric]
+    recording.alarm_rules.feed = "main"
+    recording.alarm_rules(metric, rule.limit)
+    assert recording.found == [] and recording.counted == {metric: rule.limit}
+    recording.alarm_rules(metric, rule.limit + 1)
+    assert recording.found == [Alert("main", metric, rule.limit + 1, rule.limit)]
+    assert recording.counted["Behind"] == int(rule.lasting)
+    assert recording.counted["Attention"] == int(not rule.lasting)
 
 
 def test_what_lingers_is_told_once_a_day() -> None:
@@ -44,33 +44,33 @@ def test_what_lingers_is_told_once_a_day() -> None:
     It is reported once a day for each feed: the alarm ends in between, so that it can report other
     problems.
     """
-    told = Told()
+    recording = RecordingRules()
     for feed in ("main", "other", "main"):
-        told.alarm_rules.feed = feed
-        told.alarm_rules("ConsumersLate", 1)
-    told.alarm_rules("PagesLost", 1)
-    told.alarm_rules("PagesLost", 1)
-    assert told.counted["Attention"] == 2 + 2 and told.counted["ConsumersLate"] == 3
-    told.now_ms += limits.REMIND_MS - 1
-    told.alarm_rules("ConsumersLate", 1)
-    assert told.counted["Attention"] == 4
-    told.now_ms += 1
-    told.alarm_rules("ConsumersLate", 1)
-    assert told.counted["Attention"] == 5
+        recording.alarm_rules.feed = feed
+        recording.alarm_rules("ConsumersLate", 1)
+    recording.alarm_rules("PagesLost", 1)
+    recording.alarm_rules("PagesLost", 1)
+    assert recording.counted["Attention"] == 2 + 2 and recording.counted["ConsumersLate"] == 3
+    recording.now_ms += limits.REMIND_MS - 1
+    recording.alarm_rules("ConsumersLate", 1)
+    assert recording.counted["Attention"] == 4
+    recording.now_ms += 1
+    recording.alarm_rules("ConsumersLate", 1)
+    assert recording.counted["Attention"] == 5
     assert not any(rule.lingers and rule.lasting for rule in RULES.values())
 
 
 def test_what_has_no_rule_is_only_counted() -> None:
     """Most metrics say how much there was of something."""
-    told = Told()
-    told.alarm_rules("OperationsIngested", 10_000_000)
-    assert told.found == [] and told.counted == {"OperationsIngested": 10_000_000}
+    recording = RecordingRules()
+    recording.alarm_rules("OperationsIngested", 10_000_000)
+    assert recording.found == [] and recording.counted == {"OperationsIngested": 10_000_000}
 
 
 def test_a_deployment_says_how_many_pages_it_bears() -> None:
     """The limit holds for every lag in pages; limits for ages are the same everywhere."""
-    told = Told(rules(10))
+    recording = RecordingRules(rules(10))
     for metric in RULES:
-        told.alarm_rules(metric, 11)
-    assert {each.metric for each in told.found if each.limit == 10} == set(IN_PAGES)
+        recording.alarm_rules(metric, 11)
+    assert {each.metric for each in recording.found if each.limit == 10} == set(IN_PAGES)
     assert rules(RULES["FollowerLag"].limit) == RULES

@@ -72,8 +72,8 @@ def test_all_are_woken_by_one_read() -> None:
     assert run(scene).reads == [0]
 
 
-class Told:
-    """Implements `Notifications`: says that there is news once."""
+class OneNotification:
+    """Implements `Notifications`: reports new pages once."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -99,7 +99,7 @@ def test_who_leaves_during_a_read_delays_no_one() -> None:
                 assert on.wait(LONG_S)
             return run
 
-        poller = TailPoller(read, Told())
+        poller = TailPoller(read, OneNotification())
         left = never()
         before = asyncio.ensure_future(poller.wait(0, left, LONG_S))
         while not log.reads:  # and that finds nothing

@@ -102,7 +102,7 @@ def _arm(folder: Path, when: str, kind: str) -> None:
             if kind == "checkpoint" and commits[0] > 1:
                 kill()
             if ours and when == "inside":
-                _watch(self, kill)
+                _kill_at_first_file(self, kill)
             original(self, *arguments)
             if ours and when == "after":
                 kill()
@@ -113,7 +113,7 @@ def _arm(folder: Path, when: str, kind: str) -> None:
         wrap(name)
 
 
-def _watch(table: Table, kill: Callable[[], None]) -> None:
+def _kill_at_first_file(table: Table, kill: Callable[[], None]) -> None:
     """Once a file of the commit is there, of which no snapshot of the table knows."""
     folder = Path(table.warehouse.url) / table.warehouse.database / table.called
     before, found = (

@@ -46,7 +46,7 @@ def test_the_guide_leads_from_nothing_to_a_query(
     told, posts = list[str](), 0
     for command in _HERE.sub("", blocks).splitlines():
         until(partial(_ends_with, server, posts))  # a server's word on itself may be a second old
-        told.append(_told(command, server))
+        told.append(_output_of(command, server))
         posts += " post " in command
 
     assert sum("Sea" in each and "7" in each for each in told) == 1
@@ -80,7 +80,7 @@ def _fenced(language: str, having: str = "") -> list[str]:
     return [each for each in found if having in each]
 
 
-def _told(command: str, server: Server) -> str:
+def _output_of(command: str, server: Server) -> str:
     program, *arguments = shlex.split(command)
     assert program == ".venv/bin/tidings"
     if any(name in arguments for name in _ASKS):

@@ -11,7 +11,7 @@ from pathlib import Path
 from shutil import which
 
 PATIENCE_S = 180.0
-_NOBODY = "postgres"  # PostgreSQL does not run as root
+_SERVER_USER = "postgres"  # PostgreSQL does not run as root
 _SETTINGS = ("listen_addresses=", "fsync=off", "max_connections=20", "wal_level=logical")
 
 
@@ -27,7 +27,7 @@ def running(folder: Path) -> Iterator[str]:
     """Yield the address of an empty database."""
     programs = binaries()
     assert programs is not None
-    user = _NOBODY if os.geteuid() == 0 else None
+    user = _SERVER_USER if os.geteuid() == 0 else None
     data = folder / "data"
     data.mkdir()
     if user:

@@ -80,7 +80,7 @@ def opened(sink: Any, consumer: str = "p.store") -> Any:
     return sink
 
 
-def told(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def objects_and_pages(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return the object and page of each message."""
     return [(each["body"]["data"]["id"], each["body"]["id"][8:18]) for each in found]
 
@@ -94,7 +94,7 @@ def test_a_fifo_queue_keeps_the_order_of_an_object_and_drops_repeats() -> None:
     found = received(url)
     assert len(found) == len(batch)
     for name in "abc":
-        pages = [page for each, page in told(found) if each == name]
+        pages = [page for each, page in objects_and_pages(found) if each == name]
         assert pages == sorted(pages)
     assert {each["MessageGroupId"] for each in found} == {"video/a", "video/b", "video/c"}
 
@@ -140,7 +140,7 @@ def test_a_topic_publishes_to_who_subscribed() -> None:
     opened(Sns(topic, client=sns)).write(batch, 1)
     opened(Sns(topic, client=sns)).write(batch, 2)
     found = received(url)
-    assert sorted(told(found)) == sorted((each.key, each.id[8:18]) for each in batch)
+    assert sorted(objects_and_pages(found)) == sorted((each.key, each.id[8:18]) for each in batch)
     assert {each["MessageGroupId"] for each in found} == {"video/a", "video/b"}
 
 
@@ -181,7 +181,7 @@ def test_a_message_that_is_too_large_is_told_by_its_place() -> None:
     with pytest.raises(Unwritten, match="sqs accepts at most 1,048,576 bytes, not 1,0") as raised:
         opened(Sqs(url, client=client("sqs"))).write(batch, 1)
     assert raised.value.index == 1
-    assert [name for name, _ in told(received(url))] == ["a"]
+    assert [name for name, _ in objects_and_pages(received(url))] == ["a"]
 
 
 def test_what_is_no_json_is_told_by_its_place() -> None:
@@ -192,7 +192,7 @@ def test_what_is_no_json_is_told_by_its_place() -> None:
             [message("a", 1), message("b", 2, tags={1})], 1
         )
     assert raised.value.index == 1
-    assert [name for name, _ in told(received(url))] == ["a"]
+    assert [name for name, _ in objects_and_pages(received(url))] == ["a"]
 
 
 def failing_sqs(stub: Stubber, calls: list[list[tuple[int, str, bool]]]) -> Sqs:

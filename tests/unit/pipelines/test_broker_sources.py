@@ -59,7 +59,7 @@ def opened(reader: Reader, state: Any = ()) -> Iterator[Batch]:
     return (each for each in reader.read() if each.operations or each.state)
 
 
-def taken(batches: Iterator[Batch], count: int) -> tuple[list[dict[str, Any]], Any]:
+def take_operations(batches: Iterator[Batch], count: int) -> tuple[list[dict[str, Any]], Any]:
     """Return at least *count* operations, and the reader's position after them."""
     found, state = list[dict[str, Any]](), None
     while len(found) < count:
@@ -91,7 +91,7 @@ def test_a_topic_goes_on_where_it_was_left(kafka_servers: str) -> None:
     topic = make_topic(kafka_servers, "left", 2)
     send(kafka_servers, topic, *numbered(*range(BATCH + 20)))
     reader = KafkaTopics(kafka_servers, topic, type="video")
-    found, left = taken(opened(reader), 1)
+    found, left = take_operations(opened(reader), 1)
     reader.close()
     assert (len(found), left[topic]["mode"]) == (BATCH, "complete")
     assert sum(left[topic]["offsets"].values()) == BATCH
@@ -99,7 +99,7 @@ def test_a_topic_goes_on_where_it_was_left(kafka_servers: str) -> None:
     add_partitions(kafka_servers, topic, 5)
     send(kafka_servers, topic, *numbered(*range(BATCH, BATCH + 100)))
     reader = KafkaTopics(kafka_servers, topic, type="video")
-    rest, left = taken(opened(reader, left), 120)
+    rest, left = take_operations(opened(reader, left), 120)
     reader.close()
     assert {each["id"] for each in found + rest} == {str(n) for n in range(BATCH + 100)}
     assert (len(rest), len(left[topic]["offsets"])) == (120, 5)
@@ -114,10 +114,10 @@ def test_partitions_that_are_added_are_found(
     reader = KafkaTopics(kafka_servers, topic, type="video")
     batches = opened(reader)
     send(kafka_servers, topic, *numbered(1))
-    assert len(taken(batches, 1)[0]) == 1
+    assert len(take_operations(batches, 1)[0]) == 1
     add_partitions(kafka_servers, topic, 3)
     send(kafka_servers, topic, *numbered(*range(30)))
-    found, left = taken(batches, 30)
+    found, left = take_operations(batches, 30)
     reader.close()
     assert (len(found), len(left[topic]["offsets"])) == (30, 3)
 
@@ -134,7 +134,7 @@ def test_messages_that_are_no_longer_there_are_told(kafka_servers: str) -> None:
             next(opened(reader, {topic: {"offsets": {"0": offset}}}))
         reader.close()
     reader = KafkaTopics(kafka_servers, topic, type="video")
-    assert taken(opened(reader), 1)[0][0]["id"] == "3"
+    assert take_operations(opened(reader), 1)[0][0]["id"] == "3"
     reader.close()
 
 
@@ -144,7 +144,7 @@ def test_a_message_that_is_none_is_named(kafka_servers: str) -> None:
     send(kafka_servers, topic, *numbered(1), {"id": "2" * 2000}, *numbered(3))
     reader = KafkaTopics(kafka_servers, topic, type="video")
     batches = opened(reader)
-    found, left = taken(batches, 1)
+    found, left = take_operations(batches, 1)
     assert ([each["id"] for each in found], left[topic]["offsets"]) == (["1"], {"0": 1})
     with pytest.raises(WrongPipeline, match="poison, partition 0, offset 1: id: holds at most"):
         next(batches)
@@ -189,17 +189,17 @@ def test_a_queue_is_acknowledged_behind_what_the_feed_has(queue: Queue) -> None:
     queue.send(*numbered(*range(BATCH + 20)))
     reader = queue.reader()
     batches = opened(reader)
-    first, left = taken(batches, 1)  # in the feed, and its reader is killed
+    first, left = take_operations(batches, 1)  # in the feed, and its reader is killed
     reader.close()
     assert (len(first), len(left[queue.name]["taken"])) == (BATCH, BATCH)
     until(lambda: queue.left(queue.name) == BATCH + 20)
 
     reader = queue.reader()
     batches = opened(reader, left)
-    found, left = taken(batches, 20)
+    found, left = take_operations(batches, 20)
     assert [each["data"]["n"] for each in found] == list(range(BATCH, BATCH + 20))
     queue.send(*numbered(7))
-    found, left = taken(batches, 1)
+    found, left = take_operations(batches, 1)
     assert (found[0]["data"]["n"], len(left[queue.name]["taken"])) == (7, 1)
     reader.close()
     until(lambda: queue.left(queue.name) == 1)
@@ -232,7 +232,7 @@ def test_messages_without_an_id_come_again(queue: Queue) -> None:
     queue.send(*numbered(1, 2), ids=False)
     for _ in range(2):
         reader = queue.reader()
-        found, left = taken(opened(reader), 2)
+        found, left = take_operations(opened(reader), 2)
         assert [each["id"] for each in found] == ["1", "2"]
         assert left[queue.name]["taken"] == []
         reader.close()
@@ -246,20 +246,20 @@ def test_what_is_no_message_ends_the_reader_or_is_rejected(queue: Queue) -> None
     queue.send(*numbered(0), {"id": "", "n": 0}, *numbered(1), {"id": "", "n": 2})
     reader = queue.reader()
     batches = opened(reader)
-    assert [each["id"] for each in taken(batches, 1)[0]] == ["0"]
+    assert [each["id"] for each in take_operations(batches, 1)[0]] == ["0"]
     with pytest.raises(WrongPipeline, match=f"{queue.name}, message  0: a document has no 'id'"):
         next(batches)
     reader.close()
     until(lambda: queue.left(queue.name) == 3)
     reader = queue.reader(rejects=True)
-    found, left = taken(opened(reader), 1)  # in the feed, and its reader is killed
+    found, left = take_operations(opened(reader), 1)  # in the feed, and its reader is killed
     reader.close()
     assert ([each["id"] for each in found], len(left[queue.name]["taken"])) == (["1"], 1)
     reader = queue.reader(rejects=True)
     batches = opened(reader, left)
     for number in (3, 4):
         queue.send(*numbered(number))
-        assert [each["data"]["n"] for each in taken(batches, 1)[0]] == [number]
+        assert [each["data"]["n"] for each in take_operations(batches, 1)[0]] == [number]
     reader.close()
     until(lambda: queue.left(queue.name) == 1)
     assert queue.left("dead") == 2
@@ -271,14 +271,14 @@ def test_what_was_rejected_is_of_its_connection(queue: Queue) -> None:
     queue.channel.queue_purge("dead")
     queue.send({"id": "", "n": 0}, *numbered(1))
     reader = queue.reader(rejects=True)
-    assert len(taken(opened(reader), 1)[0]) == 1
+    assert len(take_operations(opened(reader), 1)[0]) == 1
     reader.close()
     until(lambda: queue.left(queue.name) == 2)
     queue.channel.basic_get(queue.name, auto_ack=True)
     batches = opened(reader)
-    assert [each["id"] for each in taken(batches, 1)[0]] == ["1"]
+    assert [each["id"] for each in take_operations(batches, 1)[0]] == ["1"]
     queue.send(*numbered(2))
-    taken(batches, 1)
+    take_operations(batches, 1)
     reader.close()
     assert queue.left("dead") == 0
 
@@ -287,7 +287,7 @@ def test_a_queue_is_of_one_reader(queue: Queue, monkeypatch: pytest.MonkeyPatch)
     """Another reader waits, then starts over; a redelivered message comes before newer ones."""
     queue.send(*numbered(1))
     first, second = queue.reader(), queue.reader()
-    taken(opened(first), 1)
+    take_operations(opened(first), 1)
     second.open("p.app", {}, known)
     batches = second.read()
     assert next(batches) == Batch()
@@ -297,7 +297,7 @@ def test_a_queue_is_of_one_reader(queue: Queue, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Busy, match="another reader uses the queue, or used it"):
         list(batches)
     second.close()
-    assert [each["id"] for each in taken(opened(second), 2)[0]] == ["1", "2"]
+    assert [each["id"] for each in take_operations(opened(second), 2)[0]] == ["1", "2"]
     monkeypatch.setattr(rabbitmq, "HELD_S", 0)
     with pytest.raises(Busy, match="another reader uses the queue"):
         next(opened(first))
@@ -315,7 +315,7 @@ def test_a_queue_that_is_not_there(queue: Queue) -> None:
     reader = queue.reader()
     batches = opened(reader)
     queue.send(*numbered(1))
-    taken(batches, 1)
+    take_operations(batches, 1)
     queue.channel.queue_delete(queue.name)
     with pytest.raises(Busy, match="the queue was deleted"):
         next(batches)

@@ -12,7 +12,7 @@ from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
 from tests.unit.pipelines.followed import Followed
-from tests.unit.pipelines.test_broker_sources import opened, taken
+from tests.unit.pipelines.test_broker_sources import opened, take_operations
 from tidings.pipelines import MongoCollection, mongodb
 from tidings.pipelines.ingest_source import BATCH
 from tidings.pipelines.messages import WrongPipeline
@@ -48,7 +48,7 @@ def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
     document = {"price": Decimal128("1.50"), "seen": datetime(2026, 1, 2, tzinfo=UTC), "raw": b"\0"}
     collection.films.insert_one({"_id": name, **document})
     batches = opened(collection.reader())
-    copied, state = taken(batches, 1)
+    copied, state = take_operations(batches, 1)
     assert copied == [
         {
             "event": "insert",
@@ -65,39 +65,41 @@ def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
     assert state["film"]["mode"] == "copy"
     assert next(batches).state["film"]["mode"] == "complete"
     collection.films.insert_one({"_id": "b", **document})
-    told = taken(batches, 1)[0]
+    told = take_operations(batches, 1)[0]
     while told[-1]["id"] != "b":
-        told = taken(batches, 1)[0]
+        told = take_operations(batches, 1)[0]
     assert told[-1]["data"] == {**copied[0]["data"], "_id": "b"}
 
 
 def test_a_stream_goes_on_where_it_was_left(collection: Collection) -> None:
     """It resumes after the position in the feed, including changes since the copy began."""
     batches = opened(collection.reader())
-    _, state = taken(batches, 0)
+    _, state = take_operations(batches, 0)
     state = state or next(batches).state
     collection.films.insert_many([{"_id": number} for number in range(3)])
     collection.films.replace_one({"_id": 1}, {"n": 1})
-    found, left = taken(opened(collection.reader(), state), 4)  # killed before it returned any
+    found, left = take_operations(
+        opened(collection.reader(), state), 4
+    )  # killed before it returned any
     assert ids(found) == [("insert", "0"), ("insert", "1"), ("insert", "2"), ("insert", "1")]
     assert found[-1]["data"] == {"_id": 1, "n": 1}
     collection.films.delete_one({"_id": 2})
-    found, _ = taken(opened(collection.reader(), left), 1)
+    found, _ = take_operations(opened(collection.reader(), left), 1)
     assert ids(found) == [("delete", "2")]
 
 
 def test_a_copy_that_was_cut_off_begins_anew(collection: Collection) -> None:
     """The stream also starts again at its first time: deletions from that time are found."""
     collection.films.insert_many([{"_id": number} for number in range(BATCH + 20)])
-    copied, left = taken(opened(collection.reader()), 1)
+    copied, left = take_operations(opened(collection.reader()), 1)
     assert len(copied) == BATCH
     collection.films.delete_one({"_id": 0})
     batches = opened(collection.reader(), left)
-    assert len(taken(batches, BATCH + 19)[0]) == BATCH + 19
+    assert len(take_operations(batches, BATCH + 19)[0]) == BATCH + 19
     assert next(batches).state["film"]["time"] == left["film"]["time"]
-    found = taken(batches, 1)[0]
+    found = take_operations(batches, 1)[0]
     while found[-1]["event"] != "delete":
-        found += taken(batches, 1)[0]
+        found += take_operations(batches, 1)[0]
     assert found[-1]["id"] == "0"
 
 
@@ -108,7 +110,7 @@ def test_a_quiet_collection_says_where_it_is(
     batches = opened(collection.reader())
     next(batches)
     collection.films.insert_one({"_id": 1})
-    _, left = taken(batches, 1)
+    _, left = take_operations(batches, 1)
     monkeypatch.setattr(mongodb, "SAID_S", 0)
     quiet = next(batches)
     assert (quiet.operations, quiet.state) == ([], left)

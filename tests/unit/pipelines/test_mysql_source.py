@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from tests.compat.oplog.wire import until
-from tests.unit.pipelines.test_broker_sources import known, opened, taken
+from tests.unit.pipelines.test_broker_sources import known, opened, take_operations
 from tidings.pipelines import MySQLTable, mysql
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.messages import WrongPipeline
@@ -70,9 +70,9 @@ def test_a_table_is_copied_then_followed(database: Database) -> None:
     big = str((1 << 64) - 1)
     database.do(f"INSERT INTO {{t}} VALUES (1, 'one', {row}, {big}), (2, '\U0001f600', {row}, 0)")
     batches = opened(database.reader())
-    copied, state = taken(batches, 2)
+    copied, state = take_operations(batches, 2)
     database.do(f"INSERT INTO {{t}} VALUES (3, 'one', {row}, {big})")
-    told, _ = taken(batches, 1)
+    told, _ = take_operations(batches, 1)
     assert told[0] == {**copied[0], "id": "3", "data": {**copied[0]["data"], "id": 3}}
     assert copied[0]["data"] == {
         "id": 1,
@@ -90,7 +90,7 @@ def test_a_table_is_copied_then_followed(database: Database) -> None:
     assert state["video"]["at"] == [2]
 
     again = opened(database.reader(), state)  # killed before it was complete
-    assert ids(taken(again, 1)[0]) == [("insert", "3")]
+    assert ids(take_operations(again, 1)[0]) == [("insert", "3")]
     assert next(again).state["video"]["mode"] == "complete"
 
 
@@ -98,7 +98,7 @@ def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
     """Several changes of a row at once become its final value."""
     batches = followed(database)
     database.do("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    assert len(taken(batches, 3)[0]) == 3
+    assert len(take_operations(batches, 3)[0]) == 3
     database.do(
         "UPDATE {t} SET title = 'x' WHERE id = 1",
         "UPDATE {t} SET title = 'y' WHERE id = 1",
@@ -107,7 +107,7 @@ def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
         "INSERT INTO {t} VALUES (4, 'd')",
         "DELETE FROM {t} WHERE id = 4",
     )
-    found, state = taken(batches, 5)
+    found, state = take_operations(batches, 5)
     assert {name: event for event, name in ids(found)} == {
         "1": "insert",
         "2": "delete",
@@ -118,7 +118,7 @@ def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
     assert found[0]["data"] == {"id": 1, "title": "y"}
     database.do("INSERT INTO {t} VALUES (5, 'e')")
     rest = opened(database.reader(), state)
-    assert ids(taken(rest, 1)[0]) == [("insert", "5")]
+    assert ids(take_operations(rest, 1)[0]) == [("insert", "5")]
 
 
 def test_a_large_transaction_comes_in_batches(database: Database) -> None:
@@ -134,7 +134,7 @@ def test_a_large_transaction_comes_in_batches(database: Database) -> None:
         state = state or dict(batch.state)
     assert {each["id"] for each in found} == {str(number) for number in range(3 * BATCH)}
     again = opened(database.reader(), state)
-    assert len(taken(again, 3 * BATCH)[0]) == 3 * BATCH
+    assert len(take_operations(again, 3 * BATCH)[0]) == 3 * BATCH
 
 
 def test_a_log_of_other_tables_holds_up_no_end(
@@ -165,8 +165,8 @@ def test_keys_of_several_columns(database: Database) -> None:
     rows = [f"('{a}', x'{b:02}00', x'{c:02}', 0)" for a, b, c in keys]
     database.do(f"INSERT INTO {{t}} VALUES {', '.join(rows)}")
     batches = opened(database.reader(key=("a", "b", "c")))
-    copied, left = taken(batches, 1)
-    rest, _ = taken(opened(database.reader(key=("a", "b", "c")), left), 130)
+    copied, left = take_operations(batches, 1)
+    rest, _ = take_operations(opened(database.reader(key=("a", "b", "c")), left), 130)
     assert len({each["id"] for each in copied + rest}) == len(copied) + len(rest) == 630
     while next(batches).state["video"]["mode"] == "copy":
         pass
@@ -174,7 +174,7 @@ def test_keys_of_several_columns(database: Database) -> None:
         "DELETE FROM {t} WHERE a = '\u00e4' AND b = x'0300'",
         "UPDATE {t} SET n = 1 WHERE b = x'0400'",
     )
-    found, _ = taken(batches, 21 + 63)
+    found, _ = take_operations(batches, 21 + 63)
     assert {each["event"] for each in found[:21]} == {"delete"}
     assert {each["event"] for each in found[21:]} == {"insert"}
     assert {each["id"] for each in found} <= {each["id"] for each in copied + rest}
@@ -189,7 +189,7 @@ def test_a_row_that_is_locked_is_waited_for(database: Database) -> None:
     with pymysql.connect(**server_of(database.url)[0]) as other:
         other.begin()
         other.cursor().execute(f"UPDATE {database.table} SET title = 'new'")
-        copied = threading.Thread(target=lambda: found.extend(taken(batches, 1)[0]))
+        copied = threading.Thread(target=lambda: found.extend(take_operations(batches, 1)[0]))
         copied.start()
         until(lambda: database.do("SHOW STATUS LIKE 'Innodb_row_lock_current_waits'")[0][1] != "0")
         other.commit()
@@ -204,7 +204,7 @@ def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
     """
     batches = followed(database)
     database.do("INSERT INTO {t} VALUES (1, 'a')")
-    _, old = taken(batches, 1)
+    _, old = take_operations(batches, 1)
     database.do("FLUSH BINARY LOGS")
     new = next(batches).state
     assert new["video"]["file"] > old["video"]["file"]

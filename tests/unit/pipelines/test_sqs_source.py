@@ -13,7 +13,7 @@ import pytest
 from moto import mock_aws
 
 from tests.compat.oplog.wire import until
-from tests.unit.pipelines.test_broker_sources import known, numbered, opened, taken
+from tests.unit.pipelines.test_broker_sources import known, numbered, opened, take_operations
 from tidings.core.model.operations import line_from
 from tidings.pipelines import SqsQueue, aws
 from tidings.pipelines.ingest_source import BATCH
@@ -66,7 +66,7 @@ def test_a_reader_that_ends_gives_back_what_the_feed_has_not(
     queue.send(*numbered(1, 2))
     reader = queue.reader()
     batches = opened(reader)
-    taken(batches, 2)
+    take_operations(batches, 2)
     queue.send({"id": ""}, *numbered(3))
     with pytest.raises(WrongPipeline):
         list(batches)
@@ -82,7 +82,9 @@ def test_a_queue_is_deleted_from_behind_what_the_feed_has(name: str) -> None:
     """Messages that were not deleted are received again, and skipped if the feed has them."""
     queue = Queue(name)
     queue.send(*numbered(1, 2, 3))
-    found, left = taken(opened(queue.reader()), 3)  # in the feed, and its reader is killed
+    found, left = take_operations(
+        opened(queue.reader()), 3
+    )  # in the feed, and its reader is killed
     assert (len(left[queue.url]["taken"]), queue.left()) == (3, 3)
 
     queue.send(*numbered(4))
@@ -117,7 +119,7 @@ def test_a_message_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPat
     batches = opened(queue.reader())
     assert [each["id"] for each in next(batches).operations] == ["1"]
     queue.send(*numbered(2))
-    assert [each["id"] for each in taken(batches, 1)[0]] == ["2"]
+    assert [each["id"] for each in take_operations(batches, 1)[0]] == ["2"]
     assert queue.left() == 1
 
 
@@ -142,11 +144,11 @@ def test_what_was_not_deleted_is_deleted_when_it_comes_again() -> None:
     queue = Queue("failing")
     queue.send(*numbered(1, 2, 3))
     batches = opened(queue.reader(client=Failing(queue.client)))
-    assert len(taken(batches, 3)[0]) == 3
+    assert len(take_operations(batches, 3)[0]) == 3
     again = next(batches)
     assert (again.operations, len(again.state[queue.url]["taken"])) == ([], 1)
     queue.send(*numbered(4))
-    found, left = taken(batches, 1)
+    found, left = take_operations(batches, 1)
     assert ([each["id"] for each in found], len(left[queue.url]["taken"])) == (["4"], 1)
     assert queue.left() == 1
 
@@ -160,7 +162,7 @@ def test_what_never_comes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     batches = reader.read()
     assert next(batches).state == {}
     queue.send(*numbered(1))
-    assert len(taken(batches, 1)[1][queue.url]["taken"]) == 1
+    assert len(take_operations(batches, 1)[1][queue.url]["taken"]) == 1
 
 
 def test_not_more_is_known_than_an_operation_holds() -> None:
@@ -188,7 +190,9 @@ def test_what_is_no_message_ends_the_reader_or_stays() -> None:
     ):
         list(opened(queue.reader()))
     queue.send(*numbered(2))
-    assert [each["id"] for each in taken(opened(queue.reader(rejects=True)), 1)[0]] == ["2"]
+    assert [each["id"] for each in take_operations(opened(queue.reader(rejects=True)), 1)[0]] == [
+        "2"
+    ]
     until(lambda: moved(queue, dead))
 
 
@@ -205,7 +209,7 @@ def test_what_is_beside_what_is_no_message_is_read(name: str, read: list[str]) -
     queue.send(*numbered(3), group="another")
     reader = queue.reader()
     batches = opened(reader)
-    found, left = taken(batches, 1)
+    found, left = take_operations(batches, 1)
     assert [each["id"] for each in found] == read
     assert len(left[queue.url]["taken"]) == len(read)
     with pytest.raises(WrongPipeline, match=r"poison.*: a document has no 'id'"):

@@ -38,7 +38,7 @@ def post(server: Server, kind: str, *operations: tuple[str, str]) -> None:
     assert httpx.post(f"{server.url}ops", json=body).is_success
 
 
-class Watched(Fold):
+class RecordingFold(Fold):
     """Runs in a thread, drops the events of *lost*, and records its findings and its events."""
 
     lost = ""
@@ -72,16 +72,16 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def drop(fold: Watched, key: str) -> None:
+def drop(fold: RecordingFold, key: str) -> None:
     fold.held.pop(key)
 
 
-def double(fold: Watched, key: str) -> None:
+def double(fold: RecordingFold, key: str) -> None:
     """Make the fold look as if an older operation of the object had been applied again."""
     fold.held[key] = fold.held[key]._replace(slot=fold.held[key].slot - 1)
 
 
-def invent(fold: Watched, key: str) -> None:
+def invent(fold: RecordingFold, key: str) -> None:
     """Add a row without an operation, at a position that the feed has not reached."""
     fold.held[key] = Held(2**30, 1, {"id": "none"})
 
@@ -89,7 +89,7 @@ def invent(fold: Watched, key: str) -> None:
 @pytest.mark.parametrize("transport", ["ws", "sse"])
 @pytest.mark.parametrize("fault", [drop, double, invent])
 def test_a_wrong_row_is_found_and_its_bucket_mended(
-    server: Server, transport: Transport, fault: Callable[[Watched, str], None]
+    server: Server, transport: Transport, fault: Callable[[RecordingFold, str], None]
 ) -> None:
     """
     This holds for each kind of fault; other buckets are not read, and no false difference is found
@@ -97,7 +97,7 @@ def test_a_wrong_row_is_found_and_its_bucket_mended(
     """
     kind = "video"
     post(server, kind, *[("insert", name) for name in NAMES])
-    with Watched(server.url, transport=transport) as fold:
+    with RecordingFold(server.url, transport=transport) as fold:
         until(lambda: "x2" in fold.living())
         post(server, kind, ("update", "x1"), ("delete", "x2"), ("update", "x3"))
         until(lambda: fold.held[f"{kind}/x3"].slot == 2 and "x2" not in fold.living())
@@ -119,7 +119,7 @@ def test_a_lost_event_is_found(server: Server, transport: Transport, event: str)
     """This includes the last event of an idle feed."""
     kind = f"lost-{transport}-{event}"
     post(server, kind, ("insert", "y1"), ("insert", "y2"))
-    with Watched(server.url, transport=transport, types=[kind]) as fold:
+    with RecordingFold(server.url, transport=transport, types=[kind]) as fold:
         until(lambda: fold.living() == {"y1", "y2"} and fold.compared >= 2)
         fold.lost = "y2" if event == "delete" else "y3"
         post(server, kind, (event, fold.lost))
@@ -144,8 +144,8 @@ class Stalling(Proxy):
         return chunk
 
 
-def watched_through(proxy: Proxy, server: Server, kind: str) -> Watched:
-    return Watched(server.url, types=[kind], ws_url=f"ws://127.0.0.1:{proxy.port}/ws")
+def fold_through(proxy: Proxy, server: Server, kind: str) -> RecordingFold:
+    return RecordingFold(server.url, types=[kind], ws_url=f"ws://127.0.0.1:{proxy.port}/ws")
 
 
 def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
@@ -155,7 +155,7 @@ def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
     kind = "late"
     post(server, kind, ("insert", "z1"))
     proxy = Stalling(server.port)
-    with serving(proxy), watched_through(proxy, server, kind) as fold:
+    with serving(proxy), fold_through(proxy, server, kind) as fold:
         until(lambda: fold.compared >= 2 and fold.living() == {"z1"})
         fold.heard.clear()  # the state may have been behind when it began
         assert proxy.carried > 0
@@ -173,7 +173,7 @@ def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
 def test_a_busy_feed_is_not_found_wrong(server: Server) -> None:
     """Operations that arrive between the sums and the events do not count as a difference."""
     kind = "busy"
-    with Watched(server.url) as fold:
+    with RecordingFold(server.url) as fold:
         ends = time.monotonic() + 1.5
         while time.monotonic() < ends:
             post(server, kind, *[("update", name) for name in NAMES[:10]], ("delete", "x4"))

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from standardwebhooks.webhooks import Webhook as Receiver
 
-from tests.contract.answering import Answer, Asked, answering
+from tests.contract.answering import Answer, ReceivedRequest, answering
 from tests.unit.core.hooks.hook_scene import NAME, hooked
 from tests.unit.core.scene import FEED
 from tidings.client.cli.main import main
@@ -62,7 +62,7 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def verified(asked: Asked, secret: str) -> str:
+def verified(asked: ReceivedRequest, secret: str) -> str:
     """Return the event's id of a request with a valid signature."""
     event = Receiver(secret).verify(asked.body, asked.headers)
     headers = {name.lower(): value for name, value in asked.headers.items()}
@@ -169,7 +169,7 @@ def test_it_stops_in_time_and_calls_no_private_address_unless_allowed() -> None:
         create(server, it.url, "hangs")
         came, answer = threading.Event(), it.next_answer
 
-        def hang(asked: Asked) -> Answer:
+        def hang(asked: ReceivedRequest) -> Answer:
             came.set()
             return answer(asked)
 

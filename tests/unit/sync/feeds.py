@@ -25,7 +25,7 @@ def pages(twin: Twin, feed: str) -> Sequence[Page]:
     return DynamoDBLog(client, store.table_name("log"), store.table_name("control")).read(feed, 0)
 
 
-def told(twin: Twin, feed: str) -> list[tuple[str, Operation]]:
+def log_operations(twin: Twin, feed: str) -> list[tuple[str, Operation]]:
     """Return every operation of the log with its event."""
     lines = [line for page in pages(twin, feed) for line in page.lines]
     return [(event_of(line), parse_line(line)) for line in lines]

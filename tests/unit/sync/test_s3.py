@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.sync.buckets import holding
-from tests.unit.sync.feeds import moments, told
+from tests.unit.sync.feeds import log_operations, moments
 from tests.unit.sync.lines import line
 from tidings.client.cli.main import main
 from tidings.sync import files
@@ -134,4 +134,4 @@ def test_what_is_wrong_with_a_dump_on_s3(
     assert [each.exit_code for each in absent] == [1, 1]
     assert absent[0].stderr == "Error: s3://dumps/no: no such file\n"
     assert "NoSuchBucket" in absent[1].stderr
-    assert told(twin, feed) == []
+    assert log_operations(twin, feed) == []

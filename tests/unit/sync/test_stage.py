@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.compat.oplog.feed import Feed, op
-from tests.functions.cloud import start_anew
+from tests.functions.cloud import restart
 from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.machine import BUCKET, ENVIRONMENT, Machine, machine
 from tests.sync_machine.test_machine import say
@@ -47,11 +47,11 @@ def stage(
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
     _describable(twin, settings.state_table)
     runs_jobs(monkeypatch, LocalJob(BUCKET, tmp_path, emr.main))
-    start_anew()
+    restart()
     with machine(settings.state_table) as made:
         monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.api.url)
         yield made
-    start_anew()
+    restart()
 
 
 def _describable(twin: Twin, table: str) -> None:
@@ -74,8 +74,8 @@ def uploaded(feed: str, *ids: str) -> dict[str, str]:
     return {"key": key}
 
 
-def told(twin: Twin, feed: str) -> list[str]:
-    return [f"{event} {operation.id}" for event, operation in feeds.told(twin, feed)]
+def log_operations(twin: Twin, feed: str) -> list[str]:
+    return [f"{event} {operation.id}" for event, operation in feeds.log_operations(twin, feed)]
 
 
 def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
@@ -88,16 +88,16 @@ def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
     producer = Feed(twin.port, feed, ends=True)
     producer.post(op("b", timestamp=OLD), op("c", timestamp=NEW), op("d", timestamp=OLD))
     producer.post(*(op(name, timestamp=NEW) for name in KEPT))
-    posted = len(told(twin, feed))
+    posted = len(log_operations(twin, feed))
     stage.api.script["correct"] = [Unavailable("try again")]
 
     first = stage.run(uploaded(feed, "a", "b", *KEPT), "first")
-    after_first = told(twin, feed)[posted:]
+    after_first = log_operations(twin, feed)[posted:]
     producer.post(*(op(name, "update", timestamp=OLD) for name in KEPT))
-    posted = len(told(twin, feed))
+    posted = len(log_operations(twin, feed))
     waiting = stage.start(uploaded(feed, "a", "z"), "one")
     message = stage.asked()
-    meanwhile = told(twin, feed)[posted:]
+    meanwhile = log_operations(twin, feed)[posted:]
     say(True)
     second = stage.end_of(waiting)
 
@@ -109,6 +109,6 @@ def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
     assert meanwhile == []
     assert (second.status, second.output["outcome"]) == ("SUCCEEDED", "done"), second.cause
     assert [second.output[name] for name in counts[:3]] == [1, 0, 20]
-    assert sorted(told(twin, feed)[posted:]) == sorted(
+    assert sorted(log_operations(twin, feed)[posted:]) == sorted(
         ["insert z", *(f"delete {name}" for name in KEPT)]
     )

@@ -11,7 +11,7 @@ from tidings.twin import environment
 from tidings.twin.options import Options
 
 
-def told(options: Options) -> str | None:
+def archive_address(options: Options) -> str | None:
     """Return the archive's address in the environment of the functions, which is equal for all."""
     places = environment.Places("http://127.0.0.1:1", "http://127.0.0.1:2", "")
     found = {
@@ -26,10 +26,14 @@ def test_it_is_beside_the_feed_or_where_it_is_put(tmp_path: Path) -> None:
     """A twin without a data folder has no archive; a setting overrides the options."""
     data, other = tmp_path / "a b", tmp_path / "c"
 
-    assert told(Options()) is None
-    assert told(Options(data=data)) == data.as_uri()
-    assert told(Options(data=data, archive=other)) == told(Options(archive=other)) == other.as_uri()
-    assert told(Options(data=data, settings={"TIDINGS_ARCHIVE": ""})) == ""
+    assert archive_address(Options()) is None
+    assert archive_address(Options(data=data)) == data.as_uri()
+    assert (
+        archive_address(Options(data=data, archive=other))
+        == archive_address(Options(archive=other))
+        == other.as_uri()
+    )
+    assert archive_address(Options(data=data, settings={"TIDINGS_ARCHIVE": ""})) == ""
 
 
 def test_a_relative_folder_is_the_one_of_the_command(
@@ -38,4 +42,4 @@ def test_a_relative_folder_is_the_one_of_the_command(
     """Functions run elsewhere."""
     monkeypatch.chdir(tmp_path)
 
-    assert told(Options(data=Path("feed"))) == (tmp_path / "feed").as_uri()
+    assert archive_address(Options(data=Path("feed"))) == (tmp_path / "feed").as_uri()

@@ -144,7 +144,7 @@ def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(runtime_api, "BODY_S", 0.05)
 
     async def whole() -> None:
-        server = runtime_api.LoopbackServer(_nobody)
+        server = runtime_api.LoopbackServer(_never_called)
         await server.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n{")
@@ -155,5 +155,5 @@ def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyP
     asyncio.run(whole())
 
 
-async def _nobody(request: runtime_api.Request) -> runtime_api.Response:
+async def _never_called(request: runtime_api.Request) -> runtime_api.Response:
     raise AssertionError(request)

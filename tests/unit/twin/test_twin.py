@@ -94,7 +94,7 @@ def test_a_function_has_the_environment_of_the_settings(twin: Twin) -> None:
     assert "HOME" not in environment
 
 
-def test_a_write_to_the_log_rings_both_followers(twin: Twin) -> None:
+def test_a_write_to_the_log_wakes_both_followers(twin: Twin) -> None:
     """The stream invokes each function of its own mapping with the record."""
     post(twin, do="append", page=77)
 

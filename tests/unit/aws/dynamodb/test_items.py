@@ -126,7 +126,7 @@ def test_row(written: Row) -> None:
 @given(
     st.builds(RemovedParents, st.integers(0, 2**40 - 1), st.text() | st.binary(min_size=1)), SECONDS
 )
-def test_departures(written: RemovedParents, expires_ms: int) -> None:
+def test_removed_parents(written: RemovedParents, expires_ms: int) -> None:
     """They are in a partition of their own; decoding leaves out the expiry."""
     item = state.encode_removed(FEED, replace(written, expires_ms=expires_ms))
     assert state.decode_removed(item) == written
@@ -247,7 +247,7 @@ def test_nothing_expires_early(ms: int) -> None:
     assert 0 <= attributes.expiry_ms(attributes.expiry(ms)) - ms < 1000
 
 
-def test_tallies_of_a_feed_in_any_order() -> None:
+def test_counters_of_a_feed_in_any_order() -> None:
     """Counters add up, clients count until they expire; missing items are zero."""
     served = {
         **counters.item_key(FEED, counters.SERVED),

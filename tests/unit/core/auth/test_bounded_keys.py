@@ -68,7 +68,7 @@ class TestNarrowing:
         wanted = parse(None, ANN, "true")
         assert Allowed().narrow(wanted, leave=True) is wanted
 
-    def test_leaves_of_the_bound_are_veiled(self) -> None:
+    def test_leaves_of_the_bound_are_redacted(self) -> None:
         """
         Leaves within a bound by type are not redacted: such a key may see where objects of the type
         go.
@@ -161,7 +161,7 @@ class TestLeaving:
     @pytest.fixture
     def kept(self, scene: Scene) -> Scene:
         """Set up an object x of ann's that then goes to bob."""
-        scene.keep_departures()
+        scene.keep_removed_parents()
         scene.post(op("x", "insert", parents=[ANN]))
         scene.project()
         return scene
@@ -203,7 +203,7 @@ class TestLeaving:
         """
         given = kept.key(bound=ANNS)
         self._goes(kept)
-        kept.removed_parents_reader.__init__()  # type: ignore[misc]
+        kept.removed_parents.__init__()  # type: ignore[misc]
         assert names(streamed(kept, given, START.encode(), leave="true")) == ["insert x"]
 
     def test_who_was_away_for_too_long_gets_everything_anew(self, kept: Scene) -> None:

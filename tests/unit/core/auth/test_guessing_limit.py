@@ -40,13 +40,13 @@ def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
     Return a guard of a feed with a password and a key ring, each of which allows three failures.
     """
     assert scene.profiles.save(FEED, PROFILE)
-    ring = KeyRing(stored, scene.clock, scene.clock, FailedAttemptLimiter(scene.clock, 3))
+    key_ring = KeyRing(stored, scene.clock, scene.clock, FailedAttemptLimiter(scene.clock, 3))
     return Guard(
         profiles=scene.profiles,
         verifier=verifier,
         open=False,
         failures=FailedAttemptLimiter(scene.clock, 3),
-        bearers=(ring,),
+        bearers=(key_ring,),
     )
 
 

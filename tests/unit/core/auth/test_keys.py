@@ -224,10 +224,10 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [PresentedKey(f"{n:012}", "s" * 32) for n in range(3)]
     for each in given:
         scene.issuer.create(FEED, each, Key("", "", frozenset({Role.READ})))
-    ring = KeyRing(stored, scene.clock, scene.clock, scene.guard.failures)
+    key_ring = KeyRing(stored, scene.clock, scene.clock, scene.guard.failures)
     stored.reads = 0
     for each in (given[0], given[1], given[0], given[2], given[0], given[1]):
-        ring.authorize(FEED, Role.READ, shown(each))
+        key_ring.authorize(FEED, Role.READ, shown(each))
     assert stored.reads == 5
 
 

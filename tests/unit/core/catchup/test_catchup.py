@@ -71,7 +71,7 @@ def test_O29_now_is_the_frontier(scene: Scene) -> None:
 
 
 CHANGED = ["delete b", "insert a", "insert c", "live"]
-ANEW = ["reset", "insert a", "insert c", "live"]
+COPIED = ["reset", "insert a", "insert c", "live"]
 LATER = ["insert c", "update a", "delete b"]
 # The events that a consumer with this cursor is sent of the three pages of `filled`.
 CURSORS = [
@@ -82,8 +82,8 @@ CURSORS = [
     ("O40-an id of somebody else", f"{SECOND:08x}95528dd0f3863c00", CHANGED),
     ("a page behind the head", f"{SECOND:08x}{2**40 - 1:010x}000000", CHANGED),
     ("a time to come", "f" * 16 + "0" * 8, ["live"]),
-    ("no time", "0" * 24, ANEW),
-    ("a time before everything", f"{30:08x}{7:010x}000000", ANEW),
+    ("no time", "0" * 24, COPIED),
+    ("a time before everything", f"{30:08x}{7:010x}000000", COPIED),
 ]
 
 
@@ -100,7 +100,7 @@ def test_where_a_cursor_leads(scene: Scene, name: str, cursor: str, events: list
 
 
 @pytest.mark.parametrize(
-    ("later_ms", "events"), [(0, CHANGED), (TOMBSTONE_MS, ANEW)], ids=["O40", "anew"]
+    ("later_ms", "events"), [(0, CHANGED), (TOMBSTONE_MS, COPIED)], ids=["O40", "anew"]
 )
 def test_a_page_given_up_is_a_time(scene: Scene, later_ms: int, events: list[str]) -> None:
     """Once deletes may have been forgotten, the client gets a reset and everything."""

@@ -122,7 +122,7 @@ def test_the_state_and_what_moved(scene: Scene) -> None:
 
 def test_leaves(scene: Scene) -> None:
     """Removed parents are stored under the slots of the operations that removed them."""
-    scene.keep_departures()
+    scene.keep_removed_parents()
     copied(scene, parents=[ANN])
     scene.project()
     scene.subscribe(parents=[ANN], leave=True)
@@ -130,8 +130,8 @@ def test_leaves(scene: Scene) -> None:
     page = copied(scene)
     scene.project()
 
-    removed_parents_reader = scene.removed_parents_reader.read(FEED, page.number, page.number)
-    assert [dict(each.left) for each in removed_parents_reader] == [dict.fromkeys(KEPT, (ANN,))]
+    removed_parents = scene.removed_parents.read(FEED, page.number, page.number)
+    assert [dict(each.left) for each in removed_parents] == [dict.fromkeys(KEPT, (ANN,))]
     progress = Progress(page.number - 1, seconds=page.seconds)
     step = scene.catch_up.step(FEED, progress, parse(None, ANN, "true"))
     expected = [f"{page.id_prefix}{slot:06x}" for slot in KEPT]

@@ -25,7 +25,7 @@ APPEAR = ["insert x", "insert y"]
 @pytest.fixture
 def scene() -> Scene:
     made = Scene()
-    made.keep_departures()
+    made.keep_removed_parents()
     return made
 
 
@@ -142,7 +142,7 @@ class TestCopy:
 
 
 class TestPush:
-    def test_it_waits_until_departures_are_settled(self, scene: Scene) -> None:
+    def test_it_waits_until_removed_parents_are_known(self, scene: Scene) -> None:
         """The push is woken when they are; nothing is sent twice."""
         subscribed(scene)
         moving(scene)
@@ -210,13 +210,13 @@ class TestPush:
         Nothing is waited for any more, and each operation that does not match is sent as a leave.
         """
         subscribed(scene)
-        scene.keep_departures(leave=False)
+        scene.keep_removed_parents(leave=False)
         moving(scene)
 
         assert scene.push() == 3
         assert sent(scene, "c") == [*APPEAR, "leave x", "leave z", "leave x", "update y"]
 
-    def test_nobody_is_sent_what_the_watch_of_nobody_wants(self, scene: Scene) -> None:
+    def test_what_no_subscription_selects_is_not_sent(self, scene: Scene) -> None:
         """
         The sentinel subscription only shows that a client asked for leaves; idle connections still
         get a cursor at intervals.
@@ -254,7 +254,7 @@ class TestPush:
 
         assert list(scene.subscriptions.all(FEED)) == []
 
-    def test_a_connection_that_is_gone_leaves_no_watch(self, scene: Scene) -> None:
+    def test_a_connection_that_is_gone_leaves_no_subscription(self, scene: Scene) -> None:
         """Found by its filter, as any other."""
         subscribed(scene)
         scene.sockets.gone.add("c")

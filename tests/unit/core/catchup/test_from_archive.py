@@ -43,13 +43,13 @@ def compact(scene: Scene, *left: tuple[int, int]) -> None:
     another_process(scene)
 
 
-ANEW = ["reset", "insert a", "insert c", "live"]
+COPIED = ["reset", "insert a", "insert c", "live"]
 OPERATIONS = ["insert a", "insert b", "insert c", "update a", "delete b"]
 CURSORS = [
     ("before the first page", START.encode(), OPERATIONS),
     ("behind a page", f"{SECOND:08x}{1:010x}7fffff", OPERATIONS[2:]),
-    ("a page of another second", f"{SECOND - 1:08x}{1:010x}000000", ANEW),
-    ("a page to come", f"{SECOND:08x}{9:010x}000000", ANEW),
+    ("a page of another second", f"{SECOND - 1:08x}{1:010x}000000", COPIED),
+    ("a page to come", f"{SECOND:08x}{9:010x}000000", COPIED),
 ]
 
 
@@ -137,7 +137,7 @@ def test_a_replay_in_the_archive_reads_no_log(scene: Scene) -> None:
 
 def test_filters_and_leaves(scene: Scene) -> None:
     """They work as from the log; leaves are sent as long as the removed parents are stored."""
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.post(op("x", "insert", parents=["user/ann"]), op("y", "insert"))
     scene.project()
     scene.post(op("x", parents=["user/bob"]), op("y"))

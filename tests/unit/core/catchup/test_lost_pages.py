@@ -32,7 +32,7 @@ def scene() -> Scene:
     return scene
 
 
-def behind(scene: Scene, cursor: str) -> list[str]:
+def names_after(scene: Scene, cursor: str) -> list[str]:
     """Return the names of the events after *cursor*, up to the frontier."""
     return [event.name for event in caught_up(scene, cursor)]
 
@@ -50,7 +50,7 @@ def test_a_stream_is_told_from_the_state(scene: Scene) -> None:
     """
     scene.now_ms += 30 * HOUR
     scene.catch_up = replace(scene.catch_up, archive=None)
-    assert behind(scene, cursor(scene)) == ["insert"] * 10 + ["live"]
+    assert names_after(scene, cursor(scene)) == ["insert"] * 10 + ["live"]
 
 
 def test_a_stream_is_told_from_the_archive(scene: Scene) -> None:
@@ -79,10 +79,10 @@ def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene)
     scene.log.raise_floor(FEED, 15)
     for _ in range(2):
         with pytest.raises(Unavailable, match="has not reached page 15"):
-            behind(scene, place)
+            names_after(scene, place)
     scene.set_checkpoint("state", 14)
 
-    assert behind(scene, place) == ["insert"] * 10 + ["live"]
+    assert names_after(scene, place) == ["insert"] * 10 + ["live"]
 
 
 @pytest.mark.parametrize("name", ["state", "push"])

@@ -83,8 +83,8 @@ def test_chosen_events() -> None:
 
 
 ANN = "user/ann"
-WHOLE = page(7, line("a"), line("b", parents=[ANN]), line("c"))
-SELECTED = WHOLE.only([(1, line("b", parents=[ANN]))])
+COMPLETE_PAGE = page(7, line("a"), line("b", parents=[ANN]), line("c"))
+SELECTED = COMPLETE_PAGE.only([(1, line("b", parents=[ANN]))])
 COMPACTED = replace(SELECTED, compacted=True)
 
 
@@ -99,9 +99,12 @@ def picked(of: Page, wanted: Filter = EVERYTHING, first: int = 0) -> list[str]:
 
 def test_events_of_a_page() -> None:
     """From a slot on, with their ids."""
-    assert slots(list(page_events(WHOLE, EVERYTHING, 1))) == ["update 000001", "update 000002"]
-    assert picked(WHOLE, first=2) == ["update 000002"]
-    assert picked(WHOLE, parse(None, ANN)) == ["update 000001"]
+    assert slots(list(page_events(COMPLETE_PAGE, EVERYTHING, 1))) == [
+        "update 000001",
+        "update 000002",
+    ]
+    assert picked(COMPLETE_PAGE, first=2) == ["update 000002"]
+    assert picked(COMPLETE_PAGE, parse(None, ANN)) == ["update 000001"]
 
 
 def test_an_entry_that_was_left_keeps_its_id() -> None:
@@ -114,7 +117,7 @@ def test_an_entry_that_was_left_keeps_its_id() -> None:
         assert picked(left, parse("user", None)) == picked(left, anns, 2) == []
 
 
-def test_of_a_page_that_was_compacted_departures_are_unknown() -> None:
+def test_removed_parents_of_a_compacted_page_are_unknown() -> None:
     """
     The operation that removed the parent may have been compacted: any entry that does not match may
     have left.
@@ -122,10 +125,10 @@ def test_of_a_page_that_was_compacted_departures_are_unknown() -> None:
     leaving = parse(None, "user/bob", "true")
 
     assert slots(list(page_events(COMPACTED, leaving, 0, {}))) == ["leave 000001"]
-    assert slots(list(page_events(WHOLE, leaving, 0, {}))) == []
+    assert slots(list(page_events(COMPLETE_PAGE, leaving, 0, {}))) == []
 
 
-def test_departures_of_what_was_copied_are_known() -> None:
+def test_removed_parents_of_what_was_copied_are_known() -> None:
     """A feed that copied some entries of a page has worked out itself what they took away."""
     leaving = parse(None, "user/bob", "true")
 

@@ -91,7 +91,7 @@ class ConsumerScene:
             consumer = self.view.advance(consumers.ack_entries(consumer, [entry.place]))
         return numbers
 
-    def watch(self, age_ms: int) -> ConsumerMonitor:
+    def monitor(self, age_ms: int) -> ConsumerMonitor:
         return ConsumerMonitor(self.consumers, Retention(age_ms, 0), self.scene.count)
 
     def holds(self, cap_ms: int) -> ConsumerRetention:

@@ -89,12 +89,12 @@ def test_alarms_know() -> None:
     scene = aged(30)
     scene.register("quick", start="now")
     scene.ack(scene.lease(), through=1)
-    scene.watch(2 * HOUR).run(FEED)
+    scene.monitor(2 * HOUR).run(FEED)
     counted = scene.scene.counted
     assert (counted["ConsumerLag"], counted["ConsumersLate"]) == (28, 1)
     assert counted["ConsumersFellOff"] == 0
     scene.scene.retention_service.run(FEED)
-    scene.watch(2 * HOUR).run(FEED)
+    scene.monitor(2 * HOUR).run(FEED)
     assert counted["ConsumersFellOff"] == 1
 
 
@@ -104,5 +104,5 @@ def test_a_feed_without_consumers_counts_nothing() -> None:
     scene.store = type(scene.store)()
     scene.scene.retention_service = replace(scene.scene.retention_service, holds=scene.holds(CAP))
     assert scene.scene.retention_service.run(FEED) == 10
-    ConsumerScene(Scene(now_ms=NOW)).watch(HOUR).run(FEED)
+    ConsumerScene(Scene(now_ms=NOW)).monitor(HOUR).run(FEED)
     assert "ConsumerLag" not in scene.scene.counted

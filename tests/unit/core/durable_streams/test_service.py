@@ -92,8 +92,8 @@ def test_what_is_appended_follows_its_offset(streams: Streams) -> None:
     assert streams.read().at_tail and not streams.read().is_last
 
 
-def test_a_long_stream_is_told_in_portions(streams: Streams) -> None:
-    """Each portion except the last says that more follows."""
+def test_a_long_stream_is_sent_in_batches(streams: Streams) -> None:
+    """Each batch except the last says that more follows."""
     streams.create()
     body = b"0123456789abcdef" * 20_000
     for _ in range(5):

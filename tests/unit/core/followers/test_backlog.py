@@ -35,7 +35,7 @@ class Slow(Diary):
 
 
 @pytest.fixture
-def behind(scene: Scene) -> Scene:
+def with_backlog(scene: Scene) -> Scene:
     """Append a million operations that no follower has handled."""
     scene.fill(_PAGES, *["{}"] * 1000)
     return scene
@@ -59,17 +59,17 @@ def succeed(scene: Scene) -> Observation:
 
 
 @pytest.mark.parametrize("page_ms", [20, 400, 7_000])
-def test_a_million_operations_though_runs_are_killed(behind: Scene, page_ms: int) -> None:
+def test_a_million_operations_though_runs_are_killed(with_backlog: Scene, page_ms: int) -> None:
     """On a store of any speed the checkpoint moves in each run that has time for one page."""
-    random, slow, killed = Random(page_ms), Slow(behind, page_ms), 0
+    random, slow, killed = Random(page_ms), Slow(with_backlog, page_ms), 0
     seen: Observation | None = None
     while slow.seen[-1:] != [_PAGES]:
-        before = checkpoint(behind) if slow.seen else 0
+        before = checkpoint(with_backlog) if slow.seen else 0
         limit_ms = random.randint(page_ms + 1, max(3_000, 2 * page_ms))
-        dead = wake(behind, slow, limit_ms, seen)
-        seen = succeed(behind) if dead else None
+        dead = wake(with_backlog, slow, limit_ms, seen)
+        seen = succeed(with_backlog) if dead else None
         killed += dead
-        assert checkpoint(behind) > before
+        assert checkpoint(with_backlog) > before
     assert killed and sorted(set(slow.seen)) == list(range(1, _PAGES + 1))
 
 

@@ -107,7 +107,7 @@ def test_prepare_comes_before_each_read(scene: Scene) -> None:
     assert diary.seen == [1]
 
 
-def test_a_bell_while_somebody_runs_leaves_a_mark(scene: Scene) -> None:
+def test_a_wake_during_a_run_leaves_a_mark(scene: Scene) -> None:
     """It does nothing itself; the holder checks for the mark before it releases the lease."""
     diary, other = Diary(), Diary()
 
@@ -313,7 +313,7 @@ def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
     assert [each.operations for each in scene.followers.leases(FEED)] == [4]
 
 
-def test_what_is_not_handled_stays_for_the_next_bell(scene: Scene) -> None:
+def test_what_is_not_handled_stays_for_the_next_wake(scene: Scene) -> None:
     """A handler that waits for something releases the lease after the pages it has handled."""
     for _ in range(3):
         scene.post(op())
@@ -326,7 +326,7 @@ def test_what_is_not_handled_stays_for_the_next_bell(scene: Scene) -> None:
     assert (diary.seen, checkpoint(scene)) == ([1, 2, 3], 3)
 
 
-def test_a_bell_while_it_waits_is_answered(scene: Scene) -> None:
+def test_a_wake_while_it_waits_is_answered(scene: Scene) -> None:
     """Its condition is met just before it would release the lease: the mark keeps it running."""
     scene.post(op())
     diary = Diary(until=0)

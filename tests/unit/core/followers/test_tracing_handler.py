@@ -21,7 +21,7 @@ def lines() -> list[TraceRecord]:
     return []
 
 
-def told(
+def traces_of(
     scene: Scene, handler: Handler, lines: list[TraceRecord], late_ms: int = 0
 ) -> TracingHandler:
     return TracingHandler(
@@ -44,7 +44,7 @@ def test_a_traced_page_is_told_by_each_that_handled_it(
     post_traced(scene)
     scene.now_ms += 40
     for handler in (scene.projector, scene.pusher, scene.archiver, scene.lane(1)):
-        run(scene, told(scene, handler, lines))
+        run(scene, traces_of(scene, handler, lines))
 
     names = ["state", "push", "archive", "push-1"]
     assert lines[:3] == [TraceRecord(name, FEED, 2, 40, ID) for name in names[:3]]
@@ -74,11 +74,11 @@ def test_of_a_late_turn_the_oldest_page_is_told(scene: Scene, lines: list[TraceR
     """It is reported once a batch, only above the limit, traced or not."""
     pages = scene.post_each("a", "b", "c")
     scene.now_ms += 10_000
-    run(scene, told(scene, scene.projector, lines, late_ms=10_000))
+    run(scene, traces_of(scene, scene.projector, lines, late_ms=10_000))
     assert lines == []
 
     scene.now_ms += 1
-    run(scene, told(scene, scene.pusher, lines, late_ms=10_000))
+    run(scene, traces_of(scene, scene.pusher, lines, late_ms=10_000))
     assert lines == [TraceRecord("push", FEED, pages[0].number, 10_001, pages=3)]
 
 

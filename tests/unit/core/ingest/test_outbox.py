@@ -1,4 +1,4 @@
-"""The outbox: a letter is appended once, or put aside, and never lost."""
+"""The outbox: a message is appended once, or put aside, and never lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def logged(scene: Scene) -> list[str]:
     ]
 
 
-def test_letters_are_appended_in_their_order(scene: Scene) -> None:
+def test_messages_are_appended_in_their_order(scene: Scene) -> None:
     """Each as one page, operations and items alike; then nothing is left."""
     vm = Resource("vm", ("nic",), "/vms")
     scene.profiles.save(FEED, replace(scene.profiles.profile(FEED), resources=(vm,), max_age_s=60))
@@ -64,7 +64,7 @@ def test_F43_a_crash_behind_the_append_repeats_nothing(
     assert logged(scene) == ["a"]
 
 
-def test_a_letter_that_is_refused_is_put_aside(scene: Scene) -> None:
+def test_a_message_that_is_refused_is_put_aside(scene: Scene) -> None:
     """It is stored with the reason; the messages after it are appended."""
     outbox = MemoryOutbox()
     outbox.leave(FEED, message("1", {"event": "gone"}))

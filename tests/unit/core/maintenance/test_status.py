@@ -47,7 +47,7 @@ def test_what_never_got_a_page_was_received_only(scene: Scene) -> None:
     assert (report["head"], report["frontier"]["page"]) == (2, 2)
 
 
-def test_tallies_are_told(scene: Scene) -> None:
+def test_counters_are_shown(scene: Scene) -> None:
     """The report has refused requests, sent events and connected clients."""
     scene.counters.refuse(FEED)
     scene.counters.serve(FEED, connections=4, sent=70)

@@ -74,21 +74,21 @@ def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.Monk
     monkeypatch.setattr(limits, "ARCHIVE_PAGES", 3)
     sweeper = replace(scene.sweeper, archives=True, archive_wait_ms=900_000)
 
-    def rings() -> int:
+    def wakes_of_archive() -> int:
         scene.waker.woken.clear()
         sweeper.run(FEEDS)
         return scene.waker.woken.count((FEED, "archive"))
 
-    assert rings() == 0
+    assert wakes_of_archive() == 0
     scene.post(op())
     scene.now_ms += 899_999
-    assert rings() == 0
+    assert wakes_of_archive() == 0
     scene.now_ms += 1
-    assert rings() == 1
+    assert wakes_of_archive() == 1
     scene.archived()
     for expected in (0, 0, 1):
         scene.post(op())
-        assert rings() == expected
+        assert wakes_of_archive() == expected
 
 
 def test_the_index_is_woken_for_a_summary_or_now_and_then(
@@ -158,17 +158,17 @@ def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
     assert scene.counted["ArchiveLag"] == 61
 
 
-def test_a_chained_feed_is_rung_each_minute(scene: Scene) -> None:
-    """Its relay rings for itself when a run ends; one that was killed did not."""
+def test_a_chained_feed_is_woken_each_minute(scene: Scene) -> None:
+    """Its relay wakes itself when a run ends; one that was killed did not."""
     sources = {FEED: Source("https://master.example/feeds/main")}
     store = MemoryRelays(scene.log)
-    watch = ReplicaMonitor(
+    monitor = ReplicaMonitor(
         store=store,
         sources=sources,
         waker=scene.waker,
         runtime=replace(scene.runtime, clock=lambda: NOW),
     )
-    replace(scene.sweeper, relays=watch).run(FEEDS)
+    replace(scene.sweeper, relays=monitor).run(FEEDS)
     assert scene.waker.woken == [(FEED, "relay")]
 
 

@@ -38,7 +38,7 @@ from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
 
 
-class Watched(MemoryState):
+class CountingState(MemoryState):
     """
     Runs an action before a bucket is read, and counts the reads of each bucket, without those of
     the action.
@@ -48,24 +48,24 @@ class Watched(MemoryState):
         super().__init__()
         self.before: Callable[[], object] = lambda: None
         self.reads: list[int] = []
-        self._amid = False
+        self._is_running = False
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
-        if after is None and not self._amid:
+        if after is None and not self._is_running:
             self.reads.append(bucket)
-            self._amid = True
+            self._is_running = True
             self.before()
-            self._amid = False
+            self._is_running = False
         return super().read(feed, bucket, after)
 
 
 @pytest.fixture
-def state() -> Watched:
-    return Watched()
+def state() -> CountingState:
+    return CountingState()
 
 
 @pytest.fixture
-def scene(state: Watched) -> Scene:
+def scene(state: CountingState) -> Scene:
     """Objects a, deleted b, and c."""
     scene = Scene(state=state)
     filled(scene)
@@ -158,7 +158,7 @@ def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any])
     ]
 
 
-def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> None:
+def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: CountingState) -> None:
     """It is alien in that bucket, and missing in its own."""
     row = remove(scene, "video/c")
     other = (row.bucket + 1) % limits.BUCKETS
@@ -191,7 +191,9 @@ def test_a_tombstone_may_have_expired(scene: Scene) -> None:
     assert named(scene) == []
 
 
-def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: Watched) -> None:
+def test_rows_are_read_again_only_where_a_checksum_differs(
+    scene: Scene, state: CountingState
+) -> None:
     """A bucket that agrees is read once."""
     remove(scene, "video/a")
     state.reads.clear()
@@ -217,7 +219,7 @@ def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> 
     assert made.compare(before.bucket).differences[0].kind is Kind.STALE
 
 
-def test_only_the_buckets_that_are_asked_for(scene: Scene, state: Watched) -> None:
+def test_only_the_buckets_that_are_asked_for(scene: Scene, state: CountingState) -> None:
     """The others are not read, and of the log only what is theirs is kept."""
     state.reads.clear()
     bucket = bucket_of("video/a")
@@ -247,7 +249,7 @@ def half_done(scene: Scene, pages: list[Page]) -> None:
     scene.projector.handle(FEED, pages)
 
 
-def test_a_follower_at_work_is_no_alarm(scene: Scene, state: Watched) -> None:
+def test_a_follower_at_work_is_no_alarm(scene: Scene, state: CountingState) -> None:
     """Rows change between any two reads, before the checkpoint does, and go back for a moment."""
     steps = 0
 
@@ -266,7 +268,7 @@ def test_a_follower_at_work_is_no_alarm(scene: Scene, state: Watched) -> None:
     assert steps > limits.BUCKETS * 1.5  # most buckets differ at first sight
 
 
-def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: Watched) -> None:
+def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: CountingState) -> None:
     """An object without further operations stays wrong until it is reported."""
     remove(scene, "video/c")
     state.before = lambda: half_done(scene, [scene.post(op("a"))])

@@ -58,7 +58,7 @@ ALL = (
 )
 
 
-def told(name: str, event: Event) -> dict[str, Any]:
+def enveloped(name: str, event: Event) -> dict[str, Any]:
     """Return *event* in the format, checked against its schema."""
     line = envelopes.encoder(name, "main", lambda: NOW_MS)(event)
     assert "\n" not in line
@@ -77,7 +77,7 @@ def schema(name: str) -> dict[str, Any]:
 )
 def test_the_schema_of_a_format_holds_for_every_kind_of_event(name: str, event: Event) -> None:
     """It refuses unknown fields, so that a new field has to be described."""
-    found = told(name, event)
+    found = enveloped(name, event)
 
     with pytest.raises(jsonschema_rs.ValidationError):
         jsonschema_rs.validate(schema(name), {**found, "more": 1})
@@ -118,10 +118,10 @@ def test_sequences_sort_as_the_log_does() -> None:
     """They sort as text by page, then slot; the seconds of a page need not ascend."""
     places = [("6915f0f0", 3, 9), ("6915f0f0", 3, 10), ("6915f0ef", 4, 0), ("6915f0ef", 255, 1)]
     ids = [f"{seconds}{page:010x}{slot:06x}" for seconds, page, slot in places]
-    found = [told(CLOUDEVENTS, operation()._replace(id=each))["sequence"] for each in ids]
+    found = [enveloped(CLOUDEVENTS, operation()._replace(id=each))["sequence"] for each in ids]
 
     assert found == sorted(found) and len({*found}) == 4
-    assert "sequence" not in told(CLOUDEVENTS, row())
+    assert "sequence" not in enveloped(CLOUDEVENTS, row())
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_sequences_sort_as_the_log_does() -> None:
 )
 def test_a_change_event_of_debezium(event: Event, op: str, before: bool, after: bool) -> None:
     """The operation is where a consumer of Debezium expects the row."""
-    found = told(DEBEZIUM, event)
+    found = enveloped(DEBEZIUM, event)
     data = json.loads(event.data or "null")
 
     assert found["op"] == op
@@ -153,7 +153,7 @@ def test_a_change_event_of_debezium(event: Event, op: str, before: bool, after: 
 
 def test_where_a_change_event_comes_from() -> None:
     """The table is the type, the time is the operation's, the sequence its place."""
-    source = told(DEBEZIUM, operation(trace=TRACE))["source"]
+    source = enveloped(DEBEZIUM, operation(trace=TRACE))["source"]
 
     assert source.pop("version")
     assert source == {
@@ -213,7 +213,7 @@ def test_a_consumer_of_debezium_has_what_one_of_ours_has(stream: list[Event]) ->
     """Copies, changes, deletions and resets in any order lead to the same objects."""
     table, ours = Flattened(), dict[tuple[str, str], Any]()
     for event in stream:
-        table.take(told(DEBEZIUM, event))
+        table.take(enveloped(DEBEZIUM, event))
         if event.name == "reset":
             ours.clear()
         elif event.data:
@@ -225,12 +225,12 @@ def test_a_consumer_of_debezium_has_what_one_of_ours_has(stream: list[Event]) ->
 
 def test_our_own_format_is_what_websockets_have() -> None:
     """`id`, `event` and `data`; the last one is not there for `reset` and `live`."""
-    assert told(TIDINGS, operation()) == {
+    assert enveloped(TIDINGS, operation()) == {
         "id": operation().id,
         "event": "update",
         "data": json.loads(operation().data),
     }
-    assert told(TIDINGS, RESET) == {"id": "1", "event": "reset"}
+    assert enveloped(TIDINGS, RESET) == {"id": "1", "event": "reset"}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -266,5 +266,7 @@ def test_refs_are_in_the_data() -> None:
     linked = event._replace(data=f'{event.data[:-1]},"ref":"/x"}}')
 
     assert (
-        told(CLOUDEVENTS, linked)["data"]["ref"] == told(DEBEZIUM, linked)["after"]["ref"] == "/x"
+        enveloped(CLOUDEVENTS, linked)["data"]["ref"]
+        == enveloped(DEBEZIUM, linked)["after"]["ref"]
+        == "/x"
     )

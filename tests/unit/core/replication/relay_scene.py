@@ -175,7 +175,7 @@ class Node:
         )
 
     @property
-    def watch(self) -> ReplicaMonitor:
+    def monitor(self) -> ReplicaMonitor:
         scene = self.scene
         return ReplicaMonitor(
             store=self.relays,

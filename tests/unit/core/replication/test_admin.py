@@ -255,7 +255,7 @@ def test_each_chained_feed_is_rung_and_told() -> None:
     node.scene.counted.clear()
     chain.time.ms += 60_000
 
-    node.watch.run(FEED)
+    node.monitor.run(FEED)
     assert node.scene.waker.woken[-1] == (FEED, RELAY)
     assert node.scene.counted["RelayLag"] == 0
     assert 60 <= node.scene.counted["RelayUpstreamAge"] <= 70
@@ -269,7 +269,7 @@ def test_D15_one_that_stands_still_is_counted_each_minute() -> None:
     node.note(condition=Condition.FELL_OFF, upstream_head=9, checkpoint=4)
 
     for _ in range(2):
-        node.watch.run(FEED)
+        node.monitor.run(FEED)
     assert node.scene.counted["RelaysStanding"] == 2
     assert node.scene.counted["RelayLag"] == 10
 
@@ -280,17 +280,17 @@ def test_D37_the_master_and_the_upstream_are_told_apart() -> None:
     now = node.scene.now_ms
     node.note(upstream_read_ms=now - 1_000, master_read_ms=now - 500_000)
 
-    node.watch.run(FEED)
+    node.monitor.run(FEED)
     assert node.scene.counted["RelayUpstreamAge"] == 1
     assert node.scene.counted["RelayMasterAge"] == 500
 
 
 def test_D32_a_broken_document_is_counted_and_nobody_else_suffers() -> None:
-    """It is rung too: its run fails, which another alarm sees."""
+    """It is woken too: its run fails, which another alarm sees."""
     node = Chain().node
     node.relays = Unreadable(node.scene.log)
 
-    node.watch.run(FEED)
+    node.monitor.run(FEED)
     assert node.scene.counted["RelaysStanding"] == 1
     assert node.scene.waker.woken == [(FEED, RELAY)]
     with pytest.raises(BrokenRelay):
@@ -310,13 +310,13 @@ def test_D32_a_broken_document_is_told_among_the_others() -> None:
         node.control.document(FEED)
 
 
-def test_what_was_stopped_on_purpose_rings_no_alarm() -> None:
+def test_what_was_stopped_on_purpose_raises_no_alarm() -> None:
     """A relay that never ran causes no alarm either, nor does a local feed."""
     chain = Chain()
     node = chain.node
-    node.watch.run(FEED)
+    node.monitor.run(FEED)
     node.note(wanted=Wanted.PAUSE, condition=Condition.CYCLE, upstream_head=9)
-    node.watch.run(FEED)
+    node.monitor.run(FEED)
     assert not node.scene.counted
-    chain.master.watch.run(FEED)
+    chain.master.monitor.run(FEED)
     assert chain.master.scene.waker.woken == []

@@ -132,7 +132,7 @@ def test_whoever_writes_is_refused(copy: Scene, write: Callable[[Scene], None]) 
     assert copy.log.head(FEED) == 0 and copy.log.read(FEED, 0) == []
 
 
-def test_a_letter_is_put_aside(copy: Scene) -> None:
+def test_a_message_is_put_aside(copy: Scene) -> None:
     """It is stored with the reason, like every message that the feed refuses."""
     outbox = MemoryOutbox()
     outbox.leave(FEED, OutboxMessage("1", OPERATIONS, line()))

@@ -69,7 +69,7 @@ def address(number: int) -> str:
 
 
 @pytest.mark.parametrize("leaders", [1, 2, 3])
-def test_D38_as_many_lead_as_there_are_seats(leaders: int) -> None:
+def test_D38_as_many_lead_as_there_are_leases(leaders: int) -> None:
     """The leaders are the copies that came first; each other copy reads one of them."""
     cluster = Candidates(5, leaders)
     for _ in range(10):
@@ -178,7 +178,7 @@ def test_a_member_whose_clock_was_ahead_is_not_alive_for_ever() -> None:
     assert not member.is_alive(NOW - 24 * 3_600_000)
 
 
-def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:
+def test_a_leader_that_cannot_read_the_master_gives_its_lease_up() -> None:
     """It does so if another copy can try, and does not take the lease again at once."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
@@ -196,7 +196,7 @@ def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:
     assert cluster.turns(0)[0].role is Role.LEADER
 
 
-def test_who_is_alone_keeps_its_seat() -> None:
+def test_a_member_that_is_alone_keeps_its_lease() -> None:
     """No other copy would do better; a copy without a recent heartbeat does not count."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
@@ -223,7 +223,7 @@ def test_the_coordinator_is_asked_once_a_second() -> None:
     assert cluster.coordinator.leases("c")[0].until_ms == cluster.now + limits.LEADER_LEASE_MS
 
 
-def test_a_seat_that_somebody_else_took_is_lost() -> None:
+def test_a_lease_that_another_member_took_is_lost() -> None:
     """A turn that was long in coming: the other one's time counts."""
     cluster = Candidates(2)
     cluster.turns(0, 1)

@@ -96,7 +96,7 @@ def test_a_copy_knows_whether_it_has_begun_and_ended() -> None:
 
 
 URL = "https://one.example/feeds/main"
-STANDING = UpstreamStatus(floor=1, head=9, state=8, master="", via=("a",), master_read_ms=NOW - 5)
+STATUS = UpstreamStatus(floor=1, head=9, state=8, master="", via=("a",), master_read_ms=NOW - 5)
 
 
 class Holding:
@@ -150,7 +150,7 @@ def test_an_operator_is_heard_where_time_has_passed(holding: Holding) -> None:
 def test_what_was_seen_is_stored_with_the_next_write(holding: Holding) -> None:
     """Repeated pages are included, and counted once."""
     lock = holding.lock
-    lock.observe(STANDING, URL)
+    lock.observe(STATUS, URL)
     lock.repeated += 3
     assert lock.has_unsaved_changes
     assert holding.stored.upstream_read_ms == 0
@@ -168,10 +168,10 @@ def test_D37_the_master_is_read_when_it_is_the_upstream(holding: Holding) -> Non
     """
     lock = holding.lock
     for status, expected in [
-        (replace(STANDING, master="m"), NOW - 5),
-        (STANDING, NOW),
-        (replace(STANDING, master="m"), NOW),
-        (replace(STANDING, master="m", master_read_ms=NOW + 99), NOW),
+        (replace(STATUS, master="m"), NOW - 5),
+        (STATUS, NOW),
+        (replace(STATUS, master="m"), NOW),
+        (replace(STATUS, master="m", master_read_ms=NOW + 99), NOW),
     ]:
         lock.observe(status, URL)
         lock.save(lock.relay)
@@ -189,7 +189,7 @@ def test_a_quiet_hold_is_kept_now_and_then(holding: Holding) -> None:
 
 def test_who_lets_go_leaves_it_to_anybody(holding: Holding) -> None:
     """The document keeps the observed values."""
-    holding.lock.observe(STANDING, URL)
+    holding.lock.observe(STATUS, URL)
     holding.lock.release()
     assert not holding.stored.is_held(NOW)
     assert holding.stored.upstream_head == 9

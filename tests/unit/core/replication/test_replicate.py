@@ -260,7 +260,7 @@ def test_D8_what_is_here_already_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("numbers", [(4,), (3, 5), (4, 3), (3, 3)])
-def test_a_gap_is_no_portion(numbers: tuple[int, ...]) -> None:
+def test_a_gap_is_no_batch(numbers: tuple[int, ...]) -> None:
     """The pages after a gap are not stored either."""
     with pytest.raises(BrokenBatch, match="instead of page"):
         fresh([page(number, line()) for number in numbers], 2)

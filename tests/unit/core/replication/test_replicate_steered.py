@@ -187,7 +187,7 @@ def test_members_that_read_each_other_do_not_stand_still() -> None:
     assert one.relay.role is Role.LEADER
 
 
-def test_a_paused_leader_keeps_its_seat() -> None:
+def test_a_paused_leader_keeps_its_lease() -> None:
     """It reads nothing while it is paused; one that is shut down releases the lease."""
     cluster = Cluster(1)
     node = cluster.nodes[0]

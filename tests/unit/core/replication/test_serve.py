@@ -225,17 +225,17 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
 
     for shares in (remainders, ranges):
         selections = [Selection(share=parse_share(share)) for share in shares]
-        portions = [teller.pages(FEED, START, each, SIZE) for each in selections]
-        slots = sorted(slot for batch in portions for slot, _ in batch.pages[0].entries())
+        batches = [teller.pages(FEED, START, each, SIZE) for each in selections]
+        slots = sorted(slot for batch in batches for slot, _ in batch.pages[0].entries())
         assert slots == list(range(len(names)))
-        assert sum(batch.filtered for batch in portions) == len(names)
+        assert sum(batch.filtered for batch in batches) == len(names)
 
 
 def test_what_lost_its_parent_is_told_as_a_deletion(
     scene: Scene, teller: ReplicationReader
 ) -> None:
     """Pages are sent up to the state's checkpoint: until there the removed parents are known."""
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.projected(op("a", parents=["user/ann"]), op("b"))
     scene.post(op("a"), op("b", parents=["user/bob"]))
 

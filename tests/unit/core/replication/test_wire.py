@@ -32,7 +32,7 @@ STANDINGS = st.builds(
     st.lists(st.text()).map(tuple),
     st.integers(0, NOW),
 )
-STANDING = UpstreamStatus(
+STATUS = UpstreamStatus(
     floor=1,
     head=7,
     state=5,
@@ -62,7 +62,7 @@ def test_slots_are_told() -> None:
     some, none = page(1, "a", "b", slots=(0, 7)), page(2, slots=())
     packed = Page(3, encode([line()] * 900), "id", NOW)
 
-    received = decode_batch(encode_batch(ReplicationBatch(STANDING, (some, none, packed))))
+    received = decode_batch(encode_batch(ReplicationBatch(STATUS, (some, none, packed))))
 
     assert isinstance(packed.body, bytes)
     assert received.pages == (some, none, Page(3, packed.text, "", NOW))
@@ -80,11 +80,11 @@ def test_rows_are_heard_as_they_were_told(
     assert decode_rows(encode_rows(reply)) == reply
 
 
-TOLD = encode_batch(ReplicationBatch(STANDING, (page(1, "a"), page(2, "b"))))
-ROWS = encode_rows(Rows(STANDING, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in range(2))))
+ENCODED = encode_batch(ReplicationBatch(STATUS, (page(1, "a"), page(2, "b"))))
+ROWS = encode_rows(Rows(STATUS, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in range(2))))
 
 
-@pytest.mark.parametrize(("read", "text"), [(decode_batch, TOLD), (decode_rows, ROWS)])
+@pytest.mark.parametrize(("read", "text"), [(decode_batch, ENCODED), (decode_rows, ROWS)])
 def test_what_ends_early_is_none(read: Callable[[str], object], text: str) -> None:
     """A text that is cut anywhere is refused: otherwise living objects would count as deleted."""
     for length in range(len(text)):
@@ -97,8 +97,8 @@ FOREIGN = [
     "[]\n",
     "{}\n",
     "null\n",
-    TOLD.replace('"floor":1', '"floor":"x"'),
-    "\n" + TOLD,
+    ENCODED.replace('"floor":1', '"floor":"x"'),
+    "\n" + ENCODED,
 ]
 
 

@@ -71,7 +71,7 @@ def test_links_that_are_refused(template: str, rule: str) -> None:
     assert refused.value.field == "object_url"
 
 
-def test_manners() -> None:
+def test_compat_is_empty_or_oplog() -> None:
     """Ours or oplog's."""
     assert (check_compat(""), check_compat("oplog")) == ("", "oplog")
     with pytest.raises(InvalidSetting, match="must be empty or oplog"):

@@ -80,21 +80,20 @@ class Died(Exception): ...
 
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("at", range(1, 5))
-def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None:
+def test_removed_parents_survive_a_crash_at_any_moment(at: int, before: bool) -> None:
     """
     The next run stores all removed parents, at whichever step a run crashes: reading the old rows,
     writing removed parents, writing rows, moving the checkpoint.
     """
     scene = Scene()
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.projected(op("a", parents=["p", "q"]), op("b", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b", parents=[]))
     scene.post(op("a", parents=["p"]))
 
     calls: list[str] = []
     states, removed_parents_reader = (
-        Dying(store, calls, at, before=before)
-        for store in (scene.state, scene.removed_parents_reader)
+        Dying(store, calls, at, before=before) for store in (scene.state, scene.removed_parents)
     )
     dying = replace(scene.projector, states=states, removed_parents=removed_parents_reader)
     with suppress(Died):
@@ -102,7 +101,7 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     scene.project()
 
     assert calls == ["find", "write", "write"][:at]
-    pages = scene.removed_parents_reader.read(FEED, 1, 9)
+    pages = scene.removed_parents.read(FEED, 1, 9)
     assert {each.page: each.left for each in pages} == {
         1: {},
         2: {0: ("p",), 1: ("p",)},
@@ -113,51 +112,51 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
 def test_rows_half_written_hide_nothing() -> None:
     """If only some rows were written, the parents that they replaced are still known for all."""
     scene = Scene()
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.projected(*(op(name, parents=["p"]) for name in "abcd"))
     scene.post(*(op(name, parents=[]) for name in "abcd"))
     (last,) = pages = scene.log.read(FEED, 1)
-    scene.removed_parents_reader.write(
+    scene.removed_parents.write(
         FEED, removed_by(pages, scene.state.find(FEED, KEYS), page_ms=PAGE_MS, forgotten_ms=0)
     )
     scene.state.write(FEED, project(pages, tombstone_ms=TOMBSTONE_MS)[:2])
 
     scene.project()
 
-    (found,) = scene.removed_parents_reader.read(FEED, last.number, last.number)
+    (found,) = scene.removed_parents.read(FEED, last.number, last.number)
     assert found.left == dict.fromkeys(range(4), ("p",))
 
 
 def test_a_tombstone_may_be_gone_a_minute_early(scene: Scene) -> None:
     """DynamoDB's clock deletes it, ours judges: so near to the end nothing is known."""
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.post(op("x", parents=["p"]))
     committed_ms = scene.log.read(FEED, 0)[0].at_ms
     scene.tombstones.remember(FEED, None, Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0))
     scene.now_ms = committed_ms + TOMBSTONE_MS - limits.CLOCK_SKEW_MS_MAX
     scene.project()
-    assert scene.removed_parents_reader.read(FEED, 1, 1) == []
+    assert scene.removed_parents.read(FEED, 1, 1) == []
 
     scene.post(op("y", parents=["p"]))
     scene.now_ms += TOMBSTONE_MS - limits.CLOCK_SKEW_MS_MAX - 1_000
     scene.project()
-    assert [each.page for each in scene.removed_parents_reader.read(FEED, 1, 2)] == [2]
+    assert [each.page for each in scene.removed_parents.read(FEED, 1, 2)] == [2]
 
 
-def test_departures_are_unknown_where_they_were_not_kept(scene: Scene) -> None:
+def test_removed_parents_are_unknown_if_they_were_not_kept(scene: Scene) -> None:
     """From the page on that is handled first with the setting on, they are known."""
     scene.projected(op("a", parents=["p"]))
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.projected(op("a", parents=["q"]))
-    scene.keep_departures(leave=False)
+    scene.keep_removed_parents(leave=False)
     scene.projected(op("a", parents=["p"]))
 
-    assert [(each.page, each.left) for each in scene.removed_parents_reader.read(FEED, 1, 9)] == [
+    assert [(each.page, each.left) for each in scene.removed_parents.read(FEED, 1, 9)] == [
         (2, {0: ("p",)})
     ]
 
 
-def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Scene) -> None:
+def test_a_page_that_was_half_handled_without_removed_parents_stays_unknown(scene: Scene) -> None:
     """
     A run without the setting wrote the page's rows and crashed; the parents that they replaced are
     lost.
@@ -165,10 +164,10 @@ def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Sc
     scene.projected(op("a", parents=["p"]))
     scene.post(op("a", parents=["q"]), op("b"))
     scene.projector.handle(FEED, scene.log.read(FEED, 1))
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.project()
 
-    assert scene.removed_parents_reader.read(FEED, 1, 9) == []
+    assert scene.removed_parents.read(FEED, 1, 9) == []
 
 
 def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> None:
@@ -177,7 +176,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
     scene.projector = replace(
         scene.projector,
         states=Dying(scene.state, calls, 99, before=True),
-        removed_parents=Dying(scene.removed_parents_reader, calls, 99, before=True),
+        removed_parents=Dying(scene.removed_parents, calls, 99, before=True),
     )
     scene.projected(op("a", parents=["p"]))
 
@@ -185,9 +184,9 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
     assert scene.waker.woken == []
 
 
-def test_who_waits_for_departures_is_woken(scene: Scene) -> None:
+def test_a_process_that_waits_for_removed_parents_is_woken(scene: Scene) -> None:
     """It is woken after the checkpoint, once a batch; a run without pages wakes none."""
-    scene.keep_departures()
+    scene.keep_removed_parents()
     scene.projected(op("a"))
     scene.project()
 

@@ -98,7 +98,7 @@ def test_what_an_old_run_knows_itself_is_known() -> None:
     assert left_by(pages, forgotten_ms=pages[0].at_ms + 10**9) == {2: {0: ("p",)}}
 
 
-def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
+def test_a_page_whose_removed_parents_fit_no_item_stays_unknown() -> None:
     """A page of objects that all lose their 64 long parents: readers take it as unknown."""
     lost = {slot: tuple(f"{slot * 64 + at:0640x}" for at in range(64)) for slot in range(400)}
     noise = {slot: tuple(str(hash((slot, at)) ** 9) for at in range(64)) for slot in range(1000)}
@@ -108,33 +108,29 @@ def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
     assert encode(noise) is None
 
 
-def test_departures_expire_with_their_page() -> None:
+def test_removed_parents_expire_with_their_page() -> None:
     """They are kept as long as pages."""
-    (removed_parents_reader,) = removed_by(
-        [page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0
-    )
+    (removed_parents,) = removed_by([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
 
-    assert removed_parents_reader == RemovedParents(1, "{}", NOW + PAGE_MS)
+    assert removed_parents == RemovedParents(1, "{}", NOW + PAGE_MS)
 
 
 def test_settled_is_what_the_state_has_handled(scene: Scene) -> None:
     """Whether or not there was anything to write down."""
-    assert scene.departure_reader.until(FEED) == 0
+    assert scene.removed_parents_reader.until(FEED) == 0
 
     scene.post(op("a"))
-    assert scene.departure_reader.until(FEED) == 0
+    assert scene.removed_parents_reader.until(FEED) == 0
 
     scene.project()
-    assert scene.departure_reader.until(FEED) == 1
+    assert scene.removed_parents_reader.until(FEED) == 1
 
 
 def test_unknown_pages_are_not_in_it(scene: Scene) -> None:
     """A page that is known to leave nothing is."""
-    scene.removed_parents_reader.write(
-        FEED, [RemovedParents(1, '{"0":["p"]}'), RemovedParents(3, "{}")]
-    )
+    scene.removed_parents.write(FEED, [RemovedParents(1, '{"0":["p"]}'), RemovedParents(3, "{}")])
 
-    left = scene.departure_reader.left(FEED, [page(1), page(2), page(3)])
+    left = scene.removed_parents_reader.left(FEED, [page(1), page(2), page(3)])
 
     assert left == {1: {0: ("p",)}, 3: {}}
-    assert scene.departure_reader.left(FEED, []) == {}
+    assert scene.removed_parents_reader.left(FEED, []) == {}

@@ -171,12 +171,12 @@ def test_what_a_run_that_died_wrote_is_counted_again(scene: Scene) -> None:
 
     read: list[int] = []
 
-    class Watched(MemoryState):
+    class RecordingState(MemoryState):
         def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
             read.append(bucket)
             return scene.state.read(feed, bucket, after)
 
-    scene.projector = replace(scene.projector, sums=SumKeeper(scene.sums, Watched()))
+    scene.projector = replace(scene.projector, sums=SumKeeper(scene.sums, RecordingState()))
     scene.project()
     assert set(read) == {bucket_of("video/a")}
     assert_kept(scene)
@@ -231,7 +231,7 @@ def test_what_was_noted_is_not_added_to_what_was_stored_since(scene: Scene) -> N
     scene.post(op("b"))
     scene.project()
     die(scene, "die", [scene.post(op("c", type="user"))])
-    told_right(scene)
+    assert_right(scene)
     scene.post(op("d"))
     scene.project()
     assert_kept(scene)
@@ -246,7 +246,7 @@ def test_sums_that_are_ahead_wait_for_the_checkpoint(scene: Scene) -> None:
     pages = [scene.post(op("b", type="user")), scene.post(op("c", type="user"))]
     die(scene, "die", pages)
     die(scene, "stored", pages[:1])
-    told_right(scene)
+    assert_right(scene)
     scene.project()
     assert_kept(scene)
 
@@ -332,7 +332,7 @@ def test_whatever_happens_the_sums_are_those_of_the_log(steps: list[Step], chang
         patch.setattr(limits, "SUM_CHANGES_MAX", changes)
         for step in steps:
             happen(scene, step)
-            told_right(scene)
+            assert_right(scene)
         scene.sums_wanted = True
         scene.post(op("end"))
         scene.project()
@@ -352,7 +352,7 @@ def happen(scene: Scene, step: Step) -> None:
         scene.sums_wanted = bool(kind)
     elif what == "untold":
         project_untold(scene)
-    elif pages := pages_behind(scene)[: number + 1]:
+    elif pages := lag_of_sums(scene)[: number + 1]:
         die(scene, what, pages, kind)
 
 
@@ -366,7 +366,7 @@ def project_untold(scene: Scene) -> None:
         scene.project()
 
 
-def pages_behind(scene: Scene) -> Sequence[Page]:
+def lag_of_sums(scene: Scene) -> Sequence[Page]:
     checkpoint = scene.followers.checkpoints(FEED).get(STATE, 0)
     return [page for page in scene.log.read(FEED, 0) if page.number > checkpoint]
 
@@ -393,7 +393,7 @@ def die(scene: Scene, what: str, pages: Sequence[Page], kind: int = 0) -> None:
     scene.followers.release(lease, force=True)
 
 
-def told_right(scene: Scene) -> None:
+def assert_right(scene: Scene) -> None:
     """Assert that the known sums are right for their page."""
     sums = kept(scene)
     if sums is None:

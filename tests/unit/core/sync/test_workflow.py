@@ -222,7 +222,7 @@ def test_an_export_takes_the_place_of_the_scan() -> None:
 
 WHO = Who("prod", "20261121-1")
 SYNC = {"feed": "main", "dump": "s3://b/d.json"}
-JUDGED = {
+DECISION = {
     "next": "apply",
     "outcome": "done",
     "stopped": None,
@@ -233,12 +233,12 @@ JUDGED = {
 
 
 def reported(failed: str | None = None, **state: Any) -> dict[str, Any]:
-    return report(WHO, {"sync": SYNC, "judged": JUDGED} | state, failed)
+    return report(WHO, {"sync": SYNC, "judged": DECISION} | state, failed)
 
 
 def test_the_question_says_what_is_planned_and_how_to_answer() -> None:
     """It has the commands as they must be typed."""
-    message = question(WHO, SYNC, JUDGED | {"stopped": "30 of 40 objects would be deleted"})
+    message = question(WHO, SYNC, DECISION | {"stopped": "30 of 40 objects would be deleted"})
 
     assert message["subject"] == "tidings prod: sync of main waits for your answer"
     assert "1,000 creates, 2 updates, 3 deletes, 4 untouched." in message["message"]
@@ -262,7 +262,7 @@ def test_a_report_counts() -> None:
 )
 def test_the_answer_decides_the_outcome(answer: dict[str, bool], outcome: str) -> None:
     """The plan was stopped, and a person answered."""
-    stopped = JUDGED | {"next": "ask", "outcome": "stopped", "stopped": "too many"}
+    stopped = DECISION | {"next": "ask", "outcome": "stopped", "stopped": "too many"}
 
     assert reported(judged=stopped, answer=answer)["outcome"] == outcome
 
@@ -321,7 +321,7 @@ def test_parts_that_were_refused_are_counted() -> None:
     """The first one is named, with what to do."""
     refused = {"key": "plans/1/1-insert/part-0.gz", "error": "PlanTooOld", "parts": 3}
 
-    message = reported(judged=JUDGED | {"refused": refused})
+    message = reported(judged=DECISION | {"refused": refused})
 
     assert message["error"] == "PlanTooOld"
     assert "3 parts of the plan" in message["cause"] and refused["key"] in message["cause"]

@@ -215,14 +215,14 @@ def test_what_was_refused_goes_before_what_is_new() -> None:
     """A message of ten thousand does not wait for all of them again."""
     order: list[str] = []
 
-    class Telling(Service):
+    class RecordingService(Service):
         def _outcome(self, task: Task) -> Outcome:
             outcome = super()._outcome(task)
             if outcome is Outcome.SENT:
                 order.append(task.request.connection_id)
             return outcome
 
-    service = Telling(stuck=frozenset())
+    service = RecordingService(stuck=frozenset())
     service.silent_until_ms = service.now_ms + 10  # refuses the first ones, once
     Sender(service).send(one_each(1_000))
     first = {f"c0-{number}" for number in range(limits.SENDS_FIRST)}

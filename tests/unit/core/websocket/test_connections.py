@@ -31,9 +31,9 @@ from tidings.core.websocket.connections import (
 )
 from tidings.core.websocket.session import State
 
-PORTION, PORTIONS = 10, 5
+PAGE_SIZE, PAGES = 10, 5
 EVERYBODY = 230  # five sweeps
-SWEEPS = -(-EVERYBODY // (PORTION * PORTIONS))
+SWEEPS = -(-EVERYBODY // (PAGE_SIZE * PAGES))
 
 
 class Counted(MemoryConnections):
@@ -55,8 +55,8 @@ class Counted(MemoryConnections):
 @pytest.fixture
 def crowd(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Counted:
     """Create more live connections than one sweep checks."""
-    monkeypatch.setattr(limits, "SWEEP_PAGE", PORTION)
-    monkeypatch.setattr(limits, "SWEEP_PAGES_MAX", PORTIONS)
+    monkeypatch.setattr(limits, "SWEEP_PAGE", PAGE_SIZE)
+    monkeypatch.setattr(limits, "SWEEP_PAGES_MAX", PAGES)
     counted = Counted(scene)
     scene.sweeper = replace(scene.sweeper, connections=counted)
     for connection in everybody():
@@ -116,7 +116,7 @@ def test_what_is_due_is_found_within_a_round(
         assert not is_found(scene, connection.id)
         crowd.read = 0
         scene.sweeper.run(FEEDS)
-        assert crowd.read <= PORTION * PORTIONS
+        assert crowd.read <= PAGE_SIZE * PAGES
         if is_found(scene, connection.id):
             return
     pytest.fail(f"{due} was not found by {SWEEPS} sweeps")
@@ -134,7 +134,7 @@ def test_a_round_begins_anew(scene: Scene, crowd: Counted) -> None:
 
 def test_a_sweep_that_ends_in_one_stores_nothing(scene: Scene, crowd: Counted) -> None:
     """Few are connected: nothing is written each minute."""
-    for connection in everybody()[PORTION * PORTIONS :]:
+    for connection in everybody()[PAGE_SIZE * PAGES :]:
         crowd.remove(connection.id)
     for _ in range(3):
         scene.sweeper.run(FEEDS)
@@ -142,7 +142,7 @@ def test_a_sweep_that_ends_in_one_stores_nothing(scene: Scene, crowd: Counted) -
 
 
 def test_a_slow_sweep_stops_early(scene: Scene, crowd: Counted) -> None:
-    """It begins no portion after its time is up, but always one, so that it makes progress."""
+    """It begins no page after its time is up, but always one, so that it makes progress."""
 
     def slow(task: Callable[[str], None], items: Sequence[str]) -> None:
         scene.now_ms += limits.SWEEP_LOOK_MS
@@ -152,8 +152,8 @@ def test_a_slow_sweep_stops_early(scene: Scene, crowd: Counted) -> None:
         crowd.open(replace(connection, state=State.LEAVING))
     for number in range(1, 4):
         scene.sweeper.run(FEEDS)
-        assert crowd.read == number * PORTION
-        assert crowd.round().place == f"c{number * PORTION - 1:03}"
+        assert crowd.read == number * PAGE_SIZE
+        assert crowd.round().place == f"c{number * PAGE_SIZE - 1:03}"
 
 
 def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
@@ -162,12 +162,12 @@ def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
     def killed(task: Callable[[str], None], items: Sequence[str]) -> None:
         raise KeyboardInterrupt
 
-    crowd.open(replace(everybody()[PORTION], state=State.LEAVING))
+    crowd.open(replace(everybody()[PAGE_SIZE], state=State.LEAVING))
     with pytest.raises(KeyboardInterrupt):
         replace(scene.sweeper, spread=killed).run(FEEDS)
     assert crowd.round() == Round()
     scene.sweeper.run(FEEDS)
-    assert is_released(scene, everybody()[PORTION].id)
+    assert is_released(scene, everybody()[PAGE_SIZE].id)
 
 
 def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -> None:

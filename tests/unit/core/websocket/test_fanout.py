@@ -24,7 +24,7 @@ from tidings.core.websocket.connections import Subscription
 
 WORDS = st.sampled_from(["a", "b", "c"])
 SETS = st.none() | st.frozensets(WORDS, max_size=2)
-WATCHES = st.lists(
+SUBSCRIPTIONS = st.lists(
     st.builds(
         Subscription,
         WORDS,
@@ -100,7 +100,7 @@ def brute_force(
     return expected
 
 
-@given(PAGES, WATCHES)
+@given(PAGES, SUBSCRIPTIONS)
 def test_the_plan_is_what_brute_force_finds(
     pages: list[Page], subscriptions: list[Subscription]
 ) -> None:
@@ -115,7 +115,7 @@ def test_the_plan_is_what_brute_force_finds(
     }
 
 
-@given(PAGES, WATCHES)
+@given(PAGES, SUBSCRIPTIONS)
 def test_few_are_found_without_a_look_up(
     pages: list[Page], subscriptions: list[Subscription]
 ) -> None:
@@ -127,7 +127,7 @@ def test_few_are_found_without_a_look_up(
     assert named(plan) == named(Filed(subscriptions).plan(pages, lefts))
 
 
-@given(PAGES, WATCHES)
+@given(PAGES, SUBSCRIPTIONS)
 def test_each_key_is_looked_up_once(pages: list[Page], subscriptions: list[Subscription]) -> None:
     """The cost of a batch is its number of distinct keys."""
     index = Filed(subscriptions)
@@ -136,7 +136,7 @@ def test_each_key_is_looked_up_once(pages: list[Page], subscriptions: list[Subsc
     assert len(index.keys) == len(set(index.keys))
 
 
-@given(PAGES, WATCHES)
+@given(PAGES, SUBSCRIPTIONS)
 def test_many_keys_are_not_looked_up_one_by_one(
     pages: list[Page], subscriptions: list[Subscription]
 ) -> None:
@@ -150,7 +150,7 @@ def test_many_keys_are_not_looked_up_one_by_one(
     assert len(index.keys) <= 2 and index.reads_of_all <= 1
 
 
-@given(PAGES, WATCHES)
+@given(PAGES, SUBSCRIPTIONS)
 def test_only_what_somebody_wants_is_built(
     pages: list[Page], subscriptions: list[Subscription]
 ) -> None:

@@ -67,7 +67,7 @@ def reads_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets each read of the subscription index from now on."""
     reads: list[str] = []
 
-    def watched(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+    def recorded(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
         def asking(*given: Any) -> Any:
             reads.append(name)
             return ask(*given)
@@ -76,7 +76,7 @@ def reads_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for name in ("find", "all_if_at_most"):
         monkeypatch.setattr(
-            scene.subscriptions, name, watched(name, getattr(scene.subscriptions, name))
+            scene.subscriptions, name, recorded(name, getattr(scene.subscriptions, name))
         )
     return reads
 
@@ -236,7 +236,7 @@ def test_what_the_replay_serves_is_the_replays_to_let_go(scene: Scene) -> None:
     assert scene.connection("c").state is State.LEAVING
 
 
-def test_the_watch_of_a_lost_connection_is_removed(scene: Scene) -> None:
+def test_the_subscription_of_a_lost_connection_is_removed(scene: Scene) -> None:
     """The connection's item is gone, but the change has the filter of the subscription."""
     scene.subscriptions.add(FEED, Subscription("gone", VIDEOS, 0))
     scene.inbox.post(FEED, Change("gone", False, VIDEOS, 0, "t"))

@@ -35,7 +35,7 @@ def in_state(scene: Scene, state: State, progress: str = "") -> None:
 
 
 def test_subscribe_from_now_on(scene: Scene) -> None:
-    """Straight to the push follower; confirmed with the frontier, rung last."""
+    """Straight to the push follower; confirmed with the frontier, woken last."""
     page = scene.post(op("a"))
     scene.connect()
     scene.say("c", action="subscribe", types=["video"])

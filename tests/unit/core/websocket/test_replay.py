@@ -188,7 +188,7 @@ def test_a_zombie_stops_at_its_first_save(scene: Scene, sockets: Calling) -> Non
 
 
 def test_out_of_time_it_goes_on_in_the_next_run(scene: Scene, sockets: Calling) -> None:
-    """The next one is rung at once and begins where this one stopped."""
+    """The next one is woken at once and begins where this one stopped."""
     scene.post_each("a", "b")
     scene.project()
     resumed(scene, "0")

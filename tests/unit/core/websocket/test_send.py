@@ -101,12 +101,12 @@ def test_cutting_closes_first() -> None:
     """Its client knows before we forget it: otherwise it would wait on a dead connection."""
     order: list[str] = []
 
-    class Telling(MemorySockets):
+    class RecordingSockets(MemorySockets):
         def close(self, connection_id: str) -> None:
             order.append("closed" if scene.connections.get("c") else "forgotten before")
             super().close(connection_id)
 
-    scene = Scene(sockets=Telling())
+    scene = Scene(sockets=RecordingSockets())
     scene.connect("c")
     scene.delivery.cut("c")
 

@@ -10,7 +10,7 @@ from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
 
 TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
-ASKED: list[dict[str, Any]] = [{"trace": True}, {"trace": False}, {}]
+TRACE_OPTIONS: list[dict[str, Any]] = [{"trace": True}, {"trace": False}, {}]
 
 
 def append(scene: Scene, name: str, trace: str = TRACE) -> None:
@@ -19,12 +19,12 @@ def append(scene: Scene, name: str, trace: str = TRACE) -> None:
 
 
 def connect(scene: Scene, **fields: Any) -> list[str]:
-    """Open a connection for each of `ASKED`."""
-    for at, asked in enumerate(ASKED):
+    """Open a connection for each of `TRACE_OPTIONS`."""
+    for at, asked in enumerate(TRACE_OPTIONS):
         scene.connect(f"c{at}")
         scene.say(f"c{at}", action="resume", **fields, **asked)
         scene.sockets.sent[f"c{at}"].clear()
-    return [f"c{at}" for at in range(len(ASKED))]
+    return [f"c{at}" for at in range(len(TRACE_OPTIONS))]
 
 
 def told(scene: Scene, connection_id: str) -> list[str | None]:
@@ -79,7 +79,7 @@ def test_6_9_of_a_catch_up_and_what_lies_behind_it(scene: Scene) -> None:
 
 def test_6_9_a_leave_has_its_trace_too(scene: Scene) -> None:
     """P6.9: this does not hold if only the object that left may be named."""
-    scene.keep_departures()
+    scene.keep_removed_parents()
     append(scene, "a")
     scene.project()
     names = connect(scene, cursor="now", parents=["p"], leave=True)

@@ -26,9 +26,9 @@ from tidings.core.state.rows import Row
 from tidings.http.outbound import upstream as http_upstream
 from tidings.http.outbound.upstream import HttpUpstream
 
-STANDING = UpstreamStatus(floor=1, head=7, state=6, master="https://m/feeds/a", via=("x",))
-PAGES = ReplicationBatch(STANDING, (Page(7, '{"event":"update","type":"a","id":"1"}', "", 1_000),))
-ROWS = Rows(STANDING, (Row("a/1", 7, 0, 1_000, '{"id":"1"}'),), "a/1")
+STATUS = UpstreamStatus(floor=1, head=7, state=6, master="https://m/feeds/a", via=("x",))
+PAGES = ReplicationBatch(STATUS, (Page(7, '{"event":"update","type":"a","id":"1"}', "", 1_000),))
+ROWS = Rows(STATUS, (Row("a/1", 7, 0, 1_000, '{"id":"1"}'),), "a/1")
 START = Place(0, 0, 0)
 SECRET = "correct horse"
 
@@ -143,7 +143,7 @@ def test_D12_what_is_no_answer_is_an_error(
     assert len(upstream.asked) == 1
 
 
-def test_D12_nobody_there_is_bad_weather() -> None:
+def test_D12_an_unreachable_upstream_is_unavailable() -> None:
     """A port that nothing listens on."""
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 did not answer"):
         HttpUpstream(lambda: "").rows("http://127.0.0.1:1/feeds/main", 0, None, ALL)

@@ -15,7 +15,7 @@ from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
 from functions.publish.handler import handle as publish
 from functions.report.handler import handle as report
-from tests.functions.cloud import Cloud, become, event, start_anew
+from tests.functions.cloud import Cloud, become, event, restart
 from tests.functions.streaming import get_bytes
 from tidings.aws.stage import stage
 from tidings.core.model.cursors import PAGE_END, Place
@@ -66,7 +66,7 @@ def project(monkeypatch: pytest.MonkeyPatch) -> None:
 def chain(monkeypatch: pytest.MonkeyPatch, **known: object) -> None:
     """Make `main` a copy from now on, with *known* stored by its relay."""
     monkeypatch.setenv("TIDINGS_SOURCES", json.dumps({"main": {"url": UPSTREAM}}))
-    start_anew()
+    restart()
     if known:
         relay = replace(Relay("main"), **known)  # type: ignore[arg-type]
         assert stage().stores.relays.write(Relay("main"), relay)

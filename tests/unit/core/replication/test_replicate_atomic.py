@@ -103,7 +103,7 @@ def test_D7_readers_never_see_part_of_a_page() -> None:
     whole = chain.master.pages()
     lengths: list[int] = []
 
-    class Watched(Failing):
+    class Checking(Failing):
         def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
             assert len(pages) <= limits.BATCH_PAGES_MAX
             done = self.relays.append(before, after, pages)
@@ -113,7 +113,7 @@ def test_D7_readers_never_see_part_of_a_page() -> None:
             lengths.append(len(copied))
             return done
 
-    chain.node.run(store=Watched(chain.node, before=True, times=0))
+    chain.node.run(store=Checking(chain.node, before=True, times=0))
     assert lengths[-1] == 200 and len(lengths) > 2
 
 
@@ -255,7 +255,7 @@ def test_a_page_outlives_the_floor() -> None:
     assert page.expires_ms >= came + limits.TTL_SLACK_MS
 
 
-def test_a_run_ends_in_time_and_rings_for_the_next() -> None:
+def test_a_run_ends_in_time_and_wakes_the_next() -> None:
     """It releases its lease, so that the next run need not wait."""
     chain = chained(1)
     node = chain.node
