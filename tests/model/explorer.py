@@ -109,27 +109,32 @@ def explore(build: Callable[[], World], *, crashes_max: int) -> Explored:
     """
     sys.setrecursionlimit(10_000)
     explored = Explored()
-    explored.schedules = _visit(build, (), crashes_max, explored)
+    explored.schedules = _visit(build, (), _replay(build, ()), crashes_max, explored)
     return explored
 
 
 def _visit(
-    build: Callable[[], World], schedule: tuple[Choice, ...], crashes_max: int, explored: Explored
+    build: Callable[[], World],
+    schedule: tuple[Choice, ...],
+    world: World,
+    crashes_max: int,
+    explored: Explored,
 ) -> int:
-    """Return the number of schedules that begin with *schedule*."""
-    world = _replay(build, schedule)
+    """Return the number of schedules that begin with *schedule*, which has led to *world*."""
     crashed = sum(actor.ended == "crashed" for actor in world.actors)
     choices = _choices(world.actors, crashed < crashes_max)
     key = repr((world.stores(), [(actor.seen, actor.ended) for actor in world.actors]))
-    _drop(world)
     if key in explored._known:
+        _drop(world)
         return explored._known[key]
     explored.states += 1
     explored.ends += not choices
     explored.deepest = max(explored.deepest, len(schedule))
     total = 0 if choices else 1
-    for choice in choices:
-        total += _visit(build, (*schedule, choice), crashes_max, explored)
+    for at, choice in enumerate(choices):
+        # The first choice continues in *world*; a state cannot be copied for the others.
+        after = _replay(build, (*schedule, choice)) if at else _continue(world, schedule, choice)
+        total += _visit(build, (*schedule, choice), after, crashes_max, explored)
     explored._known[key] = total
     return total
 
@@ -144,18 +149,31 @@ def _replay(build: Callable[[], World], schedule: tuple[Choice, ...]) -> World:
     world = build()
     for actor in world.actors:
         actor.step()  # up to its first effect
+    for choice in schedule[:-1]:  # the states before the last were checked when they were new
+        _take(world, choice)
+    return _continue(world, schedule[:-1], schedule[-1]) if schedule else world
+
+
+def _continue(world: World, schedule: tuple[Choice, ...], choice: Choice) -> World:
+    """Return *world* after *choice*, which follows *schedule*."""
     try:
-        for at, crashes in schedule:
-            actor = world.actors[at]
-            if crashes:
-                actor.crash()
-            else:
-                actor.step()
+        _take(world, choice)
         world.check()
     except Broken as broken:
-        steps = [f"{world.actors[at].name}{'!' if crashes else ''}" for at, crashes in schedule]
+        steps = [
+            f"{world.actors[at].name}{'!' if crashes else ''}"
+            for at, crashes in (*schedule, choice)
+        ]
         raise Broken(f"{broken}; schedule: {' '.join(steps)}") from None
     return world
+
+
+def _take(world: World, choice: Choice) -> None:
+    at, crashes = choice
+    if crashes:
+        world.actors[at].crash()
+    else:
+        world.actors[at].step()
 
 
 def _drop(world: World) -> None:
