@@ -1,5 +1,5 @@
 """
-Build a release in `dist/`: the wheel, the layers, the archive of the Spark jobs, and checksums.
+Build a release in `dist/`: the wheel, the layers, the archive of the sync job, and checksums.
 
 The build is reproducible: every file has the commit's time, archives are sorted, and the build
 backend is pinned in requirements.lock. The build fails if there are uncommitted changes, or if

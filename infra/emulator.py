@@ -13,8 +13,9 @@ Serverless, CodeDeploy and Budgets, so Spark, canaries and budgets are left out.
 the processor of AWS's machines, so compiled packages are replaced. The stack's WebSocket address is
 a host of AWS, so the functions get the emulator's address instead. The emulator cannot run a Lambda
 extension, which the function `stream` needs. So `serve_stage` runs the `run.sh` of this function
-from the deployed assets, with the environment variables of the function, and the HTTP API passes
-streaming requests to that process. The feed is open, so that the suites need no password.
+from the deployed assets, with the environment variables of the function. The HTTP API passes the
+requests for the function `list`, which runs the same app, to that process. The feed is open, so
+that the tests of the stage need no password.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 # boto3 is part of Lambda's Python runtime.
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
-START_S = 30  # MiniStack starts in less than one second on an idle machine
+START_S = 30  # the longest wait for MiniStack, which starts in a second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
 # The environment variables that name trusted certificates for boto3, Python's ssl and Node.js.
 TRUSTED = ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
@@ -72,7 +73,7 @@ UNKNOWN = (
 )
 NOTHING = "AWS::CloudFormation::WaitConditionHandle"
 COMPILED = ("bcrypt", "httptools")  # the compiled packages that the functions import
-STREAM_START_S = 60  # the streaming function starts in one second on an idle machine
+STREAM_START_S = 60  # the same for the streaming function, which also starts in one second
 # The layers of the streaming function, by their construct paths.
 _LAYERS = ("Layers/Vendor", "Layers/Core", "Layers/Aws")
 # The minimum timeout of a function. A function starts in a new process, on a machine that may be
@@ -230,8 +231,8 @@ def serve_stage(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     files, log = _assets(assembly, stage), assembly.with_suffix(".stream.log")
     api = _id(outputs["FeedUrl"])
     with _stream(streaming, variables, files, log) as streams:
-        # The HTTP API passes only the requests for the function `list` to a URL. That function runs
-        # the same app as `stream`.
+        # The HTTP API calls only one function by its URL, `list`. This function runs the same app
+        # as `stream`, so its requests can be passed to the process of `stream`.
         _pass_on(_client(url, "apigatewayv2"), api, streams)
         feed = f"{url}/_aws/execute-api/{api}"
         yield Addresses(feed, streams, sockets.replace("https://", "wss://"))

@@ -49,7 +49,10 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 
 def addresses(stage: Stage) -> str:
     """
-    Return the upstream of each chained feed as JSON, for commands that must not write to the feed.
+    Return the upstream of each chained feed as JSON.
+
+    The stack has an output with this text, by which the commands of operators recognize a chained
+    feed, to which they must not write.
     """
     return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
 
@@ -85,7 +88,8 @@ SECTIONS = {
     "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
     "IteratorAge": "a-follower-lags",
 }
-# The runbook section of an alert, by the metric that the alert's line in the status names.
+# The runbook section of an alert. An alert is a line in the feed's status; the line names a metric,
+# by which the section is found here.
 METRICS = {
     "FollowerLag": "a-follower-lags",
     "FollowerAge": "a-follower-lags",

@@ -24,7 +24,7 @@ _OUT = "https://aws.amazon.com/ec2/pricing/on-demand/"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price *dollars* for a number *per* of the *unit*."""
+    """A price: *per* units cost *dollars*. *unit* is what is counted."""
 
     dollars: float
     per: int

@@ -37,10 +37,10 @@ from tidings.aws.config.stages import (
 )
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
-EXPIRES_H = 4  # twice the duration of a run
+EXPIRES_H = 4  # the tag `expires` of a stage is so long after its start; twice a run's duration
 # The cost of a run at list prices of us-east-1: EMR Serverless 0.96, the backlog 0.44, functions of
-# streams that the suite leaves open 0.35, loads 0.25, a key and alarms 0.10, 600 MB of outgoing
-# data 0.07.
+# streams that the suite leaves open 0.35, load tests 0.25, a key and alarms 0.10, 600 MB of
+# outgoing data 0.07.
 DOLLARS = 2.20
 STREAMS_QUOTA = 500  # concurrent functions that the suite needs for three new streams a second
 GONE_S = 1800  # the timeout of a stack's deletion; EMR Serverless and aliases take minutes
@@ -101,8 +101,8 @@ class Sandbox:
         if any(each["verdict"] == "fails" for each in findings):
             raise Failed("the deployment would fail; see the findings of `tidings doctor` above")
         deployed = [data_stack_name(self.stage), stack_name(self.stage)]
-        # If API Gateway already has a logging role that is not ours, the account's stack would
-        # replace this role.
+        # If API Gateway already has a logging role that is not ours, the account's stack is not
+        # deployed, because it would replace this role.
         if ("gateway-role", "note") not in {(f["check"], f["verdict"]) for f in findings}:
             deployed.insert(0, ACCOUNT_STACK)
         for each in deployed:

@@ -101,9 +101,9 @@ class Copies:
 
     *vault_arn* is the vault in the other account, which has to accept the copies. *every* is the
     schedule of the backups, in UTC, at most once an hour. Each backup is kept for *days*, in both
-    accounts. With *lock_days*, no credentials, not even those of the account's owner, allow
-    deleting a backup in this account for that many days, or removing the lock once it is
-    `LOCK_GRACE_DAYS` old. If *lock_days* is None, backups are not locked.
+    accounts. If *lock_days* is set, a backup in this account is locked for that many days: no
+    credentials, not even those of the account's owner, allow deleting it. The lock itself can only
+    be removed in its first `LOCK_GRACE_DAYS`. If *lock_days* is None, backups are not locked.
     """
 
     vault_arn: str
@@ -172,20 +172,21 @@ class Stage:
     Data and keys: *keep_data* protects tables and logs from deletion. *customer_key* encrypts with
     a KMS key of this stage ($1 a month and a charge per request) instead of a key managed by AWS.
     *tables* is the name suffix of restored tables (RUNBOOKS.md), empty for tables created by the
-    stack. *tables_before* is the suffix that a restore replaces. Until it is None again, functions
-    may use the tables of both suffixes, and new code is deployed without a canary, which would fail
-    in a damaged stage and roll the restore back. *copies* are backups in another account. With
-    *archive*, every page is kept beyond the log's retention, and moved to a colder storage class of
-    S3 after *archive_cold_days*. With *lake*, the feeds are also stored as Iceberg tables.
+    stack. *tables_before* is the suffix that a restore replaces. Until *tables_before* is None
+    again, functions may use the tables of both suffixes, and new code is deployed without a canary.
+    A canary would fail in a damaged stage and roll the restore back. *copies* are backups in
+    another account. With *archive*, every page is kept beyond the log's retention, and moved to a
+    colder storage class of S3 after *archive_cold_days*. With *lake*, the feeds are also stored as
+    Iceberg tables.
 
     Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the maximum number of
     concurrent SSE readers. It is reserved from the account's concurrency, so that readers cannot
     use up the concurrency of `ingest`. None reserves nothing; a new account has a concurrency of 10
-    and cannot reserve any (`tidings doctor`). *reads_per_s_max* and *writes_per_s_max* limit the
-    units per second of each table; DynamoDB throttles requests above these limits, and so limits
-    the bill. None means the limit of the account, 40,000. With *small_followers*, followers have
-    half the memory, and so half the CPU share. They are then a third cheaper if they mostly wait
-    for DynamoDB, but slower under bursts.
+    and cannot reserve any (`tidings doctor` checks this). *reads_per_s_max* and *writes_per_s_max*
+    limit the units per second of each table; DynamoDB throttles requests above these limits, and so
+    limits the bill. None means the limit of the account, 40,000. With *small_followers*, followers
+    have half the memory, and so half the CPU share. They are then a third cheaper if they mostly
+    wait for DynamoDB, but slower under bursts.
 
     Monitoring: a follower that lags by more than *lag_pages_max* pages for some time raises an
     alarm. *all_alarms* adds the alarms for refused requests that are retried, at $0.10 a month for
@@ -262,7 +263,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         """
-        Check the settings that no deployment could use.
+        Refuse settings that no deployment could use.
 
         Raises:
             InvalidSetting: the name is not usable, CloudWatch does not accept *log_days*, or
@@ -274,7 +275,8 @@ class Stage:
             accepted = ", ".join(map(str, LOG_DAYS))
             raise InvalidSetting("log_days", self.log_days, f"one of {accepted}")
         if self.tables_before == self.tables:
-            raise InvalidSetting("tables_before", self.tables_before, "other than tables")
+            rule = "different from the value of tables"
+            raise InvalidSetting("tables_before", self.tables_before, rule)
         for name in (*(f"capture-{p.name}" for p in self.producers), *self._pipelines()):
             if len(called := f"{stack_name(self.name)}-{name}") > NAME_MAX:
                 raise InvalidSetting("name", called, f"at most {NAME_MAX} characters")
@@ -294,7 +296,7 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
-        all_alarms=False,  # few of 100 requests a second are refused, which is not urgent
+        all_alarms=False,  # 100 requests a second are rarely throttled, and dev is not urgent
         small_followers=True,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),
@@ -317,7 +319,7 @@ STAGES = (
         log_days=90,
         requests_per_s=2000,
         burst=1000,
-        streams_max=400,  # leaves 600 of an account's usual concurrency to all other functions
+        streams_max=400,  # leaves 600 of an account's usual concurrency of 1,000 to other functions
         all_metrics=True,
         archive_cold_days=90,
         canary=True,
@@ -330,7 +332,7 @@ SANDBOX_FEEDS = ("main", "synced")  # separate, because a sync of `synced` delet
 # hour.
 SANDBOX_WRITES, SANDBOX_READS = 4000, 8000
 SANDBOX_DOLLARS = 20  # the budget of a sandbox, several times the cost of a run
-SANDBOX_STREAM_S = 150  # the tests stream 180 MB, for which Lambda takes some 90 seconds
+SANDBOX_STREAM_S = 150  # a stream ends after this time; the tests' 180 MB take some 90 seconds
 
 
 def sandbox(name: str, expires: str, release: int = 1) -> Stage:

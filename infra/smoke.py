@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 
 from tidings.aws.config import stages
 
-WAIT_S = 90  # emulators start a process for the first call of each function
+WAIT_S = 90  # longest wait for an answer; an emulator starts a process for a function's first call
 
 
 class SmokeFailed(Exception):

@@ -1,7 +1,7 @@
 """
 The composition of a stage, and the permissions of its parts.
 
-`compose` creates the stacks: resources shared by the account, data (`infra.data_stack`), functions
+`compose` creates the stacks: resources shared by all stages, data (`infra.data_stack`), functions
 and addresses, and producers and pipelines if there are any. Producers and pipelines have separate
 stacks, because their number is not limited, but the number of resources of a stack is limited to
 500. A producer has eleven resources and a pipeline twelve. No other part of the stage refers to

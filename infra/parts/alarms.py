@@ -33,8 +33,12 @@ from infra.settings import Stage
 from tidings.core.metrics import METRICS, Metric
 
 ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not being read
-DEAD_PERIODS = 2  # a schedule runs each minute; ten minutes without a run are a persistent failure
-LASTING_PERIODS = 3  # a burst may delay a follower for a few minutes
+# Periods of five minutes without a run, after which an alarm is raised. A schedule runs each
+# minute, so ten minutes without a run are a persistent failure.
+DEAD_PERIODS = 2
+# Periods for which an alert of `Behind` must last, because a burst may delay a follower for a few
+# minutes.
+LASTING_PERIODS = 3
 
 _URL_METRIC = "Url5xxCount"
 _CIRCLING_METRIC = "RecursiveInvocationsDropped"
@@ -69,7 +73,8 @@ class Alarms(Construct):
 
     def _topic(self, key: kms.IKey | None) -> sns.Topic:
         topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        # `enforce_ssl` gives the topic a policy, which must therefore allow CloudWatch to publish.
+        # `enforce_ssl` gives the topic a policy. CloudWatch can then publish only if the policy
+        # allows it.
         account = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
         topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account))
         return topic

@@ -266,8 +266,8 @@ class FeedSocketApi(Construct):
 
 
 CODE = ROOT / "infra" / "edge" / "viewer_request.js"
-# The paths on which GET returns a stream, except for `/`. The path `/` has the default behavior.
-# For all these paths, the edge function selects the origin by the method.
+# The paths, other than `/`, on which GET returns a stream. The path `/` has the default behavior.
+# For `/` and for these paths, the edge function selects the origin by the method.
 OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")
 WINDOW_HEADER = "x-tidings-window"
 # How long an origin may send nothing: a stream sends a comment every 20 s, and a list answers

@@ -14,7 +14,7 @@ from infra.parts import policies
 from infra.parts.policies import allow, allow_key, removal_policy
 from infra.settings import Stage
 
-KEEP_DAYS = 30  # time for an operator to inspect discarded records or the summary of a plan
+KEEP_DAYS = 30  # an object is kept so long that an operator can inspect a discarded record or plan
 
 
 def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:

@@ -354,7 +354,7 @@ def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.IBucket) 
     )
 
 
-EVENT_AGE_S = 60  # the minimum of EventBridge Scheduler
+EVENT_AGE_S = 60  # a call that is later than this is dropped; the minimum that AWS accepts
 
 
 class Clock(Construct):

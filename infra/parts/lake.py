@@ -29,8 +29,8 @@ from tidings.aws.config import deployment
 from tidings.lake import iceberg
 from tidings.lake.warehouse import EXTENSIONS
 
-# The time limit of a run is this number of minutes plus the minutes configured for the run. The log
-# of one day takes less than this number.
+# The time limit of a run is this number of minutes, in addition to the configured minutes of the
+# run. It takes fewer minutes to update the tables with the log of one day.
 MINUTES = 6 * 60
 COMPACT = {"compact": True}  # the input of a run that compacts the archive
 TABLES = "tables"  # the tables' prefix in the lake's bucket
@@ -43,10 +43,10 @@ _GLUE = (
 
 class Lake(Construct):
     """
-    The state machine of the lake, which stores the tables in *bucket*.
+    The state machine of the lake, with the ARN `arn`; it stores the tables in *bucket*.
 
-    An execution of the machine `arn` updates the tables; with the input `COMPACT`, it compacts the
-    archive.
+    An execution of the machine updates the tables. With the input `COMPACT`, the execution compacts
+    the archive instead.
     """
 
     def __init__(

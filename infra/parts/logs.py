@@ -26,9 +26,9 @@ from tidings.aws.config import settings
 NAME = "Failures"
 
 # Matches Lambda's records of failed calls, including timeouts and crashes. Lambda also writes these
-# records with the system log level WARN, which `function` sets.
+# records with the system log level WARN, which `infra.parts.function` sets.
 FUNCTION = '{ $.type = "platform.report" && $.record.status != "success" }'
-# Matches the lines of access logs with a status 5xx, of API Gateway or of a function.
+# Matches the lines with a status 5xx in an access log of API Gateway.
 API = '{ $.status = "5*" }'
 # Matches the failed executions in the log of a state machine.
 MACHINE = '{ $.type = "ExecutionFailed" || $.type = "ExecutionTimedOut" }'

@@ -47,7 +47,7 @@ def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
 
 
 def of_mapping(name: str, source: StreamSource) -> cloudwatch.Metric:
-    """Return one of the metrics of an event source mapping that Lambda calls EventCount metrics."""
+    """Return a metric of an event source mapping; it is in Lambda's metrics group EventCount."""
     return _metric("AWS/Lambda", name, EventSourceMappingUUID=source.mapping.ref)
 
 

@@ -3,7 +3,7 @@ A pipeline that is kept running on EMR Serverless.
 
 Every few minutes a state machine checks if the deployed version of the pipeline is running. If not,
 the machine ends the runs of earlier deployments and starts the pipeline. So a new file of the
-pipeline is used as soon as the file is deployed. Two runs may overlap, because only the run that
+pipeline is used a few minutes after its deployment. Two runs may overlap, because only the run that
 holds the consumer's lease writes to a store.
 """
 
@@ -31,7 +31,7 @@ from infra.parts.machines import (
 from infra.parts.policies import allow, allow_all
 from infra.settings import PipelineRun, Stage
 
-LOOK = "rate(5 minutes)"  # interval of the check; a pipeline that ended is started within this time
+LOOK = "rate(5 minutes)"  # interval of the check, which restarts a pipeline that has ended
 DRAIN_S = 30  # the time for a store to finish its current batch when a run ends
 FAILURES_PER_HOUR = 5  # a run with more failed attempts ends; the next check starts a new run
 RUNS_MAX = 50  # the maximum number of runs in one listing; usually one or two exist

@@ -24,7 +24,7 @@ KEY_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDat
 
 
 def allow(role: iam.Role, actions: Sequence[str], resources: Sequence[str]) -> None:
-    """Allow *role* to do *actions* on *resources*, and nothing else."""
+    """Allow *role* to do *actions* on *resources*, in addition to its other permissions."""
     role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=list(resources)))
 
 
@@ -76,7 +76,7 @@ def table_removal_policy(stage: Stage) -> cdk.RemovalPolicy:
     Return the removal policy of a table.
 
     In a stage that keeps its data, DynamoDB refuses to delete a table. A rollback that tried to
-    delete tables would fail, so with this policy it retains the tables. Retained tables do not
+    delete tables would fail, so with this policy a rollback retains them. Retained tables do not
     hinder the next deployment, because the names of tables are generated. Restored tables are also
     retained, because CloudFormation only imports tables with this policy.
     """
@@ -86,7 +86,7 @@ def table_removal_policy(stage: Stage) -> cdk.RemovalPolicy:
 
 # CloudFormation resolves a parameter of this type before it compares templates. So CloudFormation
 # recognizes an unchanged property. This matters for a property that cannot be changed in place,
-# such as the stream of a mapping.
+# such as the stream of an event source mapping.
 _READ = "AWS::SSM::Parameter::Value<String>"
 
 

@@ -75,7 +75,8 @@ class TableProducer(Construct):
     A function on the stream of one table, which appends the table's writes to a feed as operations.
 
     A write that cannot be converted is stored in the outbox under `refused#<feed>`. Records that
-    could not be appended for half a day are stored in a bucket. Both raise an alarm.
+    could not be appended for half a day are stored in a bucket. A refused write and a stored record
+    each raise an alarm.
     """
 
     def __init__(

@@ -242,7 +242,7 @@ def test_a_function_and_a_pipeline_have_names_that_aws_takes() -> None:
 
 
 def test_a_restore_replaces_other_tables() -> None:
-    with pytest.raises(settings.InvalidSetting, match="tables_before: must be other than tables"):
+    with pytest.raises(settings.InvalidSetting, match="must be different from the value of tables"):
         replace(STAGE, tables_before="")
 
 

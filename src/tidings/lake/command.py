@@ -117,7 +117,7 @@ def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
 
 
 def archive_of(place: Place | None) -> str:
-    """Return the archive of the stage of *place*; "" if it has no archive, or *place* is None."""
+    """Return the archive of the stage of *place*; "" if the stage has none, or *place* is None."""
     return place.settings.archive if place is not None else ""
 
 
@@ -352,7 +352,8 @@ def _summary(report: Report) -> Table:
 
 
 SHOWN_MAX = 1_000  # rows of a result that are shown as a table; --json prints all rows
-# A batch takes a second or two to commit, and adds small files that have to be compacted later.
+# The default interval between batches. A shorter interval would be expensive: each batch takes a
+# second or two to commit, and adds small files that have to be compacted later.
 EVERY_S = 60
 EVERY_S_MAX = 24 * 3600  # a scheduled job is cheaper for a longer interval
 _columns_option = click.option(

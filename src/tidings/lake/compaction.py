@@ -288,7 +288,8 @@ class Compaction:
         known = self.session.createDataFrame(of_part, "part LONG, group LONG")
         left = flagged.where("left").join(F.broadcast(known), "part")
         at = F.collect_set(F.struct("page", "slot")).alias("at")
-        # Also write a group without remaining entries, because its pages remain, without entries.
+        # Also write a part for a group without remaining entries, because its pages remain,
+        # although they are empty.
         every = known.select("group").distinct()
         work = every.join(left.groupBy("group").agg(at), "group", "left")
         self.archive.rewrite_all(groups, work.repartition(tasks(len(groups)), "group"))
@@ -353,7 +354,7 @@ def _head() -> Column:
 
 
 PARTS_PER_PARTITION = 8  # parts for each partition of a shuffle, with about 64 MB of text
-PARTITIONS_MIN = 2  # the number of cores of a small machine
+PARTITIONS_MIN = 2  # the least number of partitions: one for each core of a small machine
 
 
 @dataclass(frozen=True, slots=True)

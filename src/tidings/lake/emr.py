@@ -1,5 +1,5 @@
 """
-Run tables and compaction on EMR Serverless, on the schedule of a stage.
+Update the tables or compact the archive on EMR Serverless, on the schedule of a stage.
 
     python -m tidings.lake.emr --feeds main --archive s3://parts --table s3://lake/tables \\
         --glue tidings_prod --log-table L --state-table S --control-table C

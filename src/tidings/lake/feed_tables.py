@@ -59,10 +59,11 @@ _SEEN = f"""
 _REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
 _TEXT = StringType()
 _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
-# For each type of column, a pattern of the texts that such a column stores without loss.
-# Spark would also accept other texts: it would cut the time off a date, cut nanoseconds off a time,
-# and parse a number as a timestamp.
+# A number with a fraction or an exponent; see `_fractions`.
 _FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"
+# For two types of columns, a pattern of the texts that such a column stores without loss. Spark
+# would also accept other texts: it would cut the time off a date, cut nanoseconds off a time, and
+# parse a number as a timestamp.
 _INTEGER = {
     "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",
     "date": r"^\d{4}-\d\d-\d\d$",

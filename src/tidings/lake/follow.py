@@ -137,7 +137,8 @@ class Follower:
         if place.page + 1 >= ends.floor:
             return
         if not (begun or self.source.has_state):
-            # The source is only an archive, which may not have the first pages of the feed.
+            # The source is only an archive, which may not have the first pages of the feed. The
+            # tables begin with the first page of the archive.
             self.tables.place = before(ends.floor)
             return
         if begun and not (self.gaps and self.source.has_state):

@@ -32,7 +32,7 @@ from tidings.spark.options import Log
 if TYPE_CHECKING:
     from tidings.sync import feed as feeds
 
-COUNTED_MAX = 100_000  # more operations are not counted; these take a few seconds
+COUNTED_MAX = 100_000  # counting stops at this number of operations, after a few seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) ->
     """
     Run *sql* on the views `history` and `latest`, and on a view for each type with a table.
 
-    The view of a type has the name of the type. Only the views of types named `history` and
-    `latest` are called `type_history` and `type_latest`.
+    The view of a type has the name of the type. But if a type is named `history` or `latest`, its
+    view is called `type_history` or `type_latest`.
 
     Raises:
         BadTable: the warehouse has no tables of the feed.

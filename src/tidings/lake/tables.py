@@ -44,7 +44,7 @@ _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException"
 _DAY_MS = 24 * 3600 * 1000
 _SKEW_S = 24 * 3600  # the clocks of two writers of the log differ by far less
 _PROPERTIES = {
-    "format-version": "2",  # Athena, DuckDB and PyIceberg support it and its delete files
+    "format-version": "2",  # Athena, DuckDB and PyIceberg can read it, with its delete files
     # Mark rows as deleted instead of rewriting files, so that a batch costs as much as its changes.
     "write.merge.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
@@ -168,8 +168,9 @@ class Table:
 
     def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
         """
-        Append *rows*, the operations in pages after *after*; the table is complete up to *through*.
+        Append *rows*, the operations in pages after *after*.
 
+        Then the table is complete up to *through*.
         *snapshot* is the last known snapshot of the table, or 0.
 
         Raises:
@@ -265,7 +266,7 @@ FILES_MAX = 50  # the number of small files that does not yet slow down reads
 # The maximum number of files that one maintenance run of a table rewrites, so that a batch never
 # waits for hours.
 REWRITTEN_MAX = 500
-DAYS = 3  # only files of the last days of `history` are rewritten; older days get no new files
+DAYS = 3  # in `history`, only files of so many last days are rewritten; older days get no new files
 _DAY_S = 24 * 3600
 SNAPSHOTS_MAX = 60  # if a table has more snapshots, its old snapshots are expired
 # Also rewrite a file if this share of its rows is deleted, because reads skip deleted rows one by

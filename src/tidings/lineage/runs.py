@@ -259,7 +259,7 @@ class _Sender(threading.Thread):
 
 
 def without_secrets(text: str) -> str:
-    """Return *text* without the users in its addresses, and without anything like a password."""
+    """Return *text* without user names in URLs, and without anything like a password."""
     return _SECRET.sub(rf"\1{HIDDEN}", _USER.sub("", text))
 
 

@@ -428,8 +428,8 @@ def _status(error: ClientError) -> int:
 WAIT_S = 5  # the time that one request waits for a message
 FILL_S = 0.3  # the time for more requests after the first messages of a batch
 HIDDEN_S = 300  # the visibility timeout; it is long, because a post may take two minutes
-# The state keeps the ids of at most this many messages that may be delivered again. An id has 36
-# bytes, so the ids fit into one operation.
+# The reader's state has the ids of messages that may be delivered again, at most this many. The
+# state is one operation in the feed. An id has 36 bytes, so all ids fit into an operation.
 KNOWN = 1500
 _CALL = 10  # maximum number of messages in a request
 
@@ -490,7 +490,7 @@ class SqsQueue:
             requested_s, received = time.monotonic(), self._receive()
             if not received:
                 if requested_s > self._all_shown_s:
-                    self._again.clear()  # the queue is empty, so these messages are deleted
+                    self._again.clear()  # the queue is empty, so these were deleted from it
                 yield Batch()
                 continue
             self._held = list(received)

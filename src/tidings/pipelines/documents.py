@@ -258,7 +258,7 @@ class Messages:
 
     def _debezium(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         if value is None:
-            return []  # after a deletion, Debezium sends a message without a value, for compaction
+            return []  # Debezium sends such a message after a deletion, for Kafka's compaction
         event = _payload(parse_json(value))
         if "op" not in event:
             raise WrongPipeline(f"not a change event of Debezium; its fields are {sorted(event)}")

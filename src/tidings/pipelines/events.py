@@ -16,7 +16,7 @@ from tidings.lineage.runs import Job, Run, Send, State, sending
 from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.running import READS, EventSink
 
-ANSWER_S = 5.0  # the limit of a post, because an unavailable receiver delays the pipeline
+ANSWER_S = 5.0  # time limit of a post; short, because an unavailable receiver delays the pipeline
 NAMESPACE = "Tidings/Pipelines"  # the namespace of the metrics in CloudWatch
 _ACCEPTED = (200, 201)
 _COUNTS = ("records", "batches", "failures")

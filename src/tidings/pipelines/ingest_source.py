@@ -2,10 +2,10 @@
 Append to a feed the operations of a source that is not a feed. The stores follow this feed.
 
 Each batch is appended together with an object of the type `READER`, which stores the position of
-the reader. Both are in the same page; if the batch is too large for one page, the object is in its
-last page. So the feed never has a position without the data before this position. A reader that
-restarts receives its last position, even if the position is old, because the state of the feed
-keeps the object of the type `READER`.
+the reader. Batch and object are in the same page. If the batch needs several pages, the object is
+in the last of them. So the feed never has a position without the data before this position. A
+reader that restarts receives its last position, even if the position is old, because the state of
+the feed keeps the object of the type `READER`.
 """
 
 from __future__ import annotations

@@ -403,7 +403,7 @@ class MongoCollection:
 
 
 def _receive(stream: ChangeStream[Any]) -> Iterator[Any]:
-    """Yield at most `BATCH` events, which arrive within `LOOK_MS`."""
+    """Yield the events that arrive within `LOOK_MS`, at most `BATCH`."""
     began_s = time.monotonic()
     for _ in range(BATCH):
         event = stream.try_next()

@@ -148,7 +148,7 @@ class MySQL:
         """
         Raise `Overtaken` if a later worker has written.
 
-        Otherwise store the fence; this locks its row until the transaction ends.
+        Otherwise store the fence. This statement locks the fence's row until the transaction ends.
         """
         cursor.execute(_FENCE, (self._writer, fence))
         cursor.execute(_LATEST, (self._writer,))
@@ -604,9 +604,9 @@ class MySQLTable:
         """
         Return the tables that change this table through foreign keys.
 
-        The log leaves out changes through foreign keys. Each value has two parts: True if a
-        deletion in the other table changes this table, and the columns of the other table that
-        change this table when they are updated.
+        The log leaves out changes through foreign keys. The value for another table has two parts:
+        True if a deletion in the other table changes this table, and the columns of the other table
+        that change this table when they are updated.
         """
         found: dict[tuple[str, str], tuple[bool, set[str]]] = {}
         waiting = [(self._base, self._rows.name)]
@@ -697,7 +697,7 @@ class MySQLTable:
         """
         Yield batches of the changes in the log, each with the end of its last transaction as state.
 
-        Return after a transaction or statement after which the table must be copied again.
+        Return when a transaction or statement has ended that makes another copy necessary.
         """
         changed, yielded_s, end = dict[str, Values](), time.monotonic(), self._state
         is_stale = False
@@ -786,7 +786,7 @@ class MySQLTable:
         return found
 
     def _from_log(self, column: str, value: Any) -> Any:
-        """Return *value* of the log as a query returns it: binaries padded, and UUIDs as text."""
+        """Return *value* from the log as a query returns it: binaries padded, and UUIDs as text."""
         kind = self._columns[column]["kind"]
         if isinstance(value, bytes) and kind == "binary":
             return value.ljust(self._columns[column]["size"], b"\0")
