@@ -2,7 +2,7 @@
 Counters for the figures of `/status` that are not in the log, without a write per operation.
 
 A process that serves streams accumulates counts and writes them periodically. The number of clients
-of a process is stored with an expiry, so that the clients of a crashed process soon stop counting.
+of a process is stored with an expiry, so that the clients of a crashed process are soon left out.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CounterDelta:
 
 @dataclass(slots=True)
 class StreamCounter:
-    """The counts of the streams of one feed in one process that are not written yet."""
+    """The unwritten counts of the streams of one feed in one process."""
 
     _clients: int = 0
     _connections: int = 0
@@ -71,7 +71,7 @@ class StreamCounter:
 
     @property
     def has_left(self) -> bool:
-        """Return True if there are no clients, and this was not written yet."""
+        """Return True if the last client has disconnected, and this is not written yet."""
         return self._changed and not self._clients
 
     def open(self) -> None:

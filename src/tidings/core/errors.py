@@ -121,7 +121,9 @@ class OutsideKey(Rejected, code="outside_key", status=403):
 
 class TooManyRequests(Rejected, code="too_many_requests", status=429):
     """
-    The key has reached its rate limit. The next request is allowed after *retry_after_s* seconds.
+    A limit is reached: the rate or the open streams of a key, or the failed attempts on a feed.
+
+    The client may try again after *retry_after_s* seconds.
     """
 
     def __init__(self, rule: str, *, retry_after_s: int) -> None:
@@ -325,7 +327,7 @@ class PlanTooOld(Rejected, code="plan_too_old", status=410):
     """
     The plan is so old that changes made after it can no longer be detected.
 
-    The corrections that are not applied yet are not applied.
+    The remaining corrections are not applied.
     """
 
     def __init__(self, *, feed: str, through: int) -> None:
@@ -370,9 +372,9 @@ class Unavailable(TidingsError):
 
 def parse_integer(text: str, least: int, most: int) -> int:
     """
-    Return *text*, a number of decimal digits from *least* to *most*, as an integer.
+    Parse *text*, which must be decimal digits, as an integer from *least* to *most*.
 
-    Neither *least* nor *most* is negative.
+    *least* and *most* are 0 or positive.
 
     Raises:
         ValueError: *text* is not such a number. The text of the error is the rule.
@@ -388,7 +390,7 @@ def parse_field(text: str, field: str, least: int, most: int, wrong: type[Reject
     Return *text*, the value of the request field *field*, as an integer; see `parse_integer`.
 
     Raises:
-        wrong: *text* is not such a number. The error names the field, the value and the rule.
+        *wrong*: *text* is not such a number. The error names the field, the value and the rule.
     """
     try:
         return parse_integer(text, least, most)

@@ -14,7 +14,7 @@ class Metric:
     name: str
     unit: str  # a CloudWatch unit
     meaning: str
-    measured: bool = False  # True if each sweep measures the value, so that values are not added
+    measured: bool = False  # True if each sweep measures the value; then values are not summed
 
 
 METRICS = (

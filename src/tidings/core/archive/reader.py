@@ -143,7 +143,11 @@ def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
 
 
 def covered_page(spans: Sequence[Span], after: int) -> int:
-    """Return the page up to which *spans*, which are in order, have every page after *after*."""
+    """
+    Return the last page before the first gap that *spans* have after page *after*.
+
+    Return *after* itself if *spans* do not have the next page. *spans* must be in order.
+    """
     for span in spans:
         if span.first <= after + 1:
             after = max(after, span.last)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
 
-# The archive does not wait at a hole: its run ends there. Each batch costs a write, and the batch
-# after a wait would have only a page or two.
+# The archive does not wait at a hole: the run of the follower ends there. Each batch costs a write,
+# and the batch after a wait would have only a page or two.
 ARCHIVE_CONFIG = FollowerConfig(
     limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False
 )

@@ -106,7 +106,8 @@ class Allowed:
         """
         Return the requested filter *wanted*, restricted to the bound.
 
-        With *leave*, the result also requests leaves if *wanted* or the bound names parents.
+        With *leave*, the result also requests events `leave`, if *wanted* or the bound names
+        parents.
         """
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
@@ -134,7 +135,7 @@ ALL = Allowed()
 
 
 class Bearers(Protocol):
-    """An authenticator for one kind of credential, such as keys, which its text identifies."""
+    """An authenticator for one kind of credential, such as keys. The text shows the kind."""
 
     def knows(self, given: Credential) -> bool:
         """
@@ -287,10 +288,10 @@ class Guard:
 
     def check_leave(self, feed: str, wanted: Filter) -> None:
         """
-        Check that *feed* stores the removed parents if *wanted* requests leaves.
+        Check that *feed* stores the removed parents if *wanted* requests events `leave`.
 
         Raises:
-            LeaveNotKept: *wanted* requests leaves, and the feed does not store removed parents.
+            LeaveNotKept: *wanted* requests events `leave`, and the feed stores no removed parents.
         """
         if wanted.leave and not self.profiles.profile(feed).leave:
             command = f"tidings feed set --feed {feed} --leave on"
@@ -330,7 +331,7 @@ class Need:
 
 PUBLIC = Need()
 READ = Need(Role.READ)
-REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # leaves would reveal parents outside of the bound
+REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # a `leave` would reveal parents outside the bound
 READ_ALL = Need(Role.READ, Bounded.REFUSED)
 CONSUME = Need(Role.CONSUME, Bounded.REFUSED)  # moving a consumer affects every worker
 INGEST = Need(Role.INGEST)

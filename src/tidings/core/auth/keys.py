@@ -44,7 +44,9 @@ SECRET_BYTES = 24  # 192 bits; their base64url has no padding
 _KEY = re.compile(rf"{PREFIX}(?P<id>[0-9a-z]{{{ID_LENGTH}}})_(?P<secret>[A-Za-z0-9_-]{{32}})")
 _ID = re.compile(rf"[0-9a-z]{{{ID_LENGTH}}}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_ATTEMPTS = 5  # an attempt fails if another operator saves the key in the same 100 ms
+# The number of attempts to change a key. An attempt fails if another operator saves the key within
+# the same 100 ms.
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def check_id(text: str) -> str:
 
 def bound_of(types: Iterable[str], parents: Iterable[str]) -> Filter:
     """
-    Return a filter for one of *types* and one of *parents*; an empty argument does not restrict.
+    Return a filter by *types* and *parents*; an empty argument does not restrict.
 
     Raises:
         InvalidSetting: there are too many values, or a value is invalid.

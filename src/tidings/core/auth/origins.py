@@ -62,7 +62,7 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """
     Check that the page that sent the request, if any, may read.
 
-    Pages of this server and of *origins* may.
+    Pages of this server and of *origins* may read.
 
     Raises:
         ForeignOrigin: the page may not read.
@@ -76,7 +76,7 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
     """
     Check that the page that sent the request, if any, may change something.
 
-    Pages of this server and of *origins* may.
+    Pages of this server and of *origins* may change something.
 
     Raises:
         ForeignOrigin: the page may not change anything.

@@ -2,9 +2,9 @@
 Read from any cursor to the frontier of the log.
 
 A catch-up reads the log if the log goes back to the cursor. Otherwise, if the state still has the
-tombstones of all objects deleted since the cursor, it copies the objects that changed since then
-from the state. If the state lacks tombstones, the catch-up reads the archive. If the archive lacks
-pages, too, it sends `reset` and a copy of the whole state.
+tombstones of all objects deleted since the cursor, the catch-up copies the objects that changed
+since the cursor from the state. If the state lacks tombstones, the catch-up reads the archive. If
+the archive lacks pages, too, the catch-up sends `reset` and a copy of the whole state.
 
 `start` finds the source for a cursor; `step` returns the next events and the progress after these
 events. SSE streams and WebSocket replays use the same steps.
@@ -170,7 +170,11 @@ LIVE = "live"
 
 
 def margin(seconds: int) -> int:
-    """Return the second since which changes may be missing at a reader that was at *seconds*."""
+    """
+    Return the second from which a reader that was at *seconds* may lack changes.
+
+    This second is before *seconds*, because a later page may have an earlier commit time.
+    """
     return max(0, seconds - limits.STAMP_DISORDER_MS // 1000)
 
 
@@ -256,9 +260,9 @@ class CatchUp:
         Return the pages after page *after*.
 
         With *leave*, stop before the first page for which the removed parents are not stored yet.
-        However, return page *begun*, of which the reader has a part, in any case: a producer may
-        resume from the id of an operation that it has just posted, and a hand-over to push needs
-        whole pages.
+        Page *begun*, of which the reader has a part, is returned in any case. A producer may resume
+        from the id of an operation that it has just posted, and a hand-over to push needs whole
+        pages.
         """
         if not leave:
             return self.reader.read(feed, after)
@@ -474,10 +478,10 @@ class CatchUp:
         """
         Return the second since which the pages after the page of *progress* were written.
 
-        The page of *progress* is missing, so use the time of the next page. If the next page is
-        still in flight, use the time of the first page after it, less `limits.WRITE_MS_MAX`,
-        because a writer may be late by one request. If the next page was trimmed, use the time for
-        which a copy by time was made. Return 0 if the time is unknown.
+        The page of *progress* is missing, so use the time of the next page. If the next page is a
+        hole, use the time of the first page after the hole, less `limits.WRITE_MS_MAX`, because a
+        writer may be late by one request. If the next page was trimmed, use the time for which a
+        copy by time was made. Return 0 if the time is unknown.
         """
         number = progress.page
         run = self.reader.read_or_trimmed(feed, number, 1)

@@ -130,7 +130,8 @@ def page_events(
     """
     Yield the operations of *page* from slot *first* on that match the filter.
 
-    If the filter requests leaves, also yield a leave for operations that removed a matching parent.
+    If the filter requests events `leave`, also yield a `leave` for each operation that removed a
+    matching parent.
     *left* has the parents that the operations of the page removed, or is None if they are unknown.
     """
     if wanted.leave:
@@ -167,8 +168,8 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
     Return the name of the event for *row*, or "" if the filter does not select it.
 
     With *changed*, the consumer gets the objects that changed since its cursor. The state does not
-    have the parents that were removed from an object. The consumer therefore gets a leave for each
-    object that does not match, because the object may have matched before.
+    have the parents that were removed from an object. The consumer therefore gets a `leave` for
+    each object that does not match, because the object may have matched before.
     """
     operation = None if wanted.is_everything else parse_line(row.line)
     if operation is None or wanted.matches(operation):
@@ -177,7 +178,7 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
 
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")
-_LASTING_MAX = 8  # sufficient for the pages that are sent to many streams at the same time
+_LASTING_MAX = 8  # cached texts; sufficient for the pages that many streams get at the same time
 
 
 def with_ref(event: Event, template: str) -> Event:
@@ -212,8 +213,8 @@ class Linked:
         return _text(self.part, self.template)
 
 
-# A sequence of events. Call either `events`, or `sse` for the same events as SSE blocks, and only
-# once.
+# A sequence of events. `sse` returns the same events as `events`, as SSE blocks. Most parts build
+# the blocks again at each call of `sse`, so a caller should call `sse` only once.
 Part = Chosen | PageSlice | Rows | Written | Lasting | Linked
 
 

@@ -102,7 +102,7 @@ class Tail:
 
 
 def _weight(page: Page) -> int:
-    """Return the size of the text of *page*, which is cached twice: as lines and as blocks."""
+    """Return the memory that *page* takes. Its text is cached twice: as lines and as blocks."""
     return limits.TAIL_PAGE_BYTES + 2 * len(page.body)
 
 
@@ -288,7 +288,11 @@ class Stream:
 
 
 def _is_cursor(progress: Progress) -> bool:
-    """Return True if a client may resume from *progress*: neither `reset` nor `live` is due."""
+    """
+    Return True if a client may resume from *progress*.
+
+    A client may resume if `reset` is not due and, unless a copy is in progress, `live` is not due.
+    """
     return not progress.resets and (progress.copying or not progress.announces)
 
 

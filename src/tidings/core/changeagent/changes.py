@@ -2,10 +2,10 @@
 Convert posted changes to lines of the log, and lines to the JSON that changeagent's clients get.
 
 A change does not belong to an object. It is stored as an operation of a special type, which the
-state ignores. A key that no producer of operations can write marks this operation. An entry is a
-line of the log: a change, or an operation of any producer. Every entry has an integer id, which
-packs the page and slot of the entry into one number, so that ids ascend in log order and fit the
-numbers of any client.
+state ignores. A JSON field that no producer of operations can write marks the operation. An entry
+is a line of the log: a change, or an operation of any producer. Every entry has an integer id,
+which packs the page and slot of the entry into one number, so that ids ascend in log order and fit
+the numbers of any client.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _UNITS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-_CHARS_MAX = 64  # far longer than any duration in use
+_CHARS_MAX = 64  # maximum length of the text of a duration; durations in use are much shorter
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
 _DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
 _NS_MAX = 2**63 - 1
@@ -217,7 +217,7 @@ class Purges:
 
 
 DOWN = "down"
-_ATTEMPTS = 3  # a write fails if another process writes within the same 100 ms
+_ATTEMPTS = 3  # attempts to write; one fails if another process writes within the same 100 ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,9 +72,9 @@ class Listing:
     A reply.
 
     *entries* are JSON objects. *page* is the last page that was read; it is never after the
-    frontier. *waiting* is True if the page after *page* is still in flight although later pages
-    exist. *lost* is True if the client may have received entries that a restore of the log has
-    lost. *read* is the size of the pages that were read, as `limits.KEY_READ_SIZE` counts it.
+    frontier. *waiting* is True if the page after *page* is a hole: it is missing, although later
+    pages exist. *lost* is True if the client may have received entries that a restore of the log
+    has lost. *read* is the size of the pages that were read, as `limits.KEY_READ_SIZE` counts it.
     """
 
     entries: list[str]
@@ -293,7 +293,7 @@ class Lister:
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
         """
-        Fill *scan*; return whether it reached the end, and whether a page is in flight there.
+        Fill *scan*; return whether it reached the end, and whether a hole is there.
         """
         until = self.steady() + limits.CHANGES_SCAN_MS
         if scan.query.tags:

@@ -34,14 +34,14 @@ class TagStore(Protocol):
         """
         Return the summaries that end after page *after*, in order; at most *limit* and about 1 MB.
 
-        The read is eventually consistent. The expiry time of the summaries is not read, so it is 0.
+        The read is eventually consistent. The expiry times are not read: `expires_ms` is always 0.
         """
 
     def last(self, feed: str) -> int:
         """Return the last page that a summary covers, or 0 before the first summary."""
 
 
-_PROBES = 8  # the optimum for 12 bits per tag
+_PROBES = 8  # the number of bits that a tag sets; the optimum for a filter with 12 bits per tag
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class LogView:
 
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
         """
-        Check that the log has reached *position*, and has not lost its page.
+        Check that the log has reached *position*, and has not lost the page of *position*.
 
         Raises:
             InvalidConsumer: a restore has lost the page of *position*, or *position* is after the

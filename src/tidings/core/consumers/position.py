@@ -6,8 +6,7 @@ has begun. Everything up to the position is acknowledged. A consumer that begins
 page, and has not acknowledged anything, has the position None.
 
 Entries acknowledged after the position are stored as ascending, disjoint ranges of the slots of a
-page. Ranges are compact, because a worker usually acknowledges adjacent
-entries.
+page. Ranges are compact, because a worker usually acknowledges adjacent entries.
 """
 
 from __future__ import annotations

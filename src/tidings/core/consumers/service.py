@@ -524,7 +524,7 @@ class ConsumerRetention:
     cap: Retention
 
     def pages(self, feed: str) -> frozenset[int]:
-        """Return the last page handled by each consumer, except before a copy of the state."""
+        """Return the last page that each consumer has handled; leave out those before a copy."""
         handled = (
             positions.last_unneeded_page(each.position) for each in self.store.consumers(feed)
         )

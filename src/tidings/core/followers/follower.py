@@ -3,8 +3,8 @@ Run followers. A follower is a reader of the log that handles each page and stor
 
 A wake-up only requests a run of a follower and has no other content. A run takes the lease, reads
 the pages after the checkpoint, handles them in order, and moves the checkpoint. It does so in
-turns of a second or two, each of which handles a batch of pages and stores the checkpoint. A run
-that finds the lease held leaves a mark, and the holder checks for marks before it releases the
+turns of a second or two, each of which handles a batch of pages and stores the checkpoint. If the
+lease is held, a run only leaves a mark, and the holder checks for marks before it releases the
 lease. Extra, repeated, reordered and lost wake-ups are therefore harmless.
 
 A run that fails releases the lease. A holder that is killed keeps the lease until other processes
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
 
-_TAKE_ATTEMPTS = 3  # more than one, because the lease may be released before a mark is left
+# The number of attempts to take the lease or to leave a mark. There is more than one, because the
+# lease may be released between the two.
+_TAKE_ATTEMPTS = 3
 
 
 class Handler(Protocol):
@@ -385,7 +387,7 @@ class Follower:
         return replace(lease, note=handler.note(lease.feed)), more
 
     def _release(self, lease: Lease, work: _Work) -> tuple[Lease, bool]:
-        """Release the lease to end the run. If it has a new mark, keep the lease and continue."""
+        """Release the lease to end the run. If the lease has a new mark, keep it and continue."""
         if self.store.release(lease):
             return lease, True
         return self._save(lease, work), False

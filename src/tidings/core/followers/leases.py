@@ -65,8 +65,9 @@ class Lease:
         Return the name of an observation that may begin now: the fence, the beat and the minute.
 
         Return "" if the holder is not late, or if an observation has begun in this minute or a
-        later one. A later minute is from a process with a clock that is ahead. The minute counts,
-        so that two processes with different clocks do not start observations in turn.
+        later one. A later minute is from a process with a clock that is ahead. It also prevents an
+        observation, because two processes with different clocks would otherwise start observations
+        in turn.
         """
         if not self.is_late(now_ms):
             return ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
 
 _DOCUMENT = "webhooks"
-_ATTEMPTS = 3  # an attempt fails if another process writes in the same 100 ms
+_ATTEMPTS = 3  # attempts to write; one fails if another process writes within the same 100 ms
 Named = Mapping[str, Webhook]
 
 

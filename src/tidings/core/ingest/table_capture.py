@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tidings.core.log.append import Appender
 
 # The attributes of an item, by name. A string or number is stored as a string. A list or set is
-# stored as a tuple, without values that are neither strings nor numbers. Attributes of other types
-# are left out.
+# stored as a tuple of its strings and numbers; its other values are left out. Attributes of other
+# types are left out.
 Attributes = dict[str, str | tuple[str, ...]]
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
@@ -170,7 +170,7 @@ def _fill(template: str, values: tuple[str, ...]) -> str:
 def _one(template: str, attributes: Attributes, field: str) -> str:
     texts = _texts(template, attributes)
     if len(texts) != 1:
-        rule = f"needs each attribute of {template} as one string or number"
+        rule = f"needs each attribute of {template}, with one string or number as its value"
         raise InvalidOperation(rule, field=field)
     return texts[0]
 
@@ -191,7 +191,9 @@ def _can_be_split(template: str, attributes: Attributes) -> bool:
 
 
 WRITE = "write"  # the kind of a message for a write that cannot become an operation
-_FINGERPRINT = "table"  # the same in all claims: the key, made from the first write, is sufficient
+# The fingerprint of all claims. It need not identify the content, because the key contains the id
+# of the first write, which identifies the request.
+_FINGERPRINT = "table"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class StoredObjectsInBound:
         """
         Read the rows at the first call, and pages at each call; return True if more may follow.
 
-        Read the checkpoint before the rows, so that the rows contain all pages up to this page.
+        Read the checkpoint before the rows, so that the rows contain all pages up to it.
         """
         if self._page is None:
             known = self._stores.reader.checkpoints.checkpoints(self._feed).get(STATE, 0)

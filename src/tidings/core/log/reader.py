@@ -1,12 +1,13 @@
 """
 Read the log up to its first hole, and decide what a missing page number means.
 
-A missing number at or above the floor usually belongs to a page in flight, so readers stop before
-it. If the next page in the log is older than a short grace period, a follower closes the hole with
-a filler. The late writer then finds the filler at its number. A missing number below the floor was
-trimmed, which is reported as `trimmed`. If a follower has handled the number, or if the number has
-been missing for longer than the minimum lifetime of a page, the page existed and is lost. Every
-reader then gets an error, and the number is never filled.
+A missing number at or above the floor usually belongs to a page in flight, that is, a page that its
+writer is about to write. Readers therefore stop before the number. If the next page in the log is
+older than a short grace period, a follower closes the hole with a filler. The late writer then
+finds the filler at its number. A missing number below the floor was trimmed, which is reported as
+`trimmed`. If a follower has handled the number, or if the number has been missing for longer than
+the minimum lifetime of a page, the page existed and is lost. Every reader then gets an error, and
+the number is never filled.
 
 Far from the end of the log, reads are eventually consistent. They cost half as much as strongly
 consistent reads and put no load on the leader replica of DynamoDB, which followers and writers
@@ -100,8 +101,8 @@ class Reader:
     A reader of the log, without write access.
 
     *checkpoints* show which pages existed, because a follower handles only pages that exist.
-    *expiring* is the clock that decides when pages expire; None for *clock*. *ends* caches the last
-    known end of the log of each feed.
+    *expiring* is the clock that decides when pages expire; if it is None, *clock* decides. *ends*
+    caches the last known end of the log of each feed.
     """
 
     log: LogStore
@@ -116,7 +117,7 @@ class Reader:
         Return the pages after page *after* up to the first hole.
 
         Raises:
-            PagesLost: the next page is missing at or above the floor.
+            PagesLost: the next page is lost.
         """
         if self._is_near(feed, after, limit):
             return self._read(feed, after, limit, [])

@@ -70,7 +70,7 @@ class LogStore(Protocol):
 
     def log_counter(self, feed: str) -> LogCounter:
         """
-        Return the last number taken, the sum of `operations` of all `take`, and the successor.
+        Return the last number taken, the sum of all *operations* of `take`, and the successor.
         """
 
     def yield_to(self, feed: str, successor: str) -> None:

@@ -3,8 +3,8 @@ Raise the floor of the log by the rules of retention, and renew pages that are n
 
 Pages are trimmed by age, except the last `records_min` pages and pages that a built-in follower has
 not handled. Pages that a named consumer needs are kept up to a maximum age, the cap. The page at
-the position of a consumer is kept while the page after it is kept, because it proves that the
-position belongs to this log. Trimmed pages are not deleted explicitly, because DynamoDB charges for
+the position of a consumer is kept as long as the page after it, as a proof that the position
+belongs to this log. Trimmed pages are not deleted explicitly, because DynamoDB charges for
 a deletion. It deletes a page for free at the page's expiry time, which is stored when the page is
 written. This time is a day after the longest time for which readers may need the page (`page_ms` of
 the settings).

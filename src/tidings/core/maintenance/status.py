@@ -211,7 +211,7 @@ class Reporter:
         """
         Return the frontier and True, or the last place that was read and False.
 
-        The frontier is not reached if this takes more than `limits.STATUS_READS_MAX` reads.
+        The second case applies if `limits.STATUS_READS_MAX` reads do not reach the frontier.
         """
         *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
         return frontier

@@ -282,7 +282,7 @@ class Sweeper:
 
     def _hand_over(self, connection: Connection) -> None:
         """
-        Ask the lane of *connection* again to make it live or to release it, and wake the lane.
+        Ask the lane again to make *connection* live or to release it, and wake the lane.
 
         The function that changed the connection may have crashed before it woke the lane.
         """

@@ -1,8 +1,8 @@
 """
 Cursors, which clients send to resume a feed. An event id is one kind of cursor.
 
-An event id has 24 lower-case hex digits: 8 of the page's commit time in Unix seconds, 10 of the
-page number, 6 of the slot. The slot is the index of the operation in its page.
+An event id has 24 lower-case hex digits: 8 for the page's commit time in Unix seconds, 10 for the
+page number, and 6 for the slot. The slot is the index of the operation in its page.
 
 If the slot is 0x800000 or more, the cursor is a position in a replication, which sends rows of the
 state before pages of the log. The replication sends the objects that were changed at or after the

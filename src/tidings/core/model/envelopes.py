@@ -116,7 +116,7 @@ def _cloudevent(event: Event, feed: str, clock: Clock) -> str:
         return to_canonical_json(attributes)
     fields = json.loads(event.data)
     attributes["subject"] = f"{fields['type']}/{fields['id']}"
-    if "timestamp" in fields:  # missing in a leave that has only the type and id
+    if "timestamp" in fields:  # missing in a `leave` that has only the type and id
         attributes["time"] = fields["timestamp"]
     if not is_row(event):
         attributes["sequence"] = event.id[8:]

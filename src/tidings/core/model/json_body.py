@@ -173,7 +173,8 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
     Return the JSON object in *body*, or an empty dict if the body is blank.
 
     Raises:
-        wrong, InvalidOperation: the body is not a JSON object, or a name is repeated.
+        *wrong*: the body is JSON but not an object, or a name is repeated.
+        InvalidOperation: see `decode_json`.
         TooLarge: see `check_size`.
     """
     check_size(body)

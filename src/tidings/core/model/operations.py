@@ -31,7 +31,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = "#"  # `spell_numbers` marks a number that is written as a string with repetitions of this
+_MARK = "#"  # repeated by `spell_numbers` at the beginning of a string that stands for a number
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some SSE clients end a line at these characters
 
@@ -407,7 +407,7 @@ def key_of(line: str) -> str:
 
 
 def type_prefix(name: str) -> str:
-    """Return the prefix that exactly the keys of the objects of type *name* have."""
+    """Return the prefix of the keys of all objects of type *name*. No other keys have it."""
     return name.replace("%", "%25").replace("/", "%2F") + "/"
 
 

@@ -57,7 +57,7 @@ class Page:
     *body* is NDJSON text, or its deflated bytes. The body of a filler is empty.
     *at_ms* is the commit time by the writer's clock; *append_id* identifies the write.
     *expires_ms* is the time from which DynamoDB may delete the page, long after it was trimmed.
-    *slots* are the slots of the entries if some entries were removed; it is None otherwise.
+    *slots* has the slots of the entries if some entries were removed; otherwise it is None.
     *compacted* is True if the archive removed entries, so that the page is not a full history.
     *trace* is the `traceparent` of the request, if the request is traced (see `tracing`).
     *skipped* counts the page numbers directly before `number` that have no page. A restored log

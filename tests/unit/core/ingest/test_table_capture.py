@@ -91,7 +91,7 @@ def test_what_no_operation_can_be_made_of_is_put_aside(scene: Scene) -> None:
     for _ in range(2):
         capturer(scene, outbox).run([*writes("a"), bad, *writes("c")])
     assert pages(scene) == ["ac"]
-    reason = "type: needs each attribute of {{kind}} as one string or number"
+    reason = "type: needs each attribute of {{kind}}, with one string or number as its value"
     assert outbox.aside == {(FEED, f"{NOW}-e-b"): reason}
     assert scene.counted["WritesRefused"] == 2
 
