@@ -1,4 +1,4 @@
-"""Run the follower of this function for the feeds that stream records or a wake-up name."""
+"""Run the follower of this function for the feeds named in stream records or in a wake-up."""
 
 from __future__ import annotations
 

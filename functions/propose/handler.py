@@ -1,4 +1,4 @@
-"""Serve `POST /changes`: append a change from a client of changeagent; answer with its id."""
+"""Serve `POST /changes`: append a change from a client of changeagent, and return its id."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ Run the steps of a sync's state machine that decide how the sync continues.
 
 The event is `{"step": "check", "id": ..., "bucket": ..., ...}`. `id` is the id of the sync, and
 `bucket` is the stage's bucket for syncs. `infra/parts/sync_states.py` defines the other fields of
-each step, and how the state machine uses its answer.
+each step, and how the state machine uses the answer to the step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _check(event: Event) -> Answer:
 
 
 def _base(event: Event) -> Answer:
-    """Return the checkpoint of the state. The export, made afterwards, has all pages up to it."""
+    """Return the checkpoint of the state. A later export has all pages up to the checkpoint."""
     return {"through": stage().checkpoint(event["feed"])}
 
 
@@ -59,7 +59,7 @@ def _decide(event: Event) -> Answer:
 
 
 def _total(event: Event) -> Answer:
-    """Return the decision with its first group done and the results of that group added."""
+    """Return the decision without its first group, and with the results of this group added."""
     return workflow.total(event["judged"], event["results"])
 
 

@@ -43,7 +43,7 @@ PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTarget:
-    """The archive of *feed* at *url*; *tables* is None without --stage and --endpoint-url."""
+    """The archive of *feed* at *url*; *tables* is None if a stage and an endpoint are missing."""
 
     feed: str
     url: str

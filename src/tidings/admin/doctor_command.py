@@ -93,7 +93,9 @@ def check_log_days(days: int) -> CheckResult:
 
 def check_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> CheckResult:
     """
-    Decide whether *wanted* executions can be reserved; a *deployed* stage may have reserved them.
+    Decide whether *wanted* executions can be reserved.
+
+    A *deployed* stage may have reserved them already.
     """
     remaining = current.quota - current.reserved - wanted
     says = f"{current.quota} concurrent executions, {current.reserved} of them reserved"

@@ -25,7 +25,7 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import Profile
 from tidings.http.endpoints.hooks import key_state
 
-REQUEST_DOLLARS = 0.01  # the price of a request to Cost Explorer; a long answer needs several
+REQUEST_DOLLARS = 0.01  # price of a request to Cost Explorer; a long answer needs several requests
 REGION = "us-east-1"  # Cost Explorer has one endpoint for all Regions, in this Region
 _METRIC = "UnblendedCost"
 _LEAST = 0.00005  # dollars; smaller amounts would show as 0.0000
@@ -39,7 +39,7 @@ _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
 
 def costs_on(day: date, explorer: Any) -> Spent:
     """
-    Return dollars by stage and service on *day* (UTC), in one request for all stages.
+    Return the costs on *day* (UTC) in dollars, by stage and service; query all stages at once.
 
     The stage "" has the costs of resources without the tag, and the costs of all resources before
     the tag was activated for cost allocation.
@@ -119,7 +119,7 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
 
 
 def _add_costs(listed: list[Stage]) -> None:
-    """Add yesterday's costs (UTC) to each stage, with one request."""
+    """Add yesterday's costs (UTC) to each stage; query all stages at once."""
     yesterday = datetime.fromtimestamp(now_ms() / 1000, UTC).date() - timedelta(days=1)
     explorer = boto3.client("ce", region_name=REGION)
     found = costs_on(yesterday, explorer)

@@ -45,7 +45,9 @@ class StateTarget:
     settings: Settings
 
     def tombstone_ms(self) -> int:
-        """Return the lifetime of repaired tombstones: of the setting, or a longer stored one."""
+        """
+        Return the lifetime of repaired tombstones: the longer of the setting and the stored one.
+        """
         store = DynamoDBTombstones(self.client, self.settings.control_table)
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
@@ -61,7 +63,7 @@ class StateTarget:
         return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=ignore_metric)
 
     def unwritten(self) -> Sequence[Numbers]:
-        """Return (). A writer may still write a missing page, and otherwise a follower fills it."""
+        """Return (), because a follower fills each missing page that its writer does not write."""
         return ()
 
     def fill(self) -> Sequence[Numbers]:
@@ -196,4 +198,4 @@ examined_options = feed_options(find, ServerState, operating.open_stopped)
 
 
 def ignore_metric(metric: str, value: int) -> None:
-    """Ignore a metric: the command prints its results."""
+    """Ignore a metric, because the command prints its results."""

@@ -70,9 +70,10 @@ def feed_options(
     """
     Return a decorator that adds --feed, --stage and --endpoint-url and passes one *target*.
 
-    *find* creates the target from the three values; one of the last two is None. With *found_in*,
-    the command also has --data. If --data is given, *opened* opens that folder, by default as the
-    documents of a server, and *found_in* creates the target from the result.
+    *find* creates the target from the values of these options. The value of --stage or of
+    --endpoint-url is None. With *found_in*, the command also has --data. If --data is given,
+    *opened* opens that folder, by default as the documents of a server, and *found_in* creates the
+    target from the result.
     """
 
     def decorate(command: Command) -> Command:

@@ -1,4 +1,4 @@
-"""`tidings users`: import and list the users of `/changes` of a feed, from an htpasswd file."""
+"""`tidings users`: import the users of a feed's `/changes` from an htpasswd file, and list them."""
 
 from __future__ import annotations
 

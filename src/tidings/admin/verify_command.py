@@ -36,7 +36,7 @@ from tidings.core.state.rows import Difference, Kind, Row
 from tidings.core.sync import dumps
 from tidings.server.sqlite.log import Numbers
 
-SHOWN_MAX = 20  # differences in the table, which is enough to see their kinds
+SHOWN_MAX = 20  # maximum number of differences in the table; enough to see their kinds
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}
 NOTHING = "nothing"
 _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
@@ -95,7 +95,7 @@ def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object
 
 
 def difference_json(difference: Difference) -> dict[str, object]:
-    """Return the line of `--json` for *difference*, with the places of operations, not contents."""
+    """Return the line of `--json` for *difference*, with the operations' places, not contents."""
     return {
         "difference": difference.kind.value,
         "key": difference.key,

@@ -28,7 +28,7 @@ NAME = "queue.sqlite3"
 WAIT_S = 5.0  # the longest wait for another thread's transaction, which takes milliseconds
 WAL_BYTES_MAX = 64 * 1024 * 1024  # `Store.cut` truncates a longer write-ahead log
 LOCK_WAIT_S = 2.0  # the receiver of a killed agent holds the lock until its datagrams are on disk
-_LOOK_EVERY_S = 0.02  # the interval of attempts to lock the folder; shorter ones only use CPU
+_LOOK_EVERY_S = 0.02  # interval of attempts to lock the folder; a shorter interval only uses CPU
 _VERSION = 1  # schema version
 
 _TABLES = """
@@ -289,7 +289,11 @@ class _Filling:
 
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
-    """Return the oldest stored batch, else a new batch of checked lines; None if there is none."""
+    """
+    Return the oldest stored batch, or else a new batch of checked lines.
+
+    Return None if no lines are ready.
+    """
     rows = store.read(_FIRST)
     if not rows:
         return _create(store, new_key)
@@ -366,7 +370,9 @@ def divide(store: Store, batch: Batch, new_key: Callable[[], str]) -> None:
 
 def rename(store: Store, batch: Batch, key: str) -> None:
     """
-    Change the key of *batch*, which the feed did not append, because another request used the key.
+    Change the key of *batch*.
+
+    The feed did not append *batch*, because another request has used its key.
     """
     with store.transaction(durable=True) as db:
         db.execute("UPDATE batches SET key = ? WHERE number = ?", (key, batch.number))

@@ -38,7 +38,7 @@ _INODE, _DROPS = 9, 12  # columns of these tables
 _FREE_PORT_ATTEMPTS = 10  # a port that is free for TCP is nearly always free for UDP
 DATAGRAM_BYTES_MAX = 65_535  # the longest UDP datagram, so that no datagram is truncated
 BURST = 256  # datagrams received between two reads of the clock
-CHUNK_MAX = 1_000  # maximum datagrams per transaction; a request has as many operations
+CHUNK_MAX = 1_000  # maximum datagrams per transaction; a request has at most as many operations
 # The maximum size of a chunk of large datagrams; the checker holds several chunks in memory.
 CHUNK_BYTES_MAX = 1024 * 1024
 FLUSH_S = 0.01  # the time between two writes under load; a single datagram is written at once
@@ -127,7 +127,7 @@ class Receiver:
         self._stuck = False  # True if the last write of a chunk failed
 
     def run(self, lifeline: int) -> None:
-        """Receive until *lifeline*, a file descriptor, is readable because the agent ends."""
+        """Receive until the agent ends, when the file descriptor *lifeline* becomes readable."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         poll.register(lifeline, select.POLLIN)

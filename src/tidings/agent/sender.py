@@ -1,4 +1,4 @@
-"""The sending thread. It posts one batch at a time, in order, until the feed has accepted it."""
+"""The sending thread. It posts the batches in order, each until the feed accepts or refuses it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ DELAY_S_MIN = 0.5  # as in oplog; a throttled feed is available again after this
 DELAY_S_MAX = 60.0  # as in oplog; with the random part, a delay is at most 90 s
 _GROWTH = 1.5
 REFUSED = "refused.ndjson"
-REFUSED_BYTES_MAX = 64 * 1024 * 1024  # more than a person reads; later operations are only counted
+# The size of a full file, more than a person reads. Later operations are only counted.
+REFUSED_BYTES_MAX = 64 * 1024 * 1024
 _CONTENT = {InvalidOperation.code, TooLarge.code}
 
 

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 _CONNECT_S = 1  # within a Region, connecting takes 1 ms; after 1 s it will not succeed any more
-_READ_S = 3  # three attempts fit in the ten seconds of the shortest function that writes
+_READ_S = 3  # three attempts fit in the ten seconds of the functions that append pages
 _LEASE_READ_S = 1  # a quarter of the duration of a leader lease
 _LEASE_ATTEMPTS = 2  # the second attempt opens a new connection, because the first may be dead
 _ATTEMPTS = 3
 _CONNECTIONS = 16  # the number of sending threads of one process, plus a margin
 
 # A cache of the parsed service descriptions; parsing takes 25 of the 35 ms of creating the first
-# client. A snapshot may contain the cache, because it has no state of the process
+# client. A snapshot may contain the cache, because the cache has no state of the process
 # (`stage.prepare_snapshot`).
 _DESCRIPTIONS = create_loader()
 
@@ -80,8 +80,8 @@ def dynamodb_once() -> DynamoDBClient:
     """
     Return a client that does not retry, for writes without a condition.
 
-    With retries, DynamoDB might execute a first attempt that timed out after the second attempt.
-    The first attempt could then overwrite a later write.
+    With retries, a first attempt might time out, and DynamoDB might execute it only after the
+    second attempt. The first attempt could then overwrite a later write.
     """
     return _dynamodb(_config(1))
 

@@ -38,7 +38,7 @@ def read_object(client: S3Client, bucket: str, key: str, *, what: str, bytes_max
         return answer["Body"].read()
 
 
-PART_BYTES_MAX = 64 * 1024 * 1024  # size of a compressed part, which a reader has in memory
+PART_BYTES_MAX = 64 * 1024 * 1024  # maximum size of a compressed part; a reader loads a whole part
 _KEYS_MAX = 1000  # maximum number of keys that S3's ListObjectsV2 returns
 _AFTER_DIGITS = "~"  # a page number with this suffix sorts after all names with that number
 
@@ -142,7 +142,8 @@ def read_document(client: S3Client, bucket: str, key: str) -> dict[str, Any] | N
     return document
 
 
-# Bytes of a compressed part of a plan. It is read into memory, because S3 disconnects slow readers.
+# Maximum size of a compressed part of a plan. A part is read into memory, because S3 disconnects
+# slow readers.
 PLAN_PART_BYTES_MAX = 64 * 1024 * 1024
 _LINE_BYTES_MAX = 6 * limits.OPERATION_BYTES_MAX + 1024  # each byte may be escaped as \u00XX
 
@@ -168,7 +169,7 @@ def _unpack(packed: bytes, key: str) -> Iterator[bytes]:
 
     try:
         with gzip.open(BytesIO(packed)) as file:
-            # A longer line is cut here. Its parts are invalid JSON, and are refused as such.
+            # A line above this limit is cut. Its parts are invalid JSON, and are refused as such.
             yield from iter(partial(file.readline, _LINE_BYTES_MAX), b"")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidOperation(

@@ -30,9 +30,9 @@ class _Moment:
     """
     The parts of a signed request that all requests with the same headers share for one second.
 
-    *head* has the HTTP headers up to the signature, *canonical* the part of the canonical request
-    between its path and its hash, and *scope* the string to sign up to its hash. *key* is the
-    signing key.
+    *head* has the HTTP headers before the signature. *canonical* is the part of the canonical
+    request between the path and the hash of the body. *scope* is the part of the string to sign
+    before the hash of the canonical request. *key* is the signing key.
     """
 
     head: str

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import PushLanes
     from tidings.core.websocket.send import Exchange
 
-SPREAD_WORKERS = 16  # threads; each waits for a store, or for the answer about one client
+SPREAD_WORKERS = 16  # threads; each waits for a store, or for API Gateway's answer about one client
 
 
 class Stage(Assembly):

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
 
-# Time limit to connect to API Gateway, and for its answer. It is short, because after a run there
-# must be time to close four WebSockets.
+# Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
+# of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
+# end before Lambda kills the function.
 _SOCKET_S = 1
 
 

@@ -125,7 +125,8 @@ def _grants(**tables: tuple[str, ...]) -> tuple[Grant, ...]:
 # The permissions of the job of a sync, `tidings.sync.stage`.
 JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
-# The permissions of the job of the tables, `tidings.lake.emr`, in addition to the archive.
+# The permissions of the job that updates the lake's tables (`tidings.lake.emr`), in addition to
+# those for the archive.
 LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 TABLES = (
@@ -321,8 +322,9 @@ FUNCTIONS = (
 # (docs/guides/CAPTURES.md).
 CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PUT + _DELETE))
 
-# Only a new page wakes followers, because a page is only changed or deleted for its expiry. A
-# message in the outbox wakes `forward` also if a producer puts it again.
+# Only a new page wakes followers, because a stored page is changed only to extend its expiry, and
+# deleted only when it has expired. A message in the outbox wakes `forward` also if a producer puts
+# the message again.
 STREAM_SOURCES = (
     StreamSource(
         table="log",

@@ -37,7 +37,7 @@ TRACER_VARIABLE = "POWERTOOLS_TRACE_DISABLED"
 SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # Powertools reads the name of the service from it
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
 _XRAY = "_X_AMZN_TRACE_ID"  # not in `SETTINGS`, because Lambda sets this variable for each call
-DAY_S = 86_400  # maximum delay of the archive; a log keeps each page for longer than a day
+DAY_S = 86_400  # maximum delay of the archive in s; a log keeps each page for longer than a day
 
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
@@ -160,7 +160,7 @@ def sampled_call() -> str:
 
 def is_snapshot() -> bool:
     """
-    Return True if Lambda will take a snapshot of this process, to start others from it (SnapStart).
+    Return True if Lambda takes a snapshot of this process, to start other processes (SnapStart).
     """
     return os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
 

@@ -95,7 +95,7 @@ def name_problem(stage: str) -> str | None:
     if not _STAGE_NAME.fullmatch(stage) or len(stage) > STAGE_NAME_MAX:
         return f"lower-case letters, digits and single hyphens, at most {STAGE_NAME_MAX}"
     if _RESERVED.fullmatch(stage):
-        return "another name: a stack of another stage has this name"
+        return "another name: this name is reserved for the names of other stacks"
     return None
 
 

@@ -1,7 +1,7 @@
 """
 WebSocket connections, pending changes of subscriptions, and live subscriptions, on DynamoDB.
 
-A paragraph about an item begins with the item's partition key and sort key.
+In a paragraph about an item, the item's partition key and sort key follow the colon.
 
 A connection: `connection#<id>` and `-`. Each connection has a partition of its own. The item is
 deleted when the connection ends. If the deletion fails, the item expires `SAFETY_MS` after the
@@ -193,7 +193,11 @@ ROSTER_KEY: Item = {"kind": text("roster"), "name": text("-")}
 
 
 def roster_place(last: Item) -> str:
-    """Return the place after the item with the key *last*; "" if *last* is empty, at the end."""
+    """
+    Return the place after the item with the key *last*.
+
+    Return "" if *last* is empty, because the scan has then reached its end.
+    """
     return json.dumps([last["kind"]["S"], last["name"]["S"]]) if last else ""
 
 
@@ -352,7 +356,11 @@ class DynamoDBConnections(TableStore):
         return ConnectionPage(page, roster_place(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
-        """Read with eventual consistency. With an older round, sweeps only repeat some work."""
+        """
+        Return the round, read with eventual consistency.
+
+        If an older round is read, sweeps only repeat some work.
+        """
         return decode_round(self._table.get(ROSTER_KEY, consistent=False) or {})
 
     def keep(self, round_: Round) -> None:

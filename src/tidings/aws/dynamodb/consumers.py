@@ -1,7 +1,7 @@
 """
 Named consumers on DynamoDB, with their parked messages and operators' notes, in the control table.
 
-A paragraph about an item begins with the item's partition key and sort key.
+In a paragraph about an item, the item's partition key and sort key follow the colon.
 
 A consumer: `consumer#<feed>`, name. `position` is missing until a message is acknowledged.
 

@@ -1,10 +1,11 @@
 """
 The counters that `/status` reports, on DynamoDB, in the control table.
 
-Key: `tally#<feed>`, a name. The items `refused` and `served` are kept forever. An item `at#<place>`
-has the number of clients at a place, which is valid until `until` in ms. The item is deleted when
-no client is connected; if that fails, it expires. The counters are not in the item of the feed's
-head, so that they have a partition of their own.
+The partition key is `tally#<feed>`, and the sort key is a name. The items `refused` and `served`
+are kept forever. An item `at#<place>` has the number of clients at a place, which is a process or
+the WebSockets that the sweep counts. The number is valid until `until` in ms. The item is deleted
+when no client is connected; if the deletion fails, the item expires. The counters are not in the
+item of the feed's head, so that they have a partition of their own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """
 Checkpoints and leases of followers on DynamoDB, in the control table.
 
-Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` is the number of operations up
-to the checkpoint, and `note` is the data that the follower stored with it.
+The partition key is `follower#<feed>`, and the sort key is the name. `page` is the checkpoint,
+`operations` is the number of operations up to the checkpoint, and `note` is the data that the
+follower stored with the checkpoint.
 
 `fence` counts the holders of the lease, `beat` the renewals, and `bell` the marks that were left
 for the holder. The `owner` of a released lease is empty. `lease_until` is in ms by the clock of the

@@ -1,7 +1,7 @@
 """
 The keys of feeds, their request counts and their open streams, on DynamoDB, in the control table.
 
-A paragraph about an item begins with the item's partition key and sort key.
+In a paragraph about an item, the item's partition key and sort key follow the colon.
 
 A key: `key#<feed>`, id. Only a digest of the secret is stored. A key that has ended is kept for
 `limits.KEY_KEPT_MS`, so that it can be listed.

@@ -1,10 +1,11 @@
 """
 The outbox on DynamoDB.
 
-Key: feed, id of the message. The id begins with the time, so that a query returns the messages in
-order. Producers write messages with `tidings.client.publish_with`. A message is removed when it is
-in the log. A message that was refused is stored under `refused#<feed>` instead of the feed, with
-the reason, until an operator handles it.
+The partition key is the feed, and the sort key is the id of the message. The id begins with the
+time, so that a query returns the messages in order. Producers write messages with
+`tidings.client.publish_with`. A message is removed when it is in the log. A message that was
+refused is stored under `refused#<feed>` instead of the feed, with the reason, until an operator
+handles it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class DynamoDBOutbox(TableStore):
         """
         Store the refused message, then remove the original.
 
-        After a crash in between, the next run repeats both.
+        After a crash in between, the next run repeats both steps.
         """
         self._table.put({**encode(f"refused#{feed}", message), "reason": text(reason)})
         self.done(feed, message)

@@ -1,7 +1,7 @@
 """
 Profiles, operators' documents and the feeds of a twin, on DynamoDB, in the control table.
 
-A paragraph about an item begins with the item's partition key and sort key.
+In a paragraph about an item, the item's partition key and sort key follow the colon.
 
 A profile, the settings of a feed: `profile#<feed>`, `-`. Fields with their default values are left
 out. If the item is missing, the feed has the default profile. Passwords are stored as hashes.

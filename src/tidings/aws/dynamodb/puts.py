@@ -2,7 +2,7 @@
 Conditional puts of many items, with one request per item, sent without boto3.
 
 DynamoDB has no batches with conditions at the same price (docs/adr/0037), so many requests run
-concurrently. Because of the conditions, a request may be repeated, or executed late.
+concurrently. Because of the conditions, a request that is repeated or executed late does no harm.
 
 A PutItem by boto3 takes 1.4 ms of CPU; by this module it takes 0.1 ms. The HTTP clients urllib3 and
 http.client alone take at least 200 us per request. To write to the socket, to read, and to check
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 
 _UNDER_WAY = 24  # concurrent puts: 6,000 a second at 4 ms each; with more, a put takes more CPU
-_UNANSWERED_MAX = 2  # attempts without an answer, three seconds each, fit a follower's time limit
-_ATTEMPTS_MAX = 8  # attempts; their pauses, six seconds in total, fit the time limit too
+_UNANSWERED_MAX = 2  # maximum attempts without an answer; 3 s each fit a follower's time limit
+_ATTEMPTS_MAX = 8  # maximum attempts; the pauses, 6 s in total, fit that time limit too
 _FIRST_WAIT_MS = 50  # the pause after the first attempt; each later pause is twice as long
 _RETURN_OLD = {"ReturnValues": "ALL_OLD"}  # DynamoDB returns the old item free of charge
 

@@ -1,8 +1,9 @@
 """
 Registrations of listeners on DynamoDB, in the connections table.
 
-Key: `registered#<feed>`, instance NUL resource. Instance and resource contain no NUL. The item is
-removed with the connection. If that fails, the item expires `SAFETY_MS` after it was written.
+The partition key is `registered#<feed>`. The sort key is the instance, a NUL and the resource.
+Instance and resource contain no NUL. The item is removed with the connection. If that fails, the
+item expires `SAFETY_MS` after it was written.
 """
 
 from __future__ import annotations

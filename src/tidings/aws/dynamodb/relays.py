@@ -1,7 +1,7 @@
 """
 Relays on DynamoDB, in the control table, and the writes of relays to the log of chained feeds.
 
-A paragraph about an item begins with the item's partition key and sort key.
+In a paragraph about an item, the item's partition key and sort key follow the colon.
 
 A relay: `relay`, feed. `document` is JSON of the fields that differ from their defaults. So a
 release with more fields can read documents of an older release. Every write is conditional on
@@ -173,7 +173,7 @@ class DynamoDBRelays:
         raise Unavailable(str(error)) from error
 
     def _document(self, before: Relay, after: Relay) -> dict[str, Any]:
-        """Return a put of *after* that succeeds only if *before* is still stored, so only once."""
+        """Return a put of *after* that succeeds only while *before* is stored, so at most once."""
         item = encode_relay(replace(after, version=before.version + 1))
         return {"TableName": self._control.name, "Item": item, **of_version(before.version)}
 

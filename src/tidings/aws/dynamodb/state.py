@@ -1,7 +1,7 @@
 """
 The state on DynamoDB, with removed parents, the lifetime of tombstones, and sums.
 
-A paragraph about an item begins with the item's partition key and sort key.
+In a paragraph about an item, the item's partition key and sort key follow the colon.
 
 A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, object key. A feed has
 `limits.BUCKETS` partitions. `page` and `slot` are the place of the operation, and `at` is the
@@ -15,11 +15,12 @@ The lifetime of the tombstones, in the control table: `remembered#<feed>`, `-`. 
 the fields of `tombstones.Remembered`.
 
 The sums of the state, in the control table: `sums#<feed>`, version modulo `_VERSIONS`. So each of
-the last `_VERSIONS` versions has an item. `version` guards its updates, and `page` is the page up
-to which the sums count. If `whole` is true, `body` is the result of `Sums.encode`. Otherwise `body`
-has the changes since the previous version, encoded by `note_of`. All sums of nine types take five
-write units, but the changes take one. So a version is written whole only once in `_VERSIONS`
-versions, or if its changes would be longer.
+the last `_VERSIONS` versions has an item. An update of the item succeeds only if its `version` is
+lower than the new version. `page` is the page up to which the sums count. If `whole` is true,
+`body` is the result of `Sums.encode`. Otherwise `body` has the changes since the previous version,
+encoded by `note_of`. The sums of nine types (`limits.SUM_TYPES_MAX`, and one for all other types)
+take five write units, but the changes take one. So a version is written whole only once in
+`_VERSIONS` versions, or if its changes would be longer.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def decode_overwritten(item: Item) -> Overwritten | None:
     """
     Decode the replaced *item*.
 
-    Return `NOTHING` if the item is empty, and None if its place is missing.
+    Return `NOTHING` if the item is empty, and None if its page or slot is missing.
     """
     if not item:
         return NOTHING
@@ -301,7 +302,7 @@ class DynamoDBTombstones(TableStore):
         return True
 
 
-_VERSIONS = 8  # one query reads all items, at most some 10 KB, for two read units
+_VERSIONS = 8  # number of items; one query reads them, at most some 10 KB, for two read units
 _OLDER_SUMS = "attribute_not_exists(#version) OR #version < :version"
 _SET_SUMS = "SET #version = :version, #page = :page, #whole = :whole, #body = :body"
 

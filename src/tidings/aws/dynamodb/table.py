@@ -190,7 +190,7 @@ class TableStore:
 _PUTS = 25  # DynamoDB's maximum number of items in a BatchWriteItem
 _GETS = 100  # DynamoDB's maximum number of items in a BatchGetItem
 _THREADS = 4  # threads that send batches; in a measurement, 8 threads were not faster
-_ATTEMPTS_MAX = 8  # attempts; their pauses, six seconds in total, fit a follower's time limit
+_ATTEMPTS_MAX = 8  # maximum attempts; the pauses, 6 s in total, fit a follower's time limit
 _FIRST_WAIT_MS = 50  # the pause after the first attempt; each later pause is twice as long
 
 

@@ -1,9 +1,9 @@
 """
 Summaries of the tags of pages on DynamoDB, in the state table, in one partition for each feed.
 
-Key: `<feed>#tags`, the number of the last page in 10 hex digits. `first` is the number of the first
-page, and `bits` is a Bloom filter. The item expires when the last page expires, unless the expiry
-of the page is changed later.
+The partition key is `<feed>#tags`. The sort key is the number of the last page in 10 hex digits.
+`first` is the number of the first page, and `bits` is a Bloom filter. The item expires when the
+last page expires, unless the expiry of the page is changed later.
 """
 
 from __future__ import annotations
