@@ -112,7 +112,7 @@ class Assembly:
 
     @property
     def expiring(self) -> Clock:
-        """Return the clock that decides if a page has expired, or may have."""
+        """Return the clock that decides if a page has expired or may have expired."""
         return self.runtime.clock
 
     @property
@@ -383,7 +383,7 @@ class Assembly:
 
     @cached_property
     def prefetch(self) -> Callable[[StateStore], StateStore]:
-        """Return the function that returns the store for a stream that copies the state."""
+        """Return a function that wraps the state store of a stream, to prefetch rows for a copy."""
         from tidings.http.streams.row_prefetch import ReadAhead
 
         return ReadAhead()

@@ -53,9 +53,9 @@ def waiting_app(
     """
     Return an app that selects the app of a request by its path below *prefix*.
 
-    *streams* also refuses unknown paths. If *lazy* is True, the apps for lists and pages are loaded
-    for the first request for a list or for pages. A process that serves only event streams then
-    starts sooner.
+    Requests with unknown paths go to *streams*, which refuses them. If *lazy* is True, the apps for
+    lists and pages are loaded at the first request for a list or for pages. A process that serves
+    only event streams then starts sooner.
     """
     lists = cache(lambda: _lists(here, listen))
     if not lazy:

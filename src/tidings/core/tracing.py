@@ -90,7 +90,7 @@ def _xray(text: str) -> str | None:
     """
     Parse an X-Ray header.
 
-    Ignore a header that is not sampled, because Lambda adds one to every call that is not traced.
+    Ignore a header that is not sampled, because Lambda adds such a header to every untraced call.
     """
     if SAMPLED not in text:
         return None

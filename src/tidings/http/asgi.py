@@ -131,7 +131,7 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 
 class Arrival:
-    """Says if a body has arrived; `is_complete` stays False if the server does not report it."""
+    """The arrival of a body. `is_complete` stays False if the server does not report the end."""
 
     __slots__ = ("is_complete",)
 

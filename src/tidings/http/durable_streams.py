@@ -131,7 +131,7 @@ def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> 
 
 def appending_of(request: Request, allowed: Allowed) -> Appending:
     """
-    Return the append in *request*. No other credential can use its producer id.
+    Return the append in *request*, with a producer id that no other credential can use.
 
     Raises:
         InvalidStream: a header is invalid.

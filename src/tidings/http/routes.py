@@ -1,9 +1,9 @@
 """
 The table of routes, with the function that serves each route and the permission that it requires.
 
-The module contains only data, which `aws.config.deployment` includes. Functions that serve several
-routes read the permission from this table. The other functions declare the permission themselves,
-and a test compares it with this table.
+The module contains only data, which `aws.config.deployment` also exports. Functions that serve
+several routes read the permission from this table. The other functions declare the permission
+themselves, and a test compares it with this table.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class SocketRoute:
     One WebSocket route.
 
     The *key* `$default` matches every message that no other route matches. A key without a dollar
-    sign matches messages with this action. Without a *function*, the gateway accepts the message
-    and no response is sent.
+    sign is an action, and matches the messages with this action. Without a *function*, the gateway
+    accepts the message and no response is sent.
     """
 
     key: str

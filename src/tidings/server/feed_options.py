@@ -221,7 +221,7 @@ def _number(value: str) -> int | str:
 
 
 def _add_address(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return *fields*, with the listening address if the role is `elected` and it is missing."""
+    """Return *fields*. Add the listening address if an elected feed has no address."""
     if fields.get("role") != "elected" or "address" in fields or not options.port:
         return fields
     return fields | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}

@@ -251,9 +251,10 @@ class Host(Assembly):
 
     def _archive_again(self, feed: str) -> None:
         """
-        Move the checkpoint of the archive back to the page before the first hole, if it is later.
+        Move the checkpoint of the archive back to before the first hole.
 
-        No other reader can have passed the hole.
+        Do nothing if the checkpoint is already before the hole. No other reader can
+        have passed the hole.
         """
         holes, archived = self._recovery.unwritten(feed), self.stores.followers.checkpoints(feed)
         if holes and archived.get(ARCHIVE, 0) >= holes[0].first:
@@ -404,7 +405,7 @@ class Host(Assembly):
 
     def _await_writer(self, ms: int) -> None:
         """
-        Implement `Sleep` for a reader that waits for a writer to write the page of its number.
+        Implement `Sleep` for a reader that waits until the page of a taken number is written.
 
         Raises:
             Unavailable: this thread is in a transaction, so no other writer can be active.

@@ -277,7 +277,7 @@ class Cycle(RequestResponseCycle):
             self.on_response = _nothing
 
     def write_now(self, frame: bytes) -> bool:
-        """Implement `asgi.WriteNow`, for an answer with a body in chunks that has begun."""
+        """Implement `asgi.WriteNow`, for an answer that has begun and has a body in chunks."""
         if not self.chunked_encoding or self.disconnected or self.response_complete:
             return False
         if not self.flow.write_paused:
@@ -328,10 +328,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_message = self._in_body = False
         self._refusal: tuple[int, str] | None = None
         self._is_deaf = False  # True: ignore all received bytes
-        # Bytes received since the last complete head or part of a body; bytes discarded.
+        # `_unparsed` counts the bytes received since the last complete head or part of a body, and
+        # `_discarded` the bytes that were discarded.
         self._unparsed = self._discarded = 0
         self._size = self._fields = 0  # bytes and number of fields in the current head or trailers
-        self._arrival = Arrival()  # of the body of the latest request
+        self._arrival = Arrival()  # the arrival of the latest request's body
         self._queued = 0  # bytes of pipelined requests that wait for an earlier answer
 
     # The connection.
@@ -408,7 +409,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """
-        Parse *data*. Ignore a request to upgrade to HTTP/2, or to anything except a WebSocket.
+        Parse *data*. Ignore upgrades to HTTP/2, and to anything else except a WebSocket.
 
         Raises:
             HttpParserError: *data* is not HTTP/1.1, or the request is refused.

@@ -45,8 +45,10 @@ _FORWARDED = frozenset({b"forwarded", b"x-forwarded-host", b"x-forwarded-proto"}
 BACKLOG = 2048  # connections that the kernel queues before the loop accepts them
 FLUSH_S = 0.5  # time to send the last answers when the server stops
 DATE_EVERY_S = 1.0  # the precision of the Date field
-POLL_S = 0.02  # between two checks whether all connections are closed
-ACCEPTED_MAX = 16  # connections accepted in a row, before evicted connections free descriptors
+POLL_S = 0.02  # time between two checks whether all connections are closed
+# Maximum number of connections accepted in one turn of the event loop. Evicted connections free
+# their descriptors between two turns.
+ACCEPTED_MAX = 16
 ACCEPT_PAUSE_S = 1.0  # pause after the system has refused a file descriptor, the same as asyncio's
 
 log = logging.getLogger(__name__)
@@ -58,9 +60,9 @@ class HostCheck:
     A check of the host and the origin of requests.
 
     *hosts* are the names of the server. *origins* are the origins of pages that may access it. A
-    stage lets the browser control pages, by the CORS headers of its answers. A server refuses the
-    request of a foreign page before it handles the request, because an open feed may be meant for
-    this machine alone.
+    stage leaves it to the browser to restrict pages, by the CORS headers of its answers. A server
+    refuses the request of a foreign page before it handles the request, because an open feed may be
+    meant for this machine alone.
     """
 
     hosts: Collection[str] = ()
@@ -294,7 +296,7 @@ async def _keep_date(state: ServerState) -> None:
 
 
 async def _end(state: ServerState, grace_s: float) -> None:
-    """Close every connection, in order within *grace_s*, and then without waiting for clients."""
+    """Close connections when their requests have ended, and after *grace_s* close all others."""
     for connection in list(state.connections):
         connection.shutdown()
     await _until_empty((state.tasks, state.connections), grace_s)

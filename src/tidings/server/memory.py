@@ -149,9 +149,9 @@ class MemoryConnections:
     Implements `ConnectionStore`.
 
     Removing a connection also removes its pending change from *inbox*, its entries from *registry*,
-    and its subscriptions from *subscriptions*. A subscription is found by the index keys of a
-    filter: that of the connection, and that of its pending change. The store on DynamoDB, which has
-    no index by connection, does the same.
+    and its subscriptions from *subscriptions*. The subscriptions are found by the index keys of two
+    filters: the filter of the connection, and the filter of its pending change. The store on
+    DynamoDB, which has no index by connection, does the same.
     """
 
     def __init__(

@@ -24,12 +24,13 @@ from typing import IO
 
 BACKLOG = 1024  # queued connections; after a restart many clients reconnect at once
 SOCKET_MODE = 0o666  # mode of a Unix socket: a proxy that runs as another user may connect
-PORTS = (20_000, 32_000)  # Linux's range for outgoing connections begins at 32,768
-CONNECT_EVERY_S = 0.02  # between two attempts to connect; a twin's engine starts in about a second
+# The range of `free_port`. Linux's range for outgoing connections begins above it, at 32,768.
+PORTS = (20_000, 32_000)
+CONNECT_EVERY_S = 0.02  # pause between attempts to connect: a twin's engine starts in some 1 s
 TERMINATE_S = 2.0  # a child that runs longer after SIGTERM is killed; a host must stop within 5 s
 _PR_SET_PDEATHSIG = 1
 _HERE = Path(__file__).resolve().parent
-PACKED = "packed"  # next to this file in the wheel (pyproject.toml)
+PACKED = "packed"  # the folder next to this file in the wheel (pyproject.toml)
 
 
 class Problem(Exception):

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from tidings.server.sqlite.log import Numbers, SqliteLog
 
 log = logging.getLogger(__name__)
-SUFFIX = ".started"  # ends the name of the small file next to the data file
-HEADS_SUFFIX = ".heads"  # ends the name of the file with the last page of each feed
+SUFFIX = ".started"  # suffix of the small file next to the data file
+HEADS_SUFFIX = ".heads"  # suffix of the file with the last page of each feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +316,7 @@ class Generations:
 
 
 def _read(mark: Path) -> tuple[str, int]:
-    """Return the id in the file *mark* and its change time; ("", 0) if the file is missing."""
+    """Return the id in the file *mark*, and the file's change time; ("", 0) without the file."""
     try:
         return mark.read_text(), mark.stat().st_ctime_ns
     except FileNotFoundError:

@@ -15,7 +15,9 @@ from typing import Self
 
 from tidings.server import processes
 
-READY_S = 60.0  # a host is ready in 2 s on an idle machine; a first start may download 48 MB
+# Timeout of a start. A host is ready in 2 s on an idle machine, but a first start may download 48
+# MB.
+READY_S = 60.0
 STOP_S = 10.0  # a host that has not stopped after this time is killed; it should stop within 5 s
 
 

@@ -102,8 +102,8 @@ class Writer:
     async def _commit(self, jobs: list[_Job]) -> None:
         loop, database = asyncio.get_running_loop(), self._database
         if not database.acquire(wait=False):
-            # Wait for the lock in a thread, because the loop must not block. From then until
-            # `begin`, other threads wait for the loop.
+            # Wait for the lock in a thread, because the loop must not block. Once the thread has
+            # the lock, other threads wait until the loop continues here.
             await loop.run_in_executor(self._thread, database.acquire)
         database.begin()
         try:

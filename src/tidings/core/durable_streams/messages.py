@@ -66,8 +66,8 @@ def live_cursor(given: str, now_ms: int) -> int:
 
 TYPE = "durable-stream"  # the type of a stream as an object of the feed
 _BREAK = re.compile("\r\n|\r|\n")
-# The space for data in an operation, which also has the name of the stream. JSON may escape a byte
-# of the name as six bytes.
+# The maximum size of `data` in an operation, in bytes. The operation also has the name of the
+# stream, of which JSON may escape each byte as six bytes, and other fields (512 bytes).
 _ROOM = limits.OPERATION_BYTES_MAX - 6 * limits.ID_BYTES_MAX - 512
 _BASE64_BYTES = _ROOM // 4 * 3
 

@@ -275,7 +275,7 @@ class StreamWriter:
 
 def check_complete(appending: Appending) -> None:
     """
-    Check that *appending* has content and its type, or closes the stream.
+    Check that *appending* has content or closes the stream, and that content has a type.
 
     Raises:
         InvalidStream: *appending* has no content and does not close the stream, or its content

@@ -74,7 +74,7 @@ class OffsetGone(Rejected, code="offset_gone", status=410):
 
 
 class StreamConflict(Rejected, code="stream_conflict", status=409):
-    """The request has other properties than the stream, or a `Stream-Seq` that is not higher."""
+    """The request has other properties than the stream, or a `Stream-Seq` not above the last."""
 
 
 class StreamClosed(Rejected, code="stream_closed", status=409):

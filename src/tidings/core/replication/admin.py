@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 MASTER = "master"  # the role of a local feed
 BROKEN = "broken"  # the status of a chained feed with an unreadable document
 EVERYTHING, LATEST = "everything", "latest"
-_ATTEMPTS_MAX = 8  # an attempt fails if a run writes at the same time, at most 20 times a second
+# Maximum number of attempts. An attempt fails if a run writes at the same time; a run writes at
+# most 20 times a second.
+_ATTEMPTS_MAX = 8
 Document = dict[str, Any]
 
 
@@ -94,7 +96,7 @@ class RelayControl:
     coordinator: Coordinator | None = None
 
     def summary(self, feed: str) -> Document:
-        """Return `document`, or a document with status `BROKEN` if the relay cannot be read."""
+        """Return `document(feed)`; if the relay cannot be read, a document with status `BROKEN`."""
         try:
             return self.document(feed)
         except BrokenRelay as error:

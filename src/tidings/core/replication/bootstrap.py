@@ -2,11 +2,11 @@
 Copy the state of an upstream, and compare it with the state of the chained feed.
 
 A chained feed copies the upstream's state if the upstream's log does not go back to the checkpoint
-of the feed. The rows contain at least all pages up to the checkpoint of the upstream's follower
-`state`, so the log of the chained feed continues after that checkpoint. Rows are copied one reply
-at a time, while the relay holds the lease of the local follower `state`. Objects that the upstream
-does not have become tombstones, so that returning readers receive the deletion. Each step can be
-repeated.
+of the feed. The copied rows include at least the operations up to the checkpoint of the upstream's
+follower `state`, so the log of the chained feed continues after that checkpoint. Rows are copied
+one reply at a time, while the relay holds the lease of the local follower `state`. If the upstream
+does not have an object, the row of the object becomes a tombstone, so that returning readers
+receive the deletion. Each step can be repeated.
 
 After the copy, the sums of both states are compared periodically, at the same page (PROTOCOL 20).
 The follower `state` computes the sums from the log, so the sums do not reveal a row that was
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from tidings.core.state.tombstones import TombstoneStore
 
 
-_BATCH_ROWS = 1000  # rows written between two renewals of the lease of 20 s, in about 2 s
+# Maximum number of rows that are written between two renewals of the lease. This takes about 2 s,
+# and the lease lasts 20 s.
+_BATCH_ROWS = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,7 +226,7 @@ def _at_end_of(relay: Relay, copy: Copy, status: UpstreamStatus | None) -> Copy:
     with the next page and never receive the changes of the copy.
 
     Raises:
-        Unavailable: the upstream has not reached that page yet.
+        Unavailable: the upstream has not passed the last local page yet.
     """
     if status is None:
         return copy
@@ -243,9 +245,9 @@ class Comparison:
     """
     A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
 
-    The upstream's sums are of one page. The relay does not append later pages until the local state
-    has also reached this page, which takes seconds. *waits* is how often the comparison may still
-    wait for this, or 0 between comparisons.
+    The upstream's sums are the sums at one page. The relay does not append later pages until the
+    local state has also reached this page, which takes seconds. *waits* is how often the comparison
+    may still wait for this, or 0 between comparisons.
     """
 
     bootstrapper: Bootstrapper
@@ -323,7 +325,7 @@ class Comparison:
         Return the sum of the rows of *bucket*, as of *page*.
 
         Return None if there are more rows than can be read while pages wait. Also return None if a
-        row is of a later page, because the row was copied when that page was not.
+        row is of a page after *page*, because the row was copied before its page.
         """
         total = 0
         for read, row in enumerate(bucket_rows(self.bootstrapper.states.read, feed, bucket)):

@@ -73,7 +73,8 @@ class WriteGuard:
     """
     A guard that refuses writes to chained feeds.
 
-    *master* returns the address of the feed's master, to which producers post, or "".
+    *master* returns the address of the feed's master, to which producers post, or "" if the address
+    is unknown.
     """
 
     sources: Sources
@@ -105,8 +106,8 @@ class CopiedUntil:
         """
         Return the second in which *page* was committed upstream, or 0 if the time is unknown.
 
-        Return None for a local feed. The next page of a local feed is committed later than now,
-        whereas the next page of a copy may have been committed upstream long ago.
+        Return None for a local feed, for which the time is not needed: its next page is committed
+        later than now, whereas the next page of a copy may have been committed upstream long ago.
         """
         if feed not in self.chained:
             return None

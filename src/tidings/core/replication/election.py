@@ -189,7 +189,7 @@ class Elector:
     def _must_yield(
         self, coordinator: Coordinator, relay: Relay, leases: Sequence[LeaderLease], now: int
     ) -> bool:
-        """Return True if this leader fails to read the master, and a member could replace it."""
+        """Return True if this leader cannot read the master, and another member could lead."""
         if relay.role is not Role.LEADER or relay.failures < limits.LEADER_LEASE_FAILURES:
             return False
         leaders = {lease.address for lease in leases if lease.is_held(now)}

@@ -290,7 +290,7 @@ class RelayLock:
         self.store.write(self.relay, free)
 
     def observe(self, status: UpstreamStatus, url: str) -> None:
-        """Record *status* of the feed at *url*; this feed is the master if *status* names none."""
+        """Record *status* of the feed at *url*, which is the master if *status* names no master."""
         now, known = self.clock(), self._seen or self.relay
         read_ms = min(now, status.master_read_ms) if status.master else now
         self._seen = _ObservedStatus(

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tidings.core.state.sums import SumReader
 
 
-_PAGE_OVERHEAD_BYTES = 2_000  # maximum size of a page's other fields, such as slots, in the store
+_PAGE_OVERHEAD_BYTES = 2_000  # maximum size of a page in the store without its body, in bytes
 
 
 def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:

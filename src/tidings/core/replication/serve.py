@@ -103,8 +103,8 @@ def _selection(query: Query) -> Selection:
     """
     Parse a selection.
 
-    A selection with parents includes leaves, so that a copy removes an object that loses these
-    parents.
+    A selection with parents also includes operations that remove these parents from an object, so
+    that the copy removes the object.
     """
     named = {name: _text(query, name) for name in filters.FIELDS}
     chosen = filters.from_query(named | {"leave": "true" if named["parents"] else None})
@@ -230,7 +230,7 @@ class ReplicationReader:
 
     def _has_ended(self, feed: str, status: UpstreamStatus, after: Place) -> bool:
         """
-        Return True if *feed* has yielded, and no page follows *after* or is still being written.
+        Return True if *feed* has yielded and has no page after *after*, not even an unfinished one.
 
         Raises:
             OtherLog: *feed* is a master, and its log has never reached *after*.
@@ -289,14 +289,18 @@ def wants(selection: Selection, row: Row) -> bool:
 def _with_known_parents(
     status: UpstreamStatus, selection: Selection, pages: list[Page]
 ) -> list[Page]:
-    """Return *pages*; if *selection* includes leaves, only those with known removed parents."""
+    """Return *pages*, without pages whose removed parents are needed, but not known yet."""
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= status.state]
 
 
 def _count(status: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
-    """Return *most*, or fewer pages if *selection* has leaves and the state contains fewer."""
+    """
+    Return *most*, or fewer pages if *selection* needs the removed parents of the pages.
+
+    Removed parents are known up to the last page that the state contains.
+    """
     return min(most, status.state - first) if selection.filter.leave else most
 
 

@@ -88,8 +88,8 @@ class Selection:
     The part of a feed to copy.
 
     An operation without an object (`is_change`) is in every share, but is copied only if *filter*
-    selects everything. If *filter* names parents, it also selects leaves, so that the copy removes
-    objects that lose these parents.
+    selects everything. If *filter* names parents, it also selects operations that remove these
+    parents from an object, so that the copy removes the object.
     """
 
     filter: Filter = EVERYTHING

@@ -36,7 +36,9 @@ OPLOG = "oplog"
 COMPATS = ("", OPLOG)
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
 _PLACEHOLDERS = {"type", "id"}
-_ATTEMPTS = 5  # an attempt fails if another operator saves the profile in the same 100 ms
+# Maximum number of attempts. An attempt fails if another operator saves the profile within about
+# 100 ms.
+_ATTEMPTS = 5
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
@@ -55,11 +57,11 @@ class Profile:
     WebSockets of a stage; a server has 1.
 
     The passwords are hashes of `auth.passwords`, newest first. A role has at most
-    `limits.PASSWORDS_MAX`, so that clients can move from one password to the next. *ended* are the
-    keys that ended recently; their connections must be closed. *lost* are the ranges of pages that
-    restores and promotions lost. *closed* becomes True before the first key or user of the feed is
-    stored, and stays True after the last key or user has ended. A write is rejected if *version*
-    has changed in the meantime.
+    `limits.PASSWORDS_MAX` passwords, so that clients can move from one password to the next.
+    *ended* are the keys that ended recently; their connections must be closed. *lost* are the
+    ranges of pages that restores and promotions lost. *closed* becomes True before the first key or
+    user of the feed is stored, and stays True after the last key or user has ended. A write is
+    rejected if *version* has changed in the meantime.
     """
 
     object_url: str = ""
@@ -237,7 +239,8 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
     Return True if a consumer with *cursor* may have received lost data.
 
     The rows of a replication may have been read at any time after it began. A replication that
-    began before the restore may therefore contain lost data, even if no page after it is lost.
+    began before the restore may therefore contain lost data, even if its page is before the lost
+    pages.
     """
     for first, last in lost:
         match cursor:

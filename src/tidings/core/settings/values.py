@@ -130,7 +130,7 @@ def _check_name(name: str, bytes_max: int) -> None:
         raise InvalidSetting(error.rule, field=_F, value=name) from None
 
 
-FORGOTTEN = "*"  # used instead of a key id, for all keys with endings that were dropped
+FORGOTTEN = "*"  # in place of a key id, stands for all keys whose `Ended` was dropped
 # The time for which a process may still accept a key after the end of the key was recorded.
 _LET_IN_MS = limits.KEY_AGE_MS + limits.CLOCK_SKEW_MS_MAX
 
@@ -168,7 +168,7 @@ class Admission:
         return bool(self.key or self.until_ms)
 
     def has_ended(self, endings: Endings, now_ms: int) -> bool:
-        """Return True if the connection must be closed, by the *endings* of the feed's keys."""
+        """Return True if the credential has expired, or if its key has ended by *endings*."""
         if 0 < self.until_ms <= now_ms:
             return True
         return self.key in endings and endings[self.key] <= now_ms
@@ -193,7 +193,8 @@ def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
 
     An ending is obsolete after `limits.CONNECTION_MS_MAX`, because no connection lives longer. If
     there are more than `limits.ENDED_MAX` endings, the oldest are dropped. Then every connection
-    that was accepted, with any key, before the time of a dropped ending is closed.
+    with a key is closed if it was accepted before all processes refused the keys of the dropped
+    endings.
     """
     useful = ended.noted_ms - limits.CONNECTION_MS_MAX
     kept = [

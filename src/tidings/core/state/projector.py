@@ -81,7 +81,7 @@ class SumDemand:
 
 @dataclass(slots=True)
 class _RunningSums:
-    """The *sums* of a feed, and later *changes*. *stored* is True if the store has *sums*."""
+    """The *sums* of a feed, and *changes* since then. *stored* is True if the store has *sums*."""
 
     sums: Sums
     changes: dict[tuple[str, int], int] = field(default_factory=dict)

@@ -84,7 +84,11 @@ class RemovedParentsReader:
     checkpoints: Checkpoints
 
     def until(self, feed: str) -> int:
-        """Return the last page that the follower `state` has handled; later pages are unknown."""
+        """
+        Return the last page that the follower `state` has handled.
+
+        The removed parents of later pages are not known yet.
+        """
         return self.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
@@ -111,11 +115,11 @@ def removed_by(
     """
     Return the parents that *pages* remove. *rows* are the rows of the objects before the write.
 
-    If a row has the position of an operation of a page or a later one, a run that crashed has
-    written the row. That run stored the removed parents of the page before it wrote the row, so the
-    page is skipped. A page that was committed at or before *forgotten_ms* is also skipped if one of
-    its objects has no row, because a tombstone that such a run wrote may have expired. For all
-    other pages, the result is the same in every run.
+    If the position of a row is the position of an operation of a page, or later, a run that crashed
+    has written the row. That run stored the removed parents of the page before it wrote the row, so
+    the page is skipped. A page that was committed at or before *forgotten_ms* is also skipped if
+    one of its objects has no row, because a tombstone that such a run wrote may have expired. For
+    all other pages, the result is the same in every run.
     """
     track = _Track(rows, forgotten_ms)
     removed = []

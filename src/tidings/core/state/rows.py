@@ -73,7 +73,9 @@ NOTHING = Overwritten(0, 0, lives=False)  # the value for an object that had no 
 @dataclass(frozen=True, slots=True)
 class Lines:
     """
-    The lines of some rows of a bucket. The next rows follow the key *after*, or None at the end.
+    The lines of some rows of a bucket.
+
+    The next rows follow the key *after*, which is None at the end of the bucket.
     """
 
     lines: list[str]

@@ -5,7 +5,7 @@ The sum of a bucket adds up one digest for each live object. The digest is compu
 the object and the position of its latest operation. A consumer that reads the log can maintain the
 sums. For each operation, it adds the digest of the new operation and subtracts the digest of the
 replaced operation, in any order. A row that is stored twice counts
-twice, whereas an exclusive or would hide the error.
+twice, whereas XOR instead of addition would hide the error.
 
 The follower `state` maintains the sums. Its note, which is stored with its checkpoint, has the
 changes since the sums were stored, so that a small batch needs no additional write.
@@ -89,7 +89,7 @@ class Sums:
 
     def entry(self, key: str) -> str:
         """
-        Return the type under which *key* counts, which is `OTHERS` if its own type has no sums.
+        Return the type under which *key* counts, which is `OTHERS` if there are too many types.
         """
         name = type_of(key)
         if name in self.types:
@@ -180,7 +180,7 @@ class SumStore(Protocol):
 
 
 def note_of(sums: Sums, changes: Changes) -> bytes:
-    """Encode *changes* as a note that is never empty. *sums* must have all their types."""
+    """Encode *changes* as a note that is never empty. *sums* must have all types of *changes*."""
     places = {name: at for at, name in enumerate(sums.types)}
     packed = [_CHANGE.pack(places[of], at, each) for (of, at), each in changes.items()]
     return b"".join([_VERSION.pack(sums.version), *packed])

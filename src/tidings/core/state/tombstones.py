@@ -15,7 +15,8 @@ from typing import Protocol
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 
-_ATTEMPTS = 3  # attempts rarely fail, because writers of tombstones hold a lease
+# Maximum number of attempts. Attempts rarely fail, because writers of tombstones hold a lease.
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,10 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
 
 def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> None:
     """
-    Record *life_ms*, the lifetime in another deployment, before its tombstones are written here.
+    Record, before tombstones of another deployment are written, that they may expire earlier.
+
+    *life_ms* is the lifetime of the tombstones that this deployment creates. Copied tombstones live
+    at least for the minimum lifetime.
 
     Raises:
         Unavailable: see `note`.

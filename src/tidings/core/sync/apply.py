@@ -113,9 +113,9 @@ class Corrector:
         """
         Apply the lines of *part*, except the first *handled* lines, for at most *run_ms*.
 
-        *through* is the checkpoint of the follower `state` that was read before the rows from which
-        the plan was made. A run that crashed may be repeated. The corrections that the crashed run
-        applied then count as done.
+        The plan was made from rows of the state. *through* is the checkpoint of the follower
+        `state`, which was read before these rows. A run that crashed may be repeated. The
+        corrections that the crashed run applied then count as done.
 
         Raises:
             UnknownFeed, InvalidFeed: see `check_known`.

@@ -157,7 +157,7 @@ def moment_of(line: str) -> str:
     """
     Return the timestamp of a line of the log without its Z.
 
-    The order of the results as text is their order in time, unlike that of timestamps with Z.
+    Results that are sorted as text are in the order of time, unlike timestamps with Z.
     """
     start = _MOMENT_AT
     return line[start : line.index('"', start) - 1]
@@ -169,7 +169,7 @@ def moment(timestamp: str) -> str:
 
 
 def timestamp_of(moment: str) -> str:
-    """Return the timestamp of which *moment* is the text without Z, in the normal form."""
+    """Return the timestamp for *moment*, which has no Z, in the normal form."""
     return timestamps.normal_form(f"{moment}Z")
 
 
@@ -244,8 +244,8 @@ def check_rebuild(
     """
     Return an objection if a rebuild would undo an implausible share of the state.
 
-    *aliens* is the number of rows, of *rows*, that would be removed or reverted because the log
-    does not contain them.
+    *rows* is the number of all rows. *aliens* is the number of rows that would be removed or
+    reverted because the log does not contain them.
     """
     if aliens <= share_max * rows:
         return None

@@ -91,7 +91,7 @@ def difference(line: str | None, row: Row | None, compare: Compare) -> Differenc
 
 
 def _source_ms(line: str | None, row: Row | None, compare: Compare) -> int | None:
-    """Return the time of the source's row that `event_for` compares with the state's."""
+    """Return the time of the source's row, which `event_for` compares with the state's row."""
     if line is None:
         return None
     if compare is Compare.TIME:

@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     from tidings.core.websocket.send import Delivery
 
 LEAVE_SENTINEL = Subscription("", LEAVERS, since=0)  # the marker, see the top of this module
-_MOVE_ATTEMPTS = 5  # an attempt fails if the client has changed the connection in the meantime
+# Maximum number of attempts to move a connection in a turn. An attempt fails if the client changes
+# the connection in the meantime.
+_MOVE_ATTEMPTS = 5
 
 
 @dataclass(slots=True)
@@ -304,7 +306,7 @@ class Pusher:
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """
-        Return True if *change* needs removed parents and `state` is below *checkpoint*.
+        Return True if *change* needs removed parents that are not stored up to *checkpoint* yet.
 
         The follower `state` stores the removed parents, and wakes push when it has handled pages.
         """

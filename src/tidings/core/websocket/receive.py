@@ -166,7 +166,9 @@ def _cursor(raw: dict[str, Any], act: Act) -> str:
     return cursor
 
 
-_ATTEMPTS = 5  # an attempt fails if the connection is changed concurrently
+# Maximum number of attempts to narrow a connection. An attempt fails if the connection is changed
+# concurrently.
+_ATTEMPTS = 5
 
 
 def listens(connection: Connection, text: str) -> bool:
@@ -214,7 +216,7 @@ class Registrar:
         except (InvalidMessage, TooLarge):
             return  # ignore the heartbeat of a listener, and any other text
         if act is Act.PING:
-            idle = connection.state in (State.LEAVING, State.OPEN)  # others have its resources
+            idle = connection.state in (State.LEAVING, State.OPEN)  # others may have its resources
             state = State.LIVE if idle else connection.state
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
@@ -261,7 +263,7 @@ class Registrar:
 
     def _take_from(self, connection_id: str, listener: Listener) -> None:
         """
-        Remove from another connection the resources that *listener* registered for; leave it open.
+        Remove the resources of *listener* from another connection, which stays open.
 
         If the connection were closed, its client would register again and take all resources back.
         """
@@ -301,7 +303,9 @@ class Registrar:
         self.connections.remove(connection_id)
 
 
-_UPDATE_ATTEMPTS = 5  # an attempt fails if the connection has changed in the meantime
+# Maximum number of attempts to apply a message. An attempt fails if the connection has changed in
+# the meantime.
+_UPDATE_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class Replayer:
 
     def run(self, connection_id: str) -> None:
         """
-        Send events up to the frontier, or until the time or the rate of the key is used up.
+        Send events up to the frontier, or until the time of the run or the key's rate is used up.
         """
         connection = self._sign(connection_id)
         if connection is None:
@@ -147,7 +147,8 @@ class Replayer:
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         charge.add(step.size)
         # Read the profile after the step, because the step may take long. All events of the step
-        # were committed before this read.
+        # were committed before this read, so no event is sent that was committed after the end of
+        # the key.
         profile = self.profiles.profile(connection.feed)
         if connection.admission.has_ended(endings_of(profile), self.runtime.clock()):
             self.delivery.end(connection.id)

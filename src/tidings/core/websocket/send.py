@@ -35,7 +35,7 @@ class Sockets(Protocol):
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         """
-        Send one text message, which exceeds `limits.FRAME_BYTES_MAX` only for a single event.
+        Send one text message. It exceeds `limits.FRAME_BYTES_MAX` only if it has a single event.
 
         Every failure is returned as an outcome, so that one client never causes an error for
         others.

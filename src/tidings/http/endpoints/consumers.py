@@ -255,7 +255,7 @@ class ConsumerRouter:
         return 200, {"parked": [parked_document(each) for each in parked]}
 
     def _notes(self, request: ConsumerRequest) -> Reply:
-        """Return the records of operators' actions on a consumer, which may have been deleted."""
+        """Return the records of operators' actions on a consumer, even if it has been deleted."""
         notes = self._consumers.store.notes(request.feed, request.name)
         documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}

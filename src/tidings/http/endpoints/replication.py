@@ -66,7 +66,7 @@ class ReplicaRouter:
                 NEEDS[request.route].admit(self._guard, feed, credential)
             except Rejected as error:
                 if refused is None or error.status > refused.status:
-                    refused = error  # the highest status is that of the feed of the key
+                    refused = error  # the feed to which the key belongs has the highest status
                 continue
             relays.append(self._control.summary(feed))
         if refused is not None and not relays:

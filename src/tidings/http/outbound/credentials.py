@@ -119,7 +119,7 @@ class Tokens:
 
     def must_wait(self, token: str) -> bool:
         """
-        Return True if *token* names an unknown key, which only a fetch in progress can provide.
+        Return True if *token* names an unknown key, so that a caller must wait for a fetch.
         """
         name = _key_name(token)
         return name is not None and name not in self._keys

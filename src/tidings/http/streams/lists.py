@@ -228,7 +228,8 @@ class ChangeLists(WaitingList):
         A client that may have read pages that were lost does not wait, because it must start again.
         """
         until_s = request.came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
-        if listing.waiting:  # wait for the hole, because the client may have posted later entries
+        # Wait until the hole is filled, because the client may have posted entries after the hole.
+        if listing.waiting:
             now_s = asyncio.get_running_loop().time()
             until_s = max(until_s, now_s + limits.CHANGES_HOLE_S)
         poller = self.pollers.of(feed, partial(self.lister().reader.read, feed))

@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
-# The interval between two checks of the credentials of streams. A stream ends within five seconds
-# after its credential: the sum of this interval and the maximum age of a cached profile (the
-# settings of a feed).
+# The interval between two checks of the credentials of streams. A stream ends at most five seconds
+# after its credential has ended. This time is the sum of the interval and the maximum age of a
+# cached profile (the settings of a feed).
 CHECK_S = 0.5
 CUT_S = 0.3  # time for a client to receive the end of a stream after its credential has ended
 LAST_MS = 5_000  # time for a client to receive the last piece before the function ends

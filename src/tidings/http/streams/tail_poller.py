@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     from tidings.core.counters import StreamCounter
     from tidings.http.asgi import WriteNow
 
-POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU
+# Interval between two reads of the end of the log. A consumer is notified within a second, and five
+# reads a second cost 5 RRU.
+POLL_S = 0.2
 FRESH_S = 5 * POLL_S  # maximum age of the last read; after that, the log may be much longer
-HEARTBEAT_MS = 20_000  # oplog sent heartbeats every 25.5 s; proxies close silent streams after 30 s
+# Time without data after which a stream gets a heartbeat. oplog sent one every 25.5 s, and proxies
+# close silent streams after 30 s.
+HEARTBEAT_MS = 20_000
 
 
 class Notifications(Protocol):

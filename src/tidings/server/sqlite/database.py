@@ -81,8 +81,8 @@ MIGRATIONS = (
 # The tables with rows that expire at `expires_ms` (0: never), each with a further condition for the
 # deletion of a row. SQLite, unlike DynamoDB, does not delete expired rows itself.
 _EXPIRING = {
-    # Delete only pages that the state has handled. `Recovery` would take a later number without a
-    # page for a number that was never written.
+    # Delete only pages that the state has handled. `Recovery` assumes that a number without a page
+    # was never written if it is after the last page that the state has handled.
     "pages": "page <= (SELECT checkpoint FROM followers AS f"
     " WHERE f.feed = pages.feed AND f.name = 'state')"
     " OR page < (SELECT floor FROM heads AS h WHERE h.feed = pages.feed)",
@@ -337,7 +337,7 @@ class Database:
 
     def _undo_after(self, pages: int = 0, undone: int = 0) -> None:
         """
-        Forget the pages after the first *pages*; call the undo functions after the first *undone*.
+        Keep only the first *pages* pages, and call all undo functions except the first *undone*.
         """
         del self._pages[pages:]
         while len(self._undo) > undone:

@@ -1,5 +1,5 @@
 """
-Values of the core as JSON documents. The version of a document guards its updates.
+Values of the core as JSON documents. An update states the version that it replaces.
 
 These values are profiles, keys, consumers, relays and the like. A feed has few of them, and each is
 read as a whole.

@@ -79,9 +79,11 @@ class SqliteLog:
     """
     Implements `LogStore`, `RenewStore` and `restore.Numbers`.
 
-    Every read is strongly consistent. The new pages and heads of a transaction are collected, and
-    written together before its next other statement. This halves the time that SQLite takes for the
-    requests that share a commit. So only one object of this class may write to *database*.
+    Every read is strongly consistent. The new pages and heads of a transaction are collected in
+    memory. They are written together before the transaction executes any other statement, or before
+    its commit. This halves the time that SQLite takes for the requests that share a commit. Only
+    one object of this class may write to *database*, because a second one would not see the
+    collected pages.
     """
 
     def __init__(self, database: Database) -> None:

@@ -35,7 +35,7 @@ _VALUES = 6  # arguments of `is_older`
 
 class _Overwriting:
     """
-    An upsert that replaces only older rows, and returns what it replaced.
+    An upsert that replaces only older rows, and returns the replaced rows.
 
     A row is written if the stored row is missing or older, so that a late write does not restore an
     old value. SQLite calls the function `is_older` when it finds a stored row, so one lookup both
@@ -55,7 +55,7 @@ class _Overwriting:
         before: dict[str, Overwritten | None] = {}
         self._before = before
         sql.executemany(self._statement, [_columns(feed, row) for row in rows])
-        self._before = {}  # release the rows of the previous batch
+        self._before = {}  # do not keep the rows of this batch
         return [before.get(row.key, NOTHING) for row in rows]
 
     def _is_older(
@@ -143,7 +143,7 @@ def _repair(sql: sqlite3.Connection, feed: str, difference: Difference) -> bool:
 
 
 def _columns(feed: str, row: Row) -> tuple[object, ...]:
-    """Return the values of the columns feed and bucket, and of those of `_ROW`."""
+    """Return the values of the columns feed and bucket, and of the columns in `_ROW`."""
     key = row.key
     return feed, bucket_of(key), key, row.page, row.slot, row.at_ms, row.line, row.expires_ms
 
