@@ -154,7 +154,7 @@ class MySQL:
         cursor.execute(_LATEST, (self._writer,))
         ((latest,),) = cursor.fetchall()
         if latest > fence:
-            raise Overtaken(f"worker {latest} writes {self._table}, later than worker {fence}")
+            raise Overtaken(f"worker {latest} writes {self._table}; it has replaced worker {fence}")
 
 
 def server_of(url: str) -> tuple[dict[str, Any], str]:

@@ -145,7 +145,7 @@ def table_of(dsn: str, name: str) -> Dataset:
     """
     Return the lineage dataset of the table *name* in the database *dsn*.
 
-    *name* may contain the schema; otherwise it is `public`.
+    *name* may contain the schema; otherwise the schema is `public`.
 
     Raises:
         psycopg.ProgrammingError: *dsn* is invalid.
@@ -302,7 +302,7 @@ def _parse_commit(rest: _Bytes) -> Committed:
 LOOK_S = 0.3  # the time between two reads of the slot, so that a change is soon in the feed
 CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely
 CHECK_S = 5  # the connection timeout of a check; an available server responds within 1 s
-# While only other tables change, the reader lets the server remove its log once in this time.
+# The time between two releases of the server's log (`_release`) while only other tables change.
 RELEASE_S = 10.0
 _SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 _TABLE = re.compile(r"([a-z_][a-z0-9_]*\.)?[a-z_][a-z0-9_]*", re.ASCII)
@@ -562,7 +562,7 @@ class PostgresTable:
         self._connection = connect(self._dsn, connect_timeout=CHECK_S)
         try:
             shape = self._look()
-            self._state = {"slot": self._slot}  # if the slot exists, it may be that of this reader
+            self._state = {"slot": self._slot}  # an existing slot counts as this reader's
             problems = self._problems(shape)
             (server,) = self._query(_SERVER)
         finally:
@@ -748,7 +748,7 @@ class PostgresTable:
         stored = {name: self._state.get(name) for name in shape.state}
         is_same = shape.state == stored and shape.identities == self._shape.identities
         if not is_same or not self._is_resumable():
-            # The changes may belong to the table as it was before.
+            # The changes may belong to the table as it was before, so they are not decoded now.
             yield from self._reshape(shape)
             return
         if not self._loaders:
@@ -871,7 +871,7 @@ class PostgresTable:
 
     def _load_row(self, values: Values | None, kinds: Mapping[str, int]) -> Row | None:
         """
-        Return *values* of the log, of the types *kinds*, as a query would return them.
+        Return *values* from the log as a query would return them. *kinds* are their types.
 
         Columns that were dropped are left out. Columns with a new type are also left out, except
         for columns of the key, which are returned as text.
@@ -936,7 +936,7 @@ def _or_text(loader: type[Any]) -> type[Loader]:
 
 
 def _slot_of(reader: str) -> str:
-    """Return the name of the default slot of *reader*, which is valid: at most 63 characters."""
+    """Return the default slot name of *reader*, cut to the 63 characters that are allowed."""
     return f"tidings_{re.sub('[^a-z0-9]', '_', reader)}"[:63]
 
 

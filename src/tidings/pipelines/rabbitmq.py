@@ -229,7 +229,8 @@ class _Publisher:
 
 
 LOOK_S = 0.3  # the time to collect a batch; it is short, so that a message is soon in the feed
-# The longest wait for another reader. If its host died, the broker notices after two heartbeats.
+# The longest wait for another reader. The broker notices after two missing heartbeats that the host
+# of the other reader died.
 HELD_S = 180.0
 _IDENTITY_CHARS = 16  # 64 bits, so that identities are unique within a batch
 

@@ -86,7 +86,8 @@ class Redis:
             keys = [self._key, f"{self._key}:writers"]
             parts = [part for command in commands for part in command]
             if latest := self._script(keys=keys, args=[self._writer, fence, *parts]):
-                raise Overtaken(f"worker {latest} writes {self._key}, later than worker {fence}")
+                rule = f"it has replaced worker {fence}"
+                raise Overtaken(f"worker {latest} writes {self._key}; {rule}")
         if refusal is not None:
             raise refusal
 

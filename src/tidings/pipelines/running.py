@@ -177,7 +177,7 @@ class SinkWorker:
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
         self._reconnect = Reconnect()
-        self._refused = ""  # the event id of the rejected message; "" if it is not from the log
+        self._refused = ""  # event id of the rejected message; "" if it is from a copy
 
     def stop(self) -> None:
         if self._worker is not None:

@@ -54,7 +54,7 @@ class Backend(Protocol):
         ...
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
-        """Divide the log after *after* up to *last* into about *count* consecutive pieces."""
+        """Divide `Log(after, last)` into about *count* consecutive pieces."""
         ...
 
     def place_or_copy(self, place: Place) -> Replication | Place:
@@ -85,7 +85,7 @@ class Backend(Protocol):
 
 
 def even(after: Place, last: Place, count: int) -> list[Log]:
-    """Divide the log after *after* up to *last* into at most *count* pieces of similar length."""
+    """Divide `Log(after, last)` into at most *count* pieces of similar length."""
     first = after.page if after.slot < PAGE_END else after.page + 1
     pages = last.page - first + 1
     if pages <= 0:
@@ -96,7 +96,7 @@ def even(after: Place, last: Place, count: int) -> list[Log]:
 
 
 def cut_log(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
-    """Divide the log after *after* up to *last*, with a cut after each page in *cuts*."""
+    """Divide `Log(after, last)`, with a cut after each page in *cuts*."""
     places = [after, *(Place(page, PAGE_END, 0) for page in cuts), last]
     return [Log(one, other) for one, other in pairwise(places) if one < other]
 
@@ -189,7 +189,7 @@ class ArchiveBackend:
 
     def pages(self, after: int, last: int) -> Iterator[Page]:
         """
-        Yield each archived page after *after* up to *last*.
+        Yield the archived pages from *after* + 1 to *last*.
 
         Raises:
             Gone: a page is missing, or was compacted and `compacted=take` is not set.

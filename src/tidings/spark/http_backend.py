@@ -31,7 +31,8 @@ from tidings.spark.backends import Ends, cut_log, even
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.options import Gone, Log, SparkError, Where
 
-# Consecutive attempts without new data. They take one to two minutes, longer than a deployment.
+# The maximum number of consecutive attempts without new data. They take one to two minutes, longer
+# than a deployment.
 ATTEMPTS_MAX = 8
 _BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")
 _REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # `ref` is the last key of an event

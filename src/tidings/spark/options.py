@@ -62,7 +62,7 @@ class Offset:
 @dataclass(frozen=True)
 class Log(InputPartition):
     """
-    The operations after *after* up to *last*.
+    The operations after the place *after*, up to and including the place *last*.
 
     These operations are the content of a batch, or the part of a batch that one task reads.
     """

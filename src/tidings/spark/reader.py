@@ -380,7 +380,7 @@ class TidingsSource(DataSource):
         return StreamReader(self._options, backend, self._work(backend, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        # This module imports the HTTP client, which reads of tables do not need.
+        # The module `sink` imports the HTTP client, which reads of tables do not need.
         from tidings.spark.sink import Writer
 
         return Writer(self._options, schema, overwrite=overwrite)
@@ -402,8 +402,8 @@ def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
     Read everything that the feed of *options* has now, in batches; return the number of batches.
 
     *write* returns the writer of a stream, with a `checkpointLocation` and without a trigger. The
-    last batch is the one that reaches the frontier at the time of the call. It may also contain
-    operations that were appended later.
+    last batch reaches the place that was the frontier when `drain` was called. This batch may also
+    contain operations that were appended later.
 
     Raises:
         StreamingQueryException: a batch failed; the checkpoint keeps the batches before it.

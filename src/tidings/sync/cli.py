@@ -93,7 +93,7 @@ _KIND = "SYNC"
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The datasets of a sync. *source* is None if the dump comes from stdin, without an address."""
+    """The datasets of a sync. *source* is None for a dump from stdin, which has no address."""
 
     feed: Dataset
     source: Dataset | None

@@ -84,9 +84,9 @@ def _json(depth: int) -> str:
     Return a pattern for JSON values with up to *depth* levels, which matches in linear time.
 
     The pattern excludes values that the core may reject, or write with more than three times the
-    length: numeric character escapes, which may be halves of a surrogate pair, exponents, and
-    numbers with more digits than a double. A space after a colon or a comma is allowed, because
-    most JSON writers add it.
+    length. These are exponents, numbers with more digits than a double, and numeric character
+    escapes, which may be halves of a surrogate pair. A space after a colon or a comma is allowed,
+    because most JSON writers add it.
     """
     scalar = f"{_PLAIN_STRING}|{_PLAIN_NUMBER}|true|false|null"
     if not depth:
@@ -250,7 +250,7 @@ def hash_of_key() -> Column:
 
 
 def of_types(table: DataFrame, types: frozenset[str]) -> DataFrame:
-    """Return the rows of *types*, encoded as in a key; all rows if *types* is empty."""
+    """Return the rows of *types*, which are encoded as in a key; all rows if *types* is empty."""
     return table.where(is_of(types)) if types else table
 
 
@@ -313,7 +313,7 @@ class BadFile(Exception):
         super().__init__(f"{path}{f':{line}' if line else ''}: {rule}: {reason}")
 
     def objection(self) -> Objection:
-        """Return the objection to the dump, if its gzip data are truncated (*is_cut*)."""
+        """Return the objection to a dump with truncated gzip data. Call this only if *is_cut*."""
         where = f"{self.path}:{self.line}" if self.line else self.path
         sentence = f"the dump ends early: the gzip data of {where} are cut off"
         return Objection("truncated_dump", sentence)

@@ -87,8 +87,8 @@ class Feed(Protocol):
     def corrector(self) -> Corrections: ...
 
 
-# The attempts to apply a batch. If only the response was lost, the repeated corrections count as
-# done.
+# The maximum number of attempts to apply a batch. If only the response was lost, the repeated
+# corrections count as done.
 ATTEMPTS_MAX = 3
 STALL_MS = 300_000  # the time of five sweeps; a crashed follower resumes within two sweeps
 POLL_MS = 50  # the first interval between polls; it is short, because a running follower is fast
@@ -203,7 +203,7 @@ def apply_lines(
 
 _TWIN = "local"
 _TABLES = "tables"  # used in place of the name of a stage if the tables are named
-_READ_S = 10  # bulk reads may be slow; a missing endpoint is found earlier, when connecting
+_READ_S = 10  # limit of a response; bulk reads may be slow, and a missing endpoint fails earlier
 _ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no client waits for it
 
 
@@ -265,7 +265,7 @@ class Place:
         return self.state().read
 
     def state(self) -> DynamoDBState:
-        """Return the state, for reads only: the client retries requests."""
+        """Return the state. Use it only for reads, because the client would also retry a write."""
         return DynamoDBState(self.client(), self.settings.state_table)
 
     def log(self) -> DynamoDBLog:

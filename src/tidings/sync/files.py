@@ -247,7 +247,7 @@ def _paths(dump: str, listed: list[File]) -> list[str]:
 
 def _fetch(dump: str, folder: Path) -> DumpCopy:
     """
-    Copy objects to numbered files in the order of the keys, because a key may be no valid path.
+    Copy objects to numbered files in the order of the keys, because not every key is a valid path.
     """
     listed = list_files(dump)
     names = {

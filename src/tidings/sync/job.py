@@ -4,7 +4,7 @@ Compare a dump with the state, and write a plan, without changing the feed.
 The job stores the dump and the state as Parquet in the working folder, because every later step
 reads a part of them. So a gzipped dump, which only one core can read, is read only once. One full
 outer join by hash, without a sort, compares the dump with the state. The rules are those of
-`tidings.core.sync.dumps`, and tests compare the results of both.
+`tidings.core.sync.dumps`, and tests compare the results of the job with those of that module.
 
 A plan consists of a summary, and of corrections in parts of gzipped NDJSON, on disk or in a bucket:
 
@@ -198,8 +198,8 @@ def _event() -> Column:
 
 
 ROWS_PER_PARTITION = 500_000  # a join keeps one side of a partition in memory, about 200 MB
-# Options of Parquet without indexes, which would take a tenth of the time: each file is written
-# once and read once, completely.
+# Options that leave out the dictionaries and statistics of Parquet. They would take a tenth of the
+# time and be of no use, because each file is written once, and read once and completely.
 _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enabled": "false"}
 
 

@@ -40,7 +40,7 @@ _TIME = "timestamp with time zone"
 _TEXTS = ("text[]", "character varying[]")
 
 Place = list[Any]
-# The type of each column, and its place in the primary key, or None.
+# By the name of a column: its type, and its place in the primary key, or None if it has no place.
 Kinds = dict[str, tuple[str, int | None]]
 
 
@@ -84,8 +84,9 @@ class PostgresTable:
     Each query sees the table as of the query's start, and locks nothing.
 
     Raises:
-        BadTable: the table is missing, or its rows may be outdated (on a standby, or in
-            neither a table nor a plain view), or a column is missing or has an unsupported type.
+        BadTable: *table* is missing, or is neither a table nor a plain view, or the server is a
+            standby, so that the rows may be outdated. Or a column is missing or has an unsupported
+            type.
         psycopg.Error: the server cannot be reached, or rejects a query.
     """
 

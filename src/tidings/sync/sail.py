@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 
 from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, error_text
 
-# The variable by which PySpark decides for which kind of session its functions create columns.
+# If this variable is set, PySpark's functions create columns for sessions of Spark Connect.
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 _SETTINGS = {
     # Do not use huge pages: clearing them took 10 % of the CPU, and they used 100 MB of memory.

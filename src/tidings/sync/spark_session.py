@@ -69,7 +69,7 @@ def errors_of_tasks(
     kind: type[Exception], make_error: Callable[[str], Exception]
 ) -> Iterator[None]:
     """
-    Raise `told(message)` instead of Spark's exception if a task fails with the exception *kind*.
+    Raise `make_error(message)` instead of Spark's exception if a task fails with *kind*.
 
     *message* is the message of the task's exception, which is part of Spark's message.
     """

@@ -72,8 +72,8 @@ PHASES = {
     "Report": "reporting",
 }
 POLL_MS = 1_000  # short for a job of minutes; Step Functions allows many more requests
-# The newest events of the history to read. The machine writes fewer events between two states of
-# `PHASES`.
+# The number of events that are read from the end of the history. The machine writes fewer events
+# between two states of `PHASES`.
 _EVENTS = 50
 _RUNNING = "RUNNING"
 

@@ -161,8 +161,8 @@ class Progress:
 
 
 ROWS, OBJECTS, DELETES = "rows", "objects", "deletes"
-# Suspects that may wait at once; they take about 30 MB of memory. With a grace of 1 min, a sync
-# reaches this number at 1,600 suspects per second.
+# The maximum number of suspects that wait at once; they take about 30 MB of memory. With a grace of
+# one minute, a sync reaches this number if it finds 1,600 suspects per second.
 SUSPECTS_MAX = 100_000
 _EMPTY = Objection("empty_table", "the table has no rows, which is probably a mistake")
 

@@ -60,7 +60,7 @@ def test_a_worker_of_mysql_that_was_overtaken_writes_nothing(mariadb_url: str) -
     old, new = opened(mariadb_url, "overtaken"), opened(mariadb_url, "overtaken")
     old.write([message("insert", "a")], 9)
     new.write([message("delete", "a")], 10)
-    with pytest.raises(Overtaken, match="worker 10 writes overtaken, later than worker 9"):
+    with pytest.raises(Overtaken, match="worker 10 writes overtaken; it has replaced worker 9"):
         old.write([message("insert", "a")], 9)
     assert rows_of(mariadb_url, "overtaken") == {}
     for sink in (old, new):

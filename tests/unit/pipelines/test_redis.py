@@ -49,7 +49,7 @@ def test_a_worker_of_redis_that_was_overtaken_writes_nothing(redis_url: str) -> 
     old, new = opened(redis_url, "overtaken"), opened(redis_url, "overtaken")
     old.write([message("insert", "a")], 9)
     new.write([message("delete", "a")], 10)
-    with pytest.raises(Overtaken, match="worker 10 writes overtaken, later than worker 9"):
+    with pytest.raises(Overtaken, match="worker 10 writes overtaken; it has replaced worker 9"):
         old.write([message("insert", "a")], 9)
     assert hash_of(redis_url, "overtaken") == {}
     for sink in (old, new):
