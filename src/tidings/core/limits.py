@@ -27,9 +27,9 @@ PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for its ot
 # A page that is larger after decompression is refused as damaged.
 PAGE_TEXT_BYTES_MAX = REQUEST_OPERATIONS_MAX * (OPERATION_BYTES_MAX + 1)  # one line per operation
 PAGE_PLAIN_BYTES_MAX = 900  # smaller pages are not compressed, as each takes one write unit (1 KB)
-TRACES_PER_S = 1  # traced requests of a process, as in X-Ray's default rule; some callers trace all
+TRACES_PER_S = 1  # traces per process and second, as by default in X-Ray; some callers request all
 TRACES_AT_ONCE = 10  # traced requests in a burst after an idle period, enough for a manual test
-APPEND_ATTEMPTS_MAX = 8  # an attempt fails if a filler was faster; eight failures are an outage
+APPEND_ATTEMPTS_MAX = 8  # attempts; each fails if a filler was faster; eight failures are an outage
 
 # --- reading ---------------------------------------------------------------------------------
 READ_ITEMS_MAX = 4_000  # items per query; 4,000 small ones fill 1 MB, where DynamoDB ends a query
@@ -56,7 +56,7 @@ FEED_NAME_CHARS_MAX = 63  # length of a label in a host name; also the limit for
 # --- followers -------------------------------------------------------------------------------
 HOLE_POLL_MS = 100  # interval at which a waiting follower checks if the hole has closed
 FOLLOW_OPERATIONS_MAX = 10_000  # operations per batch: a second of work; a read may return 100,000
-FOLLOW_OPERATIONS_FIRST = 1_000  # operations in a run's first batch; slow stores finish it in time
+FOLLOW_OPERATIONS_FIRST = 1_000  # operations of a run's first batch; slow stores handle it in time
 FOLLOW_CAUTION = 16  # the first batch after a crashed holder is smaller by this factor
 FOLLOW_TURN_MS = 2_000  # a slower batch halves the next batch; a batch in half this time doubles it
 FOLLOW_RUN_MS = 10_000  # a run ends after this time, so that another process can take the lease
@@ -77,11 +77,11 @@ SWEEP_LOOK_MS = 35_000  # a sweep starts no read later than this; Lambda kills i
 # --- alarms ----------------------------------------------------------------------------------
 LAG_PAGES_MAX = 1_000  # a larger lag that persists is an alarm; the fastest feed writes it in 1 s
 FOLLOWER_AGE_S_MAX = 900  # highest age of an unhandled page; retries and takeovers take minutes
-WAKE_LATE_MS = 30_000  # age of a page for which the sweep wakes a follower; a stream needs a second
-UPSTREAM_AGE_S_MAX = 120  # time since the upstream was read; two retries, a minute apart, failed
+WAKE_LATE_MS = 30_000  # age of a page at which a wake-up counts as missed; wake-ups take a second
+UPSTREAM_AGE_S_MAX = 120  # time since a read of the upstream; two retries in this time have failed
 ARCHIVE_LAG_S_MAX = 1_800  # age of an unarchived page; it waits 15 minutes, and a run takes time
 REMIND_MS = 24 * 3600 * 1000  # time between two reports of a condition that lasts for days
-OUTBOX_AGE_S_MAX = 300  # age of a message, which is forwarded in a second, or by one of five sweeps
+OUTBOX_AGE_S_MAX = 300  # age of a waiting message; by then, five sweeps have woken the forwarder
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # text of a part, 1 MB compressed; readers have 512 MB
@@ -105,7 +105,7 @@ CHANGES_MAX = 200  # new subscriptions that a batch handles, in a second; the ot
 DELIVERIES_MAX = 100_000  # a batch with this many deliveries gets no more pages: 20 MB, in 2 s
 FRAME_BYTES_MAX = 120_000  # API Gateway rejects a message above 128 KB and bills per 32 KB
 GZIP_BYTES_MIN = 400  # minimum size to compress; in smaller messages base64 cancels the gain
-SEND_ATTEMPTS_MAX = 4  # a client that is busy for longer must resume from its cursor
+SEND_ATTEMPTS_MAX = 4  # attempts to send to a busy client, which must then resume from its cursor
 MESSAGE_BYTES_MAX = 32 * 1024  # a client's message, in one frame; API Gateway disconnects above it
 SEND_BACKOFF_MS = 50  # pause before a second attempt, then doubled: 350 ms in all for one client
 SENDS_FIRST = 16  # concurrent sends until one succeeds; a TLS handshake takes 1 ms of CPU
@@ -119,7 +119,7 @@ IDLE_NOTIFIED_MAX = 1_000  # idle connections notified between two pages, in a t
 IDLE_CURSOR_MS = 3_000_000  # interval at which idle connections get the cursor, within retention
 REPLAY_RUN_MS = 20_000  # one run of a replay ends after this time
 REPLAY_TIMEOUT_S = 30  # Lambda kills a replay after this time
-REPLAY_LEASE_MS = 100_000  # longer than any replay, even if the clocks of two processes differ
+REPLAY_LEASE_MS = 100_000  # lease of a replay: longer than a replay and the difference of clocks
 CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway closes a connection after 2 hours
 
 # --- state -----------------------------------------------------------------------------------
@@ -135,10 +135,10 @@ TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects are kept a week lon
 # --- corrections -----------------------------------------------------------------------------
 CORRECT_SECTION = 10_000  # objects looked up together; each section reads the log after the state
 CORRECT_SECTION_BYTES = 16 * 1024 * 1024  # lines of a section, which are in memory with the rows
-CORRECT_BATCH_BYTES = 370_000  # fits a page even if it is not compressed, so no number is wasted
+CORRECT_BATCH_BYTES = 370_000  # lines of a batch; they fit a page uncompressed: no number is wasted
 CORRECT_POLL_MS = 50  # interval of polls for an earlier page; short, because readers wait as well
-CORRECT_POLLS_MAX = 20  # one second, below HOLE_GRACE_MS, so that no process fills the page number
-CORRECT_YIELD_POLLS_MAX = 100  # five seconds for a slow writer; the corrector holds no page number
+CORRECT_POLLS_MAX = 20  # polls, for one second: below HOLE_GRACE_MS, so no process fills the number
+CORRECT_YIELD_POLLS_MAX = 100  # polls in 5 s for a slow writer; the corrector holds no page number
 CORRECT_RUN_MS = 240_000  # one run of a corrector ends after this time; a batch takes some 50 ms
 AMEND_RUN_MS = 10_000  # a run in a request ends after this time; an HTTP API times out after 30 s
 AMEND_TIMEOUT_S = 29  # Lambda kills a run in a request after this time; a retry continues the work
@@ -157,7 +157,7 @@ REPAIR_BATCH = 1_000  # rows repaired between two reports of progress, in about 
 
 # --- syncs in the cloud ----------------------------------------------------------------------
 SYNC_APPLIERS_MAX = 2  # parts of a plan applied at once: one run appends while the other reads rows
-SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; scanning less costs at most $0.33
+SYNC_EXPORT_BYTES = 10 * 1024**3  # a larger state is exported; a scan of this size costs $0.33
 SYNC_APPROVAL_S = 3 * 24 * 3600  # time to approve a plan: a weekend; the plan itself expires later
 SYNC_JOB_MINUTES = 12 * 60  # time limit of a Spark job; 100 million objects took 5 min on two cores
 SYNC_CAUSE_CHARS = 1000  # length of a reported error: its message, without a long stack trace
@@ -165,15 +165,15 @@ DUMP_ADDRESS_CHARS_MAX = 1100  # a key has at most 1,024 bytes, a bucket's name 
 
 # --- status ----------------------------------------------------------------------------------
 COUNT_SOON_MS = 1_000  # time between two writes of counts if a client has connected or disconnected
-COUNT_EVERY_MS = 20_000  # time between other writes of counts, of two write units per process
+COUNT_EVERY_MS = 20_000  # time between two writes if the clients stay the same; 2 write units each
 PRESENCE_MS = 45_000  # lifetime of a client count; two writes of it may fail
-SWEPT_PRESENCE_MS = 130_000  # the sweep counts each minute; one run may be missed
+SWEPT_PRESENCE_MS = 130_000  # lifetime of the sweep's counts, one each minute; one sweep may fail
 LAG_MS_MAX = 120_000  # a follower with this lag was woken by two sweeps, and is down or too slow
 STATUS_READS_MAX = 4  # reads of 1 MB to find the frontier if the followers have stopped before it
 STATUS_AGE_MS = 1_000  # a status is cached for this time, because any client can request it
 
 # --- retention -------------------------------------------------------------------------------
-RETENTION_MS_MIN = 3600 * 1000  # no write takes that long, because functions have a time limit
+RETENTION_MS_MIN = 3600 * 1000  # shortest retention; no write takes as long, as functions time out
 TOMBSTONE_MS_MIN = RETENTION_MS_MIN + TOMBSTONE_SLACK_MS  # a tombstone's shortest lifetime
 TTL_SLACK_MS = 24 * 3600 * 1000  # the sweep may be down this long before a page expires unprocessed
 RENEW_WITHIN_MS = 12 * 3600 * 1000  # a page is renewed this long before it expires; sweeps may fail
@@ -221,7 +221,7 @@ CHANGES_HOLE_S = 3  # wait at a hole that hides acknowledged changes; a hole is 
 CHANGES_SCAN_MS = 15_000  # one request searches for a rare tag this long; the next one continues
 CHANGES_FIRST_PAGES = 4  # pages in the first read; each next read is four times as large
 CHANGES_FIRST_SUMMARIES = 16  # summaries in the first read; each next read is four times as large
-HEAD_AGE_MS = 1_000  # a reply that ends before the head reports a head of at most this age
+HEAD_AGE_MS = 1_000  # a reply that does not reach the head shows a head cached for up to this time
 HEAD_PAGES_MAX = 64  # pages read in search of the head, after the followers' checkpoints
 
 # --- index of tags ---------------------------------------------------------------------------
@@ -261,8 +261,8 @@ WHY_CHARS_MAX = 500  # length of an operator's reason, a few sentences
 NOTES_MAX = 100  # records of operators' actions that are returned at once, the latest first
 NOTE_MS = 365 * 24 * 3600 * 1000  # lifetime of the record of an operator's action, for an audit
 LOG_ENTRIES_MAX = 1000  # operations of the log that are returned at once to an operator
-LOG_BYTES_MAX = 2 * 1024 * 1024  # size of these operations; Lambda responses hold at most 6 MB
-CONSUMER_ATTEMPTS_MAX = 5  # an attempt fails if a worker or operator writes at the same moment
+LOG_BYTES_MAX = 2 * 1024 * 1024  # size of operations returned at once; a Lambda response holds 6 MB
+CONSUMER_ATTEMPTS_MAX = 5  # attempts to write a consumer; one fails if another write comes first
 
 # --- chained feeds --------------------------------------------------------------------------
 SHARE_PARTS_MAX = 4096  # parts into which a feed may be divided
@@ -270,10 +270,10 @@ BATCH_BYTES = 1024 * 1024  # size of a reply of whole pages, unless the request 
 BATCH_BYTES_MAX = 4 * 1024 * 1024  # largest size of a reply; a Lambda response holds at most 6 MB
 BATCH_BYTES_MIN = 4 * PAGE_BYTES_MAX  # a relay requests this or more; a page fits, deflated or not
 STATE_KEY_BYTES_MAX = 1024  # DynamoDB's limit for a key, such as the key of a row
-BATCH_PAGES_MAX = 90  # with the relay document and the head, they fit a transaction of 100
+BATCH_PAGES_MAX = 90  # pages per write; with relay document and head, they fit a transaction of 100
 BATCH_BLOCK_S_MAX = 20  # a request for new pages waits at most this long; gateways time out later
-RELAY_POLL_S = 2  # wait of a request by an elected feed, which renews its lease between requests
-RELAY_LEASE_MS = 45_000  # longer than a waiting request and its time limit, see LEASE_MS
+RELAY_POLL_S = 2  # wait of a request in the role `elected`; the leader lease is renewed in between
+RELAY_LEASE_MS = 45_000  # longer than any request: BATCH_BLOCK_S_MAX and a timeout, see LEASE_MS
 RELAY_RUN_MS = 240_000  # one run of a relay ends after this time and wakes the next
 RELAY_TIMEOUT_S = 300  # Lambda kills a run after this time: RELAY_RUN_MS and the last request
 RELAY_BACKOFF_MS = 500  # pause before the second attempt; it doubles with each attempt
