@@ -27,7 +27,8 @@ from tidings.client.retries import Closing
 from tidings.core.model.cursors import NOW
 
 AFTER_RESET = "1"  # the id of `reset`, after which the consumer has no objects (PROTOCOL 6.3)
-IN_FLIGHT_MAX = 1000  # usually up to 1 MB; an operation is rarely above 1 KB, never above 64 KB
+# Events; usually up to 1 MB, because an operation is rarely above 1 KB, and never above 64 KB.
+IN_FLIGHT_MAX = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -141,7 +142,11 @@ class Delivery:
 
 
 class _Waiting(NamedTuple):
-    """A paused reader: it waits for room and, unless *reset* is None, for its acknowledgement."""
+    """
+    A paused reader.
+
+    The reader waits for room. If *reset* is not None, it also waits until *reset* is acknowledged.
+    """
 
     reset: Delivery | None
     wake: Callable[[], object]
@@ -213,8 +218,8 @@ class PrefetchBuffer:
             WrongState: the cursor cannot be written.
         """
         cursor = self.cursor
-        # A restart has to begin a new copy, because objects that were handled since the `reset` may
-        # be deleted from the feed before the restart.
+        # A restart has to begin with another `reset` and copy, because objects that were handled
+        # since this `reset` may be deleted from the feed before the restart.
         if cursor == AFTER_RESET:
             cursor = EVERYTHING
         if self._state is not None and cursor not in ("", NOW):
@@ -270,14 +275,14 @@ class Consumer(Closing):
     one.
 
     The consumer starts at the cursor in *state_file*, else at *cursor*, else at the end of the log.
-    With *allow_replication*, without *cursor* and with a *state_file* that is missing or empty, it
-    starts with a copy of everything. Close the consumer, or use `with`. The cursor is saved once a
-    second and at the end.
+    If *allow_replication* is True, *cursor* is None, and *state_file* names a file that does not
+    exist or is empty, the consumer starts with a copy of everything. Close the consumer, or use
+    `with`. The cursor is saved once a second and at the end.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
         WrongState: the state file cannot be read or written, now or later while iterating.
-        AccessDenied, Refused: while iterating: the server gave a final answer.
+        AccessDenied, Refused: the server gave a final answer, while iterating.
     """
 
     def __init__(

@@ -141,9 +141,9 @@ def start(state: StateFile | None, cursor: str | None, *, allow_replication: boo
     """
     Return where to start: the cursor in *state*, else *cursor*, else the end of the log.
 
-    With *allow_replication*, without *cursor* and with a *state* that was never written, start with
-    a copy of everything. Without *state*, do not copy, because a first start cannot be
-    distinguished from a later start.
+    If *allow_replication* is True, *cursor* is None, and *state* has no cursor, start with a copy
+    of everything. Without *state*, do not copy, because a first start cannot be distinguished from
+    a later start.
 
     Raises:
         WrongState: the file cannot be read or written, or does not contain a cursor.

@@ -24,7 +24,7 @@ from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, PageSums, digest
 
-CHECK_EVERY_S = 18.0  # plus the time for answers, it is below the heartbeat interval of 20 s
+CHECK_EVERY_S = 18.0  # with the time for answers, still below the heartbeat interval of 20 s
 _DELETE = "delete"
 
 
@@ -57,13 +57,13 @@ class Fold(Closing):
     A copy of *feed*: *held* has the latest operation of each object, by key.
 
     Iterating keeps the copy up to date and yields each event that changed the copy. The copy starts
-    with the rows of the feed's state. Every *check_every_s*, it is compared with the checksums of
-    the feed (PROTOCOL 20). If they differ and the copy may lag, the missing operations are read
-    from the log, without their field `ref`. If a bucket still differs, *on_wrong* is called with
-    the bucket's number, 0 to 63, and the rows of that bucket are read again. So lost operations and
-    wrong entries of *held* are found within 20 seconds, the interval of heartbeats. The checksums
-    only cover the place of each operation, so a change of *data* without a change of its place is
-    not found. A comparison takes about 2 us per object.
+    with the rows of the feed's state. Every *check_every_s* seconds, the copy is compared with the
+    checksums of the feed (PROTOCOL 20). If the checksums differ and the copy may lag, the missing
+    operations are read from the log, without their field `ref`. If a bucket still differs,
+    *on_wrong* is called with the bucket's number, 0 to 63, and the rows of that bucket are read
+    again. So lost operations and wrong entries of *held* are found within 20 seconds, the interval
+    of heartbeats. The checksums only cover the place of each operation, so a change of *data*
+    without a change of its place is not found. A comparison takes about 2 us per object.
 
     With *types*, only objects of these types are kept; a feed keeps separate checksums for its
     first eight types. After a lost connection, the copy reconnects and *on_lost* is called.
@@ -151,7 +151,8 @@ class Fold(Closing):
         except FellOff:
             pass  # the consumer receives a `reset` and handles it
         except Refused as refused:
-            if refused.code != OtherLog.code:  # the log was restored, so a `reset` follows here too
+            # `OtherLog` means that the log was restored, so a `reset` follows in this case too.
+            if refused.code != OtherLog.code:
                 raise
         except Lost as lost:
             self._on_lost(lost, next_s - now_s)

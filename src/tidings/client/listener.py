@@ -36,7 +36,7 @@ from tidings.core.model.operations import decode
 
 INVALID_STATE = "Invalid socket state"
 OVERFLOW = "the buffer is full"
-ITEMS_MAX = 10_000  # usually a few MB; an item has a few hundred bytes, never above 64 KB
+ITEMS_MAX = 10_000  # usually a few MB: an item has a few hundred bytes, and never above 64 KB
 ANSWER_S = 30.0  # the time limit for the answer to a registration; the function may start cold
 HEARTBEAT_S = 27.817  # far below the ten minutes after which idle connections are closed
 MIN_TIMEOUT_S = 1.0  # the first delay; short, because a restarted server is available again soon

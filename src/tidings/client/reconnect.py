@@ -169,9 +169,9 @@ def listeners(
     transport: Transport, url: str, ws_url: str | None, wanted: Subscription
 ) -> tuple[Listen, ListenAsync]:
     """
-    Return the functions that listen to the feed at *url* by one transport: blocking, and asyncio.
+    Return two functions that listen to the feed at *url*: a blocking one, and one for asyncio.
 
-    The other transport is not imported, because the import takes a tenth of a second.
+    Only *transport* is imported, because the import of the other one takes a tenth of a second.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.

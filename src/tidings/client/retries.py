@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
 DELAY_S_MIN = 2.0  # bound of the first delay; short, as a restarted server is available again soon
-DELAY_S_MAX = 32.0  # longer delays are noticed after an outage; shorter delays would prolong it
+DELAY_S_MAX = 32.0  # longer delays are noticed after an outage; shorter ones prolong the outage
 T = TypeVar("T")
 _TRY_AGAIN = frozenset({408, 425, 429})  # the 4xx codes that are not final
 _DENIED = frozenset({401, 403})

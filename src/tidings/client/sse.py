@@ -26,7 +26,7 @@ from tidings.core.model.cursors import NOW
 # comments are missing.
 SILENCE_S = 60.0
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
-LINE_CHARS_MAX = 1024 * 1024  # a feed sends no longer line; an operation has at most 64 KB
+LINE_CHARS_MAX = 1024 * 1024  # a feed never sends a longer line; an operation has at most 64 KB
 
 
 class Parser:

@@ -145,9 +145,9 @@ class MonotonicCursor:
     """
     The position of a connection, to drop late events that would move it back (PROTOCOL 8.8).
 
-    The rows of a copy rank before all operations of the page after which the log continues. All
-    rows of a bucket have the same rank, so they may arrive in any order and repeatedly. Each
-    operation has a different rank and must not be repeated.
+    The cursor of a row of a copy names a page P, after which the log continues. The row ranks
+    before all operations of page P. All rows of a bucket have the same rank, so they may arrive in
+    any order and repeatedly. Each operation has a different rank and must not be repeated.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,8 @@ class MonotonicCursor:
 
     def rises(self, event: Event, cursor: str) -> bool:
         """Return True unless *event*, of a message with *cursor*, moves the position back."""
-        if event.name == RESET:  # do not move, because *cursor* is after the message's rows
+        if event.name == RESET:
+            # Do not record *cursor*: it is after this message's rows, which would then be dropped.
             rank = _rank_of(cursor)
             return rank is None or rank > self._last
         return self._rises_to(event.id, above=event.name != LIVE and not is_copied(event.id))

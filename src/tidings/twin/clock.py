@@ -12,7 +12,7 @@ from tidings.aws.effects import steady_ms as steady_ms
 
 # AWS polls a shard 4 times a second. On a laptop a developer waits for every wake-up, so the twin
 # polls more often while functions run. Each poll costs the twin and DynamoDB some milliseconds.
-IDLE_S = 0.25  # interval while no function runs, as on AWS; other programs' records wait this long
+IDLE_S = 0.25  # interval while no function runs, as on AWS; writes of other programs wait for it
 BUSY_S = 0.05  # the interval while functions run
 STIRRED_S = 1.0  # polling stays frequent for this time after a function began or ended
 

@@ -52,7 +52,9 @@ _NOWHERE = Places("", "", "")
 
 def check(options: Options) -> None:
     """
-    Reject options with which a function could not start; call this before any part is started.
+    Reject options with which a function could not start.
+
+    Call this function before any part of the twin is started.
 
     Raises:
         Problem: a handler is missing, a variable is unknown, or its value is invalid.

@@ -2,8 +2,8 @@
 The options of the command line, and the functions and tables that they name.
 
 The twin runs the functions of an installed wheel or of a checkout. The tables belong to other
-applications, and their writes become operations, as in `infra`. These tables are in the twin's
-DynamoDB.
+applications, and writes to the tables become operations, as in `infra`. These tables are in the
+twin's DynamoDB.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def find_functions(here: Path = _HERE) -> InstalledFunctions:
 @dataclass(frozen=True, slots=True)
 class TableProducer:
     """
-    A table in the twin's DynamoDB, the writes to which become operations.
+    A table in the twin's DynamoDB. The writes to the table become operations.
 
     *table* is the table's name. The table's stream invokes *function*, which appends to *feed*.
     """

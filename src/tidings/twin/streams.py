@@ -54,7 +54,7 @@ READ_MAX = 1000  # the limit of GetRecords
 _OK = 200
 _DATE = "20260101"  # any date is accepted, because the engine does not check the signature
 SHARDS_EVERY_S = 5.0  # the interval at which shards are listed; they only change every few hours
-RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # delays grow exponentially, as Lambda's undocumented ones
+RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # exponential delays, as Lambda's are (undocumented)
 TROUBLE_S = 0.5  # the pause after the engine did not answer, because it is starting or has ended
 Deliver = Callable[[bytes], Awaitable[Answer]]
 
@@ -199,7 +199,7 @@ def settle(batch: Batch, failed_at: int | None, *, retries_max: int) -> Outcome:
 
 
 def drop_old(batch: Batch, *, now_ms: int, age_max_s: int) -> tuple[Batch | None, Batch | None]:
-    """Split *batch* into the records that are too old and the others; None for no records."""
+    """Split *batch* into the records that are too old and the others; None for an empty part."""
     oldest_ms = now_ms - age_max_s * 1000
     old = tuple(record for record in batch.records if record.created_ms < oldest_ms)
     young = tuple(record for record in batch.records if record.created_ms >= oldest_ms)

@@ -39,7 +39,7 @@ TAIL_EVERY_S = 0.2  # the longest delay of a log line on the terminal with --ver
 
 Ready = Callable[[str, str], None]
 Ended = Callable[[], Awaitable[int]]
-GRACE_S = 1  # how long the twin waits for open requests when it stops; event streams never end
+GRACE_S = 1  # how long a stopping twin waits for open requests; an event stream would not end
 
 
 class DataInUse(Problem):
@@ -100,7 +100,7 @@ async def _compose(
     for each in streams.values():
         stack.push_async_callback(each.stop)
     for function in deployed:
-        if function.endless:  # the function of lists is not warmed; most twins never serve lists
+        if function.endless:  # the function `list` is not warmed, because most twins never use it
             streams[function.name].warm()
     sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)

@@ -356,7 +356,7 @@ class StreamFunction:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
         headers.append((b"x-amzn-lambda-context", self._context().encode()))
         headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
-        target = {"target": _target(scope)}  # pass it unchanged; httpx encodes a URL again
+        target = {"target": _target(scope)}  # unchanged; httpx would encode a URL again
         request = httpx.Request(scope["method"], _URL, headers=headers, extensions=target)
         started = False
         try:

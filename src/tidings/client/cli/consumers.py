@@ -106,7 +106,7 @@ def show_(name: str, as_json: bool, place: Place) -> None:
         return
     for field in _FIELDS:
         value = consumer.get(field)
-        if value is not None and value is not False and value not in ("", []):  # show zeros
+        if value is not None and value is not False and value not in ("", []):  # zeros are shown
             click.echo(f"{field:<15} {cell(value)}")
     for each in consumer["messages"]:
         click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")

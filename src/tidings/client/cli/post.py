@@ -125,7 +125,9 @@ def _post_file(poster: Poster, file: BinaryIO, as_json: bool) -> None:
             raise click.ClickException(f"cannot read {file.name}: {error.strerror}") from None
         except Refused as error:
             raise Refused(
-                f"{error.message} ({posted} posted before it)", status=error.status, code=error.code
+                f"{error.message} ({posted} operations before this batch were posted)",
+                status=error.status,
+                code=error.code,
             ) from None
     if not as_json:
         click.echo(f"posted {posted:,} operation{'' if posted == 1 else 's'}")

@@ -188,7 +188,7 @@ def test_a_refused_line_is_named_by_its_place_in_the_input(server: Running) -> N
 
     assert found.returncode == 1
     assert "line 503: event: must be one of" in found.stderr
-    assert "(500 posted before it)" in found.stderr
+    assert "(500 operations before this batch were posted)" in found.stderr
 
 
 def test_post_waits_out_an_outage(server: Running) -> None:
