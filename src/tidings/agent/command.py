@@ -45,7 +45,8 @@ PORT = 8042  # the port of oplog, so that oplog's producers need no change
 DRAIN_S = 10.0  # shorter than the time after which a supervisor kills the agent
 GRACE_S = 1  # the time in which requests in flight have to end when the agent ends
 CHECK_PARTS_S = 0.2  # the interval of the check that all parts still run
-CHECK_S = 5.0  # least time to check the last datagrams at the end; the next agent checks the rest
+# At the end, the check of the last datagrams has at least this time; the next agent does the rest.
+CHECK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

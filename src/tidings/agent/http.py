@@ -52,7 +52,7 @@ class Committing:
 
     async def add(self, lines: list[str]) -> bool:
         """
-        Return True once *lines* are safe on disk, False if they do not fit.
+        Return True once *lines* are safe on disk, False if they do not fit into the queue.
 
         Raises:
             sqlite3.OperationalError: the disk refuses the write.

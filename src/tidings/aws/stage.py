@@ -146,7 +146,7 @@ class Stage(Assembly):
         return builders[follower]()
 
     def checkpoint(self, feed: str) -> int:
-        """Return the checkpoint of `state`: the state of *feed* includes all pages up to it."""
+        """Return the checkpoint of `state`: the state of *feed* has all pages up to this page."""
         from tidings.core.model.feeds import STATE
 
         return self.stores.followers.checkpoints(feed).get(STATE, 0)
@@ -202,8 +202,8 @@ def prepare_snapshot(build: Callable[[], object]) -> None:
 
     With SnapStart, many processes start from the memory of one process (ADR 54). The snapshot must
     not contain state that has to differ between processes: ids, random keys, times, and clients
-    with their connections and credentials. *build* creates all of this. So before the snapshot
-    *build* is called for its imports only, and its results are discarded. Without SnapStart this
+    with their connections and credentials. *build* creates all of this. So before the snapshot,
+    *build* is called only for its imports, and its results are discarded. Without SnapStart this
     function does nothing, and the first request builds the objects.
     """
     if not is_snapshot():

@@ -27,7 +27,7 @@ from tidings.client.retries import Closing
 from tidings.core.model.cursors import NOW
 
 AFTER_RESET = "1"  # the id of `reset`, after which the consumer has no objects (PROTOCOL 6.3)
-# Events; usually up to 1 MB, because an operation is rarely above 1 KB, and never above 64 KB.
+# Events in memory; usually up to 1 MB, as an operation is rarely above 1 KB, never above 64 KB.
 IN_FLIGHT_MAX = 1000
 
 

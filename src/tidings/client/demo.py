@@ -5,7 +5,7 @@ Post a git repository to a feed, as a demo.
 
 The demo posts the history commit by commit, oldest first, then changes on disk. Each path is an
 object of type `file`. The operations of `history` result in exactly the files of the head commit.
-Followed by the operations of `WorkingTree`, they result in the files on disk. Submodules are
+These operations, followed by those of `WorkingTree`, result in the files on disk. Submodules are
 skipped, and so are files with a name that is not UTF-8 or longer than an id may be.
 """
 

@@ -100,7 +100,8 @@ class Fold(Closing):
         self._copied = False  # True if rows without a place arrived since the last `live`
         self._api = FeedApi(url, feed, password=password)
         self._lock = threading.Lock()  # held by requests and by `close`
-        self._api.ask("GET", "sums", query=self._query)  # the server begins to keep checksums
+        # After this request, the server keeps checksums.
+        self._api.ask("GET", "sums", query=self._query)
         buckets = [self._reload(bucket) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
             url,
@@ -241,7 +242,7 @@ class Fold(Closing):
             del self.held[key]
 
     def _reload(self, bucket: int) -> _BucketRows:
-        """Replace the held objects of *bucket* with its rows."""
+        """Replace the held objects of *bucket* with the rows that the feed has in this bucket."""
         rows, state, _ = answer = self._rows(bucket)
         for key in [key for key in self.held if bucket_of(key) == bucket]:
             # Keep operations of the log that are later than the rows; drop the rest.

@@ -9,8 +9,8 @@ empty answer, boto3 takes 3 ms of CPU and this module 0.3 ms. The engine (Dynamo
 answers this module in half the time. The records are kept as JSON, because Lambda's events consist
 of this JSON.
 
-After an invocation, Lambda's documented rules for DynamoDB streams apply, for a mapping that splits
-failing batches and reports single items:
+After an invocation, this module follows the rules that Lambda documents for DynamoDB streams, if a
+mapping splits failing batches and reports single items:
 
 * a batch that fails as a whole is split in two; this does not use up a retry of either half;
 * if an item is reported, the records before that item are done, and the others are retried;
@@ -54,7 +54,7 @@ READ_MAX = 1000  # the limit of GetRecords
 _OK = 200
 _DATE = "20260101"  # any date is accepted, because the engine does not check the signature
 SHARDS_EVERY_S = 5.0  # the interval at which shards are listed; they only change every few hours
-RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # exponential delays, as Lambda's are (undocumented)
+RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # exponential delays, as on Lambda (undocumented)
 TROUBLE_S = 0.5  # the pause after the engine did not answer, because it is starting or has ended
 Deliver = Callable[[bytes], Awaitable[Answer]]
 

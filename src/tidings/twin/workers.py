@@ -346,7 +346,9 @@ class StreamFunction:
 
     def _place(self) -> Path:
         """
-        Return the path of the socket. It is in a temporary folder, because it has to be short.
+        Return the path of the socket.
+
+        The path is in a temporary folder, because the path of a socket has to be short.
         """
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))

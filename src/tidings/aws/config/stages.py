@@ -223,8 +223,8 @@ def settings(stage: str, variables: Mapping[str, str]) -> Settings:
     Return the settings of the stage's functions that bulk jobs need.
 
     The names of the tables are those of a twin unless *variables* has others. For a stage on AWS,
-    *variables* is the result of `settings_of`. For a twin, *variables* has its feeds and its
-    chained feeds.
+    *variables* is the result of `settings_of`. For a twin, *variables* has the twin's feeds
+    and chained feeds.
     """
     prefix = f"{stack_name(stage)}-"
     names = {

@@ -15,7 +15,7 @@ the change was applied. If the deletion fails, the item expires `SAFETY_MS` afte
 A subscription: `watch#<lane>`, and an index key of its filter, a NUL and the id of the connection.
 All subscriptions with the same index key are adjacent. No index key contains a NUL, so the
 subscriptions with other index keys have other prefixes. The item is deleted with the subscription.
-If the deletion fails, the item expires like a change.
+If the deletion fails, the item expires `SAFETY_MS` after it was written.
 
 The progress of the sweeps over all connections (`Round`): `roster` and `-`. `at` is the `kind` and
 `name` of the last item that was read; it is missing at the beginning. `counted` and `told` are the
@@ -233,7 +233,7 @@ def _numbers_of(item: Item, name: str) -> dict[str, int]:
     return {each: int(value["N"]) for each, value in members.items()}
 
 
-_WRITERS = 4  # threads; a subscription has an item for each key, up to FILTER_VALUES_MAX
+_WRITERS = 4  # threads; a filter has up to FILTER_VALUES_MAX keys, and each key an item
 
 
 class DynamoDBInbox(TableStore):
@@ -302,10 +302,10 @@ class DynamoDBConnections(TableStore):
     """
     Implements `ConnectionStore`.
 
-    When a connection is removed, its subscriptions are found by the index keys of two filters: that
-    of the connection, and that of its pending change. A lane that has handed the connection over to
-    another lane removes the connection's subscription from its own index. Items that a crash leaves
-    expire by themselves.
+    When a connection is removed, its subscriptions are found by the index keys of two filters: the
+    filter of the connection, and the filter of its pending change. A lane that has handed the
+    connection over to another lane removes the connection's subscription from its own index. Items
+    that a crash leaves expire by themselves.
     """
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:

@@ -7,8 +7,8 @@ A page: feed, page number. Only its expiry ever changes. `body` is NDJSON (S) or
 (B), `append` identifies the write, and `at` is the commit time in ms. `slots` are the slots of the
 page's entries, if entries were left out. `skipped` is how many numbers directly before this page
 have no page. `trace` is the trace of the request, if the request is traced. It is packed into 24
-bytes (`tracing.pack_trace`), because with a trace as text a plain page of
-`limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
+bytes (`tracing.pack_trace`), because a trace as text would make a plain page of
+`limits.PAGE_PLAIN_BYTES_MAX` take a second write unit.
 
 The head: `head#<feed>`, `-`. `page` is the last page number taken, which only grows. If the item is
 missing, the feed is new. `operations` counts the operations of all numbers taken; the same write

@@ -174,7 +174,8 @@ class Table:
 
         This takes one request, which is strongly consistent.
         """
-        # Request one more, because at its limit a query does not report whether items are left.
+        # Request one more item, because a query that reaches its limit does not report whether
+        # more items exist.
         answer = self.page(_OF_KIND, {":kind": text(kind)}, Limit=at_most + 1)
         more = "LastEvaluatedKey" in answer or len(answer["Items"]) > at_most
         return None if more else list(answer["Items"])
