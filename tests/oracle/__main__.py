@@ -5,6 +5,7 @@ Producers and consumers of every kind use a server, and a copy of it, while faul
 every promise is checked against what was acknowledged.
 
     python -m tests.oracle --seconds 120 --seed 1
+    python -m tests.oracle --seconds 450 --kills --producers 16
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.oracle.producers import TYPES, Producer
 from tests.oracle.servers import Machine
 
 _PRODUCERS = 6
+_CALM_OF_KILLS_S = (1.0, 3.0)
 _CALM_S = (1.0, 4.0)  # between two faults
 _SETTLED_S = 180.0  # for consumers to reach the end after the last fault
 _PAUSE_S = 3.0  # of a suspended process
@@ -35,15 +37,22 @@ _STEPS_S = (-3600, -30, 30, 3600)
 
 
 class Run:
-    """One run. *url* is where clients go: the master, or the copy once that was promoted."""
+    """
+    One run. *url* is where clients go: the master, or the copy once that was promoted.
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    If *kills* is True, the only fault is `kill -9` of the master.
+    """
+
+    def __init__(
+        self, folder: Path, seed: int, *, producers: int = _PRODUCERS, kills: bool = False
+    ) -> None:
+        self._kills = kills
         self.history = History()
         self.entries = 0
         self.faults: collections.Counter[str] = collections.Counter()
         self._folder, self._random = folder, random.Random(seed)
         # A copy that was reset begins with a copy of the state, and proves less when promoted.
-        self._restores = self._random.random() < 0.5
+        self._restores = not kills and self._random.random() < 0.5
         self.master = Machine(folder / "master")
         self.master.start()
         upstream = f"{self.master.url}/feeds/main"
@@ -57,11 +66,10 @@ class Run:
         self.readers += [
             kind(self._url, self.history, self._reading.is_set, TYPES[:1]) for kind in KINDS[:3]
         ]
-        producers = [
-            Producer(number, self._url, self.history, self._posting.is_set)
-            for number in range(_PRODUCERS)
+        self._producing = [
+            threading.Thread(target=Producer(number, self._url, self.history, self._posting.is_set))
+            for number in range(producers)
         ]
-        self._producing = [threading.Thread(target=each) for each in producers]
         self._consuming = [threading.Thread(target=each) for each in self.readers]
 
     def _url(self) -> str:
@@ -72,9 +80,9 @@ class Run:
             thread.start()
         ends = time.monotonic() + seconds
         promotes = time.monotonic() + seconds * self._random.uniform(0.6, 0.8)
-        is_promoted = False
+        is_promoted = self._kills
         while time.monotonic() < ends:
-            time.sleep(self._random.uniform(*_CALM_S))
+            time.sleep(self._random.uniform(*(_CALM_OF_KILLS_S if self._kills else _CALM_S)))
             if time.monotonic() > promotes and not (is_promoted or self._restores):
                 is_promoted = True
                 self._promote()
@@ -101,9 +109,11 @@ class Run:
 
     def _fault(self) -> None:
         machine = self._random.choice((self.main, self.main, self.copy))
+        if self._kills:
+            machine = self.master
         faults = [self._kill, self._stop, self._pause, self._restore, self._step]
         faults += [self._fill] * machine.can_fill
-        fault = self._random.choice(faults)
+        fault = self._kill if self._kills else self._random.choice(faults)
         if fault == self._restore and not (self._restores and machine is self.master):
             fault = self._kill
         self.faults[fault.__name__.strip("_")] += 1
@@ -216,10 +226,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
     parser.add_argument("--seconds", type=float, default=120.0, help="of faults (default: 120)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--producers", type=int, default=_PRODUCERS)
+    parser.add_argument("--kills", action="store_true", help="only kill -9 of the master")
     options = parser.parse_args()
     _say(f"seed {options.seed}, {options.seconds:.0f} s of faults")
     with tempfile.TemporaryDirectory(prefix="tidings-oracle-") as folder:
-        run = Run(Path(folder), options.seed)
+        given = {"producers": options.producers, "kills": options.kills}
+        run = Run(Path(folder), options.seed, **given)
         try:
             run(options.seconds)
         except BaseException:
