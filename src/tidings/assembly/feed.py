@@ -73,7 +73,7 @@ class Assembly:
     follower_config: FollowerConfig | None = (
         None  # if None, followers have the default configuration
     )
-    sum_rows_max = limits.SUM_COUNT_ROWS  # rows counted at once for the sums of the state
+    sum_rows_max = limits.SUM_COUNT_ROWS  # maximum of rows counted at once for the sums
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
 

@@ -32,7 +32,7 @@ _TRACE = slice(3, 35)
 _PARENT = slice(36, 52)
 _TOKEN_MS = 1000 // limits.TRACES_PER_S
 
-INGEST = "ingest"  # the step of ingest, which is not a follower
+INGEST = "ingest"  # the step that appends a page; all other steps are followers
 OFF, REQUESTED, ALL = "off", "asked", "all"
 MODES = (OFF, REQUESTED, ALL)
 

@@ -31,7 +31,8 @@ JSON = "application/json"
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
 RETRY_AFTER_S = 1  # a throttled partition of the log recovers within a second
-PREFLIGHT_AGE_S = 600  # browsers accept this age; changed origins take effect after ten minutes
+# Time for which browsers cache a preflight response. Changed origins take effect after this time.
+PREFLIGHT_AGE_S = 600
 CORS_HEADERS = (
     "authorization",
     "content-type",
@@ -196,7 +197,7 @@ def preflight_headers(
 
 def sharing(allowed: Allowed, *, waits: bool, full: bool) -> Mapping[str, str]:
     """
-    Return the headers that let caches share a response; none if it is for one client only.
+    Return the headers that let caches share a response; no headers if only one client may get it.
 
     *waits* is True if the request allows the response to wait for new entries. *full* is True if
     more entries follow, so that the reader sends another request. Responses for a key with a rate

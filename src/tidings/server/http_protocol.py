@@ -31,7 +31,7 @@ from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival
 
 log = logging.getLogger(__name__)
 Abort = Callable[[], object]
-REPORT_EVERY_S = 60.0  # interval of reports, because a flood of connections must not flood the log
+REPORT_EVERY_S = 60.0  # minimum time between reports, so that many connections do not flood the log
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 # Bytes of a refused request that are discarded before the connection is reset; more than the
 # largest body with its framing.
@@ -80,7 +80,8 @@ class Admission:
     """
 
     bounds: RequestLimits
-    # For each idle connection the function that resets it, in the order in which they became idle.
+    # The functions that reset the idle connections, in the order in which the connections became
+    # idle.
     _idle: dict[Abort, None] = field(default_factory=dict)
     _evicted: int = 0
     _rejection: int = 0

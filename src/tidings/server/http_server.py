@@ -44,7 +44,7 @@ Network = IPv4Network | IPv6Network
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-host", b"x-forwarded-proto"})
 BACKLOG = 2048  # connections that the kernel queues before the loop accepts them
 FLUSH_S = 0.5  # time to send the last answers when the server stops
-DATE_EVERY_S = 1.0  # the precision of the Date field
+DATE_EVERY_S = 1.0  # time between two updates of the Date field
 POLL_S = 0.02  # time between two checks whether all connections are closed
 # Maximum number of connections accepted in one turn of the event loop. Evicted connections free
 # their descriptors between two turns.

@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # the longest pause between two runs, even after a long run
 AGAIN_S = 1.0  # the pause after a failed run, before the run is repeated
 LOOK_S = 1.0  # maximum delay until a webhook that an operator has added or changed takes effect
-# Webhooks called concurrently. A call that hangs lasts 25 s; its webhook then pauses for minutes.
+# Maximum number of webhooks that are called concurrently. A call that hangs lasts 25 s; its webhook
+# then pauses for minutes.
 ENDPOINTS = 16
 Key = tuple[str, str]  # feed and name
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Lost
 
 
-COPIES_TTL_MS = 1_000  # a promoted copy may still refuse producers for this time
+# Maximum age of the cached answer whether a feed is a copy. A promoted copy may still refuse
+# producers for this time.
+COPIES_TTL_MS = 1_000
 
 
 class Copies(Mapping[str, "Source"]):

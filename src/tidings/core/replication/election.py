@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Source
 
 
-_ANNOUNCE_MS = limits.MEMBER_MS // 3  # a member stays listed if two announcements are lost
+# Time between two announcements. A member stays listed if two announcements are lost.
+_ANNOUNCE_MS = limits.MEMBER_MS // 3
 
 
 @dataclass(frozen=True, slots=True)

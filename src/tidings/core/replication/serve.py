@@ -289,7 +289,7 @@ def wants(selection: Selection, row: Row) -> bool:
 def _with_known_parents(
     status: UpstreamStatus, selection: Selection, pages: list[Page]
 ) -> list[Page]:
-    """Return *pages*, without pages whose removed parents are needed, but not known yet."""
+    """Return *pages*, without pages for which removed parents are needed, but not known yet."""
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= status.state]

@@ -130,7 +130,7 @@ def _check_name(name: str, bytes_max: int) -> None:
         raise InvalidSetting(error.rule, field=_F, value=name) from None
 
 
-FORGOTTEN = "*"  # in place of a key id, stands for all keys whose `Ended` was dropped
+FORGOTTEN = "*"  # in place of a key id, means all keys with an `Ended` that was dropped
 # The time for which a process may still accept a key after the end of the key was recorded.
 _LET_IN_MS = limits.KEY_AGE_MS + limits.CLOCK_SKEW_MS_MAX
 

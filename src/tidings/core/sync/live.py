@@ -119,7 +119,7 @@ class Verdict(Enum):
     """The result of a comparison of one object."""
 
     AGREES = "agrees"  # neither this comparison nor the previous one found a difference
-    SETTLED = "settled"  # the difference was a change that had not arrived yet
+    SETTLED = "settled"  # an earlier difference is gone; it was a change that had not arrived yet
     WAITS = "waits"  # there is a difference, which the next comparison checks again
     LASTS = "lasts"  # the difference has to be corrected
     RESTLESS = "restless"  # the object changed before each comparison, so it is not corrected

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Selection
     from tidings.core.replication.wire import ReplicationBatch, Rows
 
-CONNECT_S = 5  # a TLS connection across an ocean takes half a second
+CONNECT_S = 5  # timeout of a connect; a TLS connection across an ocean takes half a second
 SLACK_S = 10  # time for the transfer, in addition to the wait of the upstream for new pages
-BYTES_MAX = 2 * limits.BATCH_BYTES_MAX  # the size of the pages, and room for one line per page
+BYTES_MAX = 2 * limits.BATCH_BYTES_MAX  # maximum of a response: the pages, and one line per page
 PIECE_BYTES = 64 * 1024  # maximum size of a read between two checks of the deadline
 REASON_CHARS_MAX = 300  # maximum length of an upstream's reason in an error message
 _OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500

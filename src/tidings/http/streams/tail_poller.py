@@ -272,7 +272,7 @@ class TailPoller:
 
 
 class TailPollers:
-    """The pollers of a process: for each feed one for readers of `leave` events, one for others."""
+    """The pollers of a process: per feed, one for readers of `leave` events and one for others."""
 
     def __init__(self, listen: Listen = at_fixed_interval) -> None:
         self._listen = listen
