@@ -396,8 +396,8 @@ DOCS: dict[str, Doc] = {
         "control a chained feed", "16.11", body=((JSON, _ref("RelayAction")),)
     ),
     "GET /health": Doc("the health for load balancers", "9.6", answer=TEXT),
-    "PUT /health": Doc("mark up or down", "12.14", body=_MARKED, answer=""),
-    "POST /health": Doc("mark up or down", "12.14", body=_MARKED, answer=""),
+    "PUT /health": Doc("mark the deployment up or down", "12.14", body=_MARKED, answer=""),
+    "POST /health": Doc("mark the deployment up or down", "12.14", body=_MARKED, answer=""),
     "GET /config": Doc("the configuration", "12.10", answer=YAML),
     "PUT /config": Doc("replace the configuration", "12.10", body=_CONFIGURED, answer=YAML),
     "POST /config": Doc("replace the configuration", "12.10", body=_CONFIGURED, answer=YAML),

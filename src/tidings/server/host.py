@@ -337,7 +337,7 @@ class Host(Assembly):
         failures = Failures()
         with failures.record("the sweep"):
             self.sweeper.run(self.settings.feeds)
-        with failures.record("the small file next to the data file"):
+        with failures.record("the file feed.db.started"):
             self._generations.renew()
         for feed in sorted(self.settings.feeds):
             with failures.record(f"the repair of the feed {feed}"):

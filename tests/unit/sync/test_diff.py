@@ -185,7 +185,7 @@ def test_a_line_from_the_future_is_named(session: SparkSession, tmp_path: Path) 
     rule = "must not lie in the future (now is 2"
     said = f"{tmp_path}/dump:3: timestamp: 2099-01-01T00:00:01Z {rule}"
     assert (caught.value.count, str(bad).startswith(said)) == (1, True)
-    assert "unless --as-of says when the dump began" in str(bad)
+    assert "without --as-of, the start of the dump" in str(bad)
 
 
 def test_nothing_is_deleted_where_that_is_wished(session: SparkSession, tmp_path: Path) -> None:

@@ -126,9 +126,9 @@ def latest_ms(now_ms: int) -> int:
 def future_rule(now_ms: int) -> str:
     """Return the error message for a line of a dump with a time in the future."""
     return (
-        f"must not lie in the future (now is {timestamps.from_ms(now_ms)}) unless --as-of says when"
-        " the dump began, because objects older than the dump's newest line would be deleted if the"
-        " dump lacks them"
+        f"must not lie in the future (now is {timestamps.from_ms(now_ms)}) without --as-of, the"
+        " start of the dump; otherwise every object that the dump lacks and that is older than this"
+        " line would be deleted"
     )
 
 
