@@ -1,5 +1,5 @@
 """
-Counters for the figures of `/status` that are not in the log, without a write per operation.
+Count the figures of `/status` that are not in the log, without a write per operation.
 
 A process that serves streams accumulates counts and writes them periodically. The number of clients
 of a process is stored with an expiry, so that the clients of a crashed process are soon left out.

@@ -48,10 +48,11 @@ class Span:
     @property
     def name(self) -> str:
         """
-        Return the last component of the part's key, which starts with the number of the last page.
+        Return the last component of the part's key.
 
-        With such keys, one listing finds the part that has a page. Keys are listed in order from a
-        given key on, and the first part that ends at the page or after it has the page.
+        The component starts with the number of the part's last page, so that one listing finds the
+        part that has a page. Keys are listed in order from a given key on, and the first part that
+        ends at the page or after it has the page.
         """
         return f"{self.last:013d}-{self.first:013d}.ndjson.gz"
 
@@ -156,7 +157,7 @@ def _head(line: str) -> dict[str, Any]:
 
 
 def _are_slots(slots: list[int], count: int) -> bool:
-    """Return True if *slots* are *count* ascending slots; the ids of their entries then ascend."""
+    """Return True if *slots* are *count* ascending slots, so that the entries' ids ascend too."""
     ascend = all(low < high for low, high in pairwise([-1, *slots, limits.REQUEST_OPERATIONS_MAX]))
     return len(slots) == count and ascend
 

@@ -36,7 +36,7 @@ class ArchiveReadAhead(Reader):
             try:
                 run = Reader.read(self, feed, pages[-1].number)
             except PagesLost:
-                return Run(pages, more=True)  # the next read finds the hole or the higher floor
+                return Run(pages, more=True)  # the next read reports the lost pages
             pages += run.pages
             size += _size(run.pages)
         # If the floor rose after some pages were read, return these pages. The next read reports
@@ -84,7 +84,7 @@ class Archiver:
         """Do nothing, because no process waits for the archive."""
 
     def on_pages_lost(self, feed: str) -> bool:
-        """Return True, so that the archive skips missing pages, and has a gap."""
+        """Return True, so that the archive skips missing pages, which leaves a gap."""
         return True
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Profile, ProfileStore
 
 _BASIC, _BEARER = "basic", "bearer"
-# The separator of the principal and an id that a client chose. Such an id is printable, so it has
-# no tab.
+# The separator between the principal and an id that a client chose. Such an id is printable, so it
+# has no tab.
 OWNER_END = "\t"
 # Every key begins with this prefix, by which secret scanners find keys. The prefix is defined here,
 # so that a check of a password does not load the module of keys.

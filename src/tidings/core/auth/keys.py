@@ -65,10 +65,10 @@ class Key:
     """
     A stored key. *digest* is the digest of its secret, in hex.
 
-    *rate* is in requests per second. *expires_ms* and *rate* are 0 if they are unlimited. *streams*
-    is the maximum number of open streams, or 0 for `limits.KEY_STREAMS`. *revoked_ms* is 0 unless
-    the key was revoked. *successor* is the id of the key that replaces this key, or "". An update
-    is rejected if the stored *version* has changed in the meantime.
+    *rate* is in requests per second, or 0 if it is unlimited. *expires_ms* is 0 if the key does not
+    expire. *streams* is the maximum number of open streams, or 0 for `limits.KEY_STREAMS`.
+    *revoked_ms* is 0 unless the key was revoked. *successor* is the id of the key that replaces
+    this key, or "". An update is rejected if the stored *version* has changed in the meantime.
     """
 
     id: str

@@ -117,10 +117,10 @@ class RateLimiter:
 
     def charge(self, feed: str, key: str, rate: int, size: int) -> bool:
         """
-        Count *size* of data that was read; return True if it counts as at least one request.
+        Count a read of *size*; return True if it counts as at least one request.
 
-        The data counts even if the rate is used up. A remainder that is not enough for a request
-        counts with the next read for the key.
+        *size* is in the unit of `limits.KEY_READ_SIZE`. The read counts even if the rate is used
+        up. A remainder that is not enough for a request counts with the next read for the key.
         """
         now = self._clock()
         with self._lock:
@@ -157,7 +157,7 @@ class RateLimiter:
 
     def _settle(self, feed: str, key: str, rate: int, now_ms: int) -> None:
         """
-        Write the count of this process if that is due.
+        Write the count of this process if a write is due.
 
         If the store is unavailable, drop the count, so that the failure rejects no request.
         """

@@ -1,8 +1,8 @@
 """
 Stream an endless catch-up as text, either as blocks of SSE or as lines of NDJSON.
 
-A stream is a state machine without a socket. `take` returns the data to send now from memory, and
-`next` from the stores. The host decides how long to wait if there is nothing to send.
+A stream is a state machine without a socket. `take` returns the next data from memory, and `next`
+returns them from the stores. The host decides how long to wait if there is nothing to send.
 
 The tail cache holds the last pages of a log in memory, read once for all waiting streams. The cache
 has all pages from some page to `last`. A stream that needs only these pages gets them from memory;

@@ -304,8 +304,8 @@ class Consumers:
         Create the consumer or change its filter; return the consumer, and True if it is new.
 
         *wanted* has the filter. A new consumer begins at *start*, see `place`; an existing consumer
-        keeps its position. If the filter changes, the current worker loses its lease, because its
-        acknowledgement would cover messages that the old filter excluded.
+        keeps its position. If the filter changes, the current worker loses its lease, because an
+        acknowledgement by this worker would also cover messages that the old filter excluded.
 
         Raises:
             InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
@@ -335,7 +335,9 @@ class Consumers:
 
     def pause(self, feed: str, name: str, why: Reason, *, paused: bool) -> Consumer:
         """
-        Pause the consumer after its worker's current batch; or resume it and clear its failure.
+        Pause the consumer if *paused* is True; otherwise resume it and clear its failure.
+
+        The pause begins after the current batch of the consumer's worker.
 
         Raises:
             NothingDone: the consumer is paused already, or was not paused.

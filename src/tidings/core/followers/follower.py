@@ -56,7 +56,8 @@ class Handler(Protocol):
         """
         Return the page after which to resume; called once per run with the stored *lease*.
 
-        This is the checkpoint of the lease, or a later page if the pages before it can be skipped.
+        The result is the checkpoint of the lease, or a later page if the pages up to it can be
+        skipped.
         """
 
     def note(self, feed: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Serve several feeds in one invocation. They share its time, but each fails independently."""
+"""Serve several feeds in one invocation. The feeds share its time, but fail independently."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
 The lease of a follower. Only the holder of the lease may handle the pages after the checkpoint.
 
-The expiry of a lease is not decided by comparing the clocks of two processes. A process that finds
-the lease held observes it instead. Each renewal increments a counter, so two reads of the same
+The expiry of a lease is not decided by comparing the clocks of two processes. A process that cannot
+take the lease observes it instead. Each renewal increments a counter, so two reads of the same
 value mean that there was no renewal between them. A holder that has not renewed its lease for
 `limits.LEASE_MS` has ended, because no run takes longer.
 """

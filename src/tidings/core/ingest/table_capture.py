@@ -1,5 +1,5 @@
 """
-Table captures, which convert the writes to another application's table into operations.
+Table captures, which convert each write to a table of another application into operations.
 
 A write is reported with the attributes of the item before the write and after it, and with the
 attributes of the item's key. The owner of the table describes its objects with templates for type,

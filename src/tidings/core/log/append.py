@@ -41,7 +41,7 @@ class ClaimStore(Protocol):
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
         """
-        If the stored claim still has the page of *claim*, set that page to *page*.
+        Move the stored claim to *page* if it still has the page of *claim*.
 
         Return the claim that is stored afterwards.
         """

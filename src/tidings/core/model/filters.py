@@ -193,7 +193,7 @@ def kind_key(name: str, sub: str) -> str:
 
 
 def keys_of(operation: Operation) -> Iterator[str]:
-    """Yield every index key that a filter that matches *operation* may have."""
+    """Yield the index keys of all filters that may match *operation*."""
     yield ALL_KEY
     yield type_key(operation.type)
     for parent in operation.parents:
