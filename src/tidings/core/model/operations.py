@@ -31,7 +31,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = "#"  # repeated by `spell_numbers` at the beginning of a string that stands for a number
+_MARK = "#"  # repeated by `spell_numbers` at the beginning of a string that represents a number
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some SSE clients end a line at these characters
 
