@@ -50,7 +50,7 @@ _LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "bin", "examples")
 
 def build(folder: Path = BUILD / "job") -> Path:
     """
-    Build the archive of the sync job; install the wheels only if the wanted wheels changed.
+    Build the archive of the sync job. The wheels are installed again only if their list changed.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or the network is unavailable.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra import BUILD
 
-NODE_MAJOR_MIN = 20  # the oldest release supported by aws-cdk-lib 2.275; 22 and 24 are supported
+NODE_MAJOR_MIN = 20  # the oldest release supported by aws-cdk-lib 2.275; 22 and 24 are, too
 
 
 class NodeMissing(Exception):

@@ -8,7 +8,7 @@ differences from AWS.
 MiniStack is installed in a separate environment with boto3 and without Tidings. So the functions
 find Tidings only in their layers, and MiniStack can pin its own version of botocore.
 
-Four parts of a stage do not work on the emulator as deployed. The emulator does not support EMR
+Some parts of a stage do not work on the emulator as deployed. The emulator does not support EMR
 Serverless, CodeDeploy and Budgets, so Spark, canaries and budgets are left out. The wheels are for
 the processor of AWS's machines, so compiled packages are replaced. The stack's WebSocket address is
 a host of AWS, so the functions get the emulator's address instead. The emulator cannot run a Lambda
@@ -50,7 +50,7 @@ from tidings.aws.config.stages import Addresses, stack_name
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
-# boto3 is part of Lambda's Python runtime.
+# boto3 is installed, because Lambda's Python runtime has it.
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
 START_S = 30  # the longest wait for MiniStack, which starts in a second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
@@ -73,7 +73,7 @@ UNKNOWN = (
 )
 NOTHING = "AWS::CloudFormation::WaitConditionHandle"
 COMPILED = ("bcrypt", "httptools")  # the compiled packages that the functions import
-STREAM_START_S = 60  # the same for the streaming function, which also starts in one second
+STREAM_START_S = 60  # the longest wait for the streaming function, which usually takes a second
 # The layers of the streaming function, by their construct paths.
 _LAYERS = ("Layers/Vendor", "Layers/Core", "Layers/Aws")
 # The minimum timeout of a function. A function starts in a new process, on a machine that may be
@@ -279,7 +279,7 @@ def _stream(
 
 
 def _pass_on(gateway: Any, api: str, streams: str) -> None:
-    """Route to *streams* the requests that the HTTP API passes to the URL of a function."""
+    """Make the HTTP API call the URL *streams* instead of the URL of a function."""
     for each in gateway.get_integrations(ApiId=api)["Items"]:
         if each["IntegrationType"] == "HTTP_PROXY":
             gateway.update_integration(
@@ -288,7 +288,7 @@ def _pass_on(gateway: Any, api: str, streams: str) -> None:
 
 
 def _configure(functions: LambdaClient, stage: Stage, **changed: str) -> None:
-    """Set *changed* in every function's environment; point the function's aliases to the result."""
+    """Set *changed* in every function's environment; point its aliases to a new version."""
     for each in deployment.FUNCTIONS:
         name = prefix(stage) + each.name
         variables = {**_variables(functions, name), **changed}

@@ -51,8 +51,8 @@ def addresses(stage: Stage) -> str:
     """
     Return the upstream of each chained feed as JSON.
 
-    The stack has an output with this text, by which the commands of operators recognize a chained
-    feed, to which they must not write.
+    The stack has an output with this text. The commands of operators read the output, because they
+    must not write to a chained feed.
     """
     return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
 

@@ -37,7 +37,7 @@ from tidings.aws.config.stages import (
 )
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
-EXPIRES_H = 4  # the tag `expires` of a stage is so long after its start; twice a run's duration
+EXPIRES_H = 4  # hours until the time in the stage's expiry tag; twice the duration of a run
 # The cost of a run at list prices of us-east-1: EMR Serverless 0.96, the backlog 0.44, functions of
 # streams that the suite leaves open 0.35, load tests 0.25, a key and alarms 0.10, 600 MB of
 # outgoing data 0.07.

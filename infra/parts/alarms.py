@@ -33,11 +33,11 @@ from infra.settings import Stage
 from tidings.core.metrics import METRICS, Metric
 
 ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not being read
-# Periods of five minutes without a run, after which an alarm is raised. A schedule runs each
-# minute, so ten minutes without a run are a persistent failure.
+# The number of periods of five minutes without a run, after which an alarm is raised. A schedule
+# runs each minute, so ten minutes without a run are a persistent failure.
 DEAD_PERIODS = 2
-# Periods for which an alert of `Behind` must last, because a burst may delay a follower for a few
-# minutes.
+# The number of periods for which alerts must last before the alarm `Behind` is raised. A burst may
+# delay a follower for a few minutes.
 LASTING_PERIODS = 3
 
 _URL_METRIC = "Url5xxCount"

@@ -14,7 +14,7 @@ from infra.parts import policies
 from infra.parts.policies import allow, allow_key, removal_policy
 from infra.settings import Stage
 
-KEEP_DAYS = 30  # an object is kept so long that an operator can inspect a discarded record or plan
+KEEP_DAYS = 30  # objects are then deleted; until then, operators can inspect records and plans
 
 
 def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
@@ -50,7 +50,7 @@ class SyncBucket:
     bucket: s3.IBucket
 
     def allow_reading(self, role: iam.Role, prefix: str) -> None:
-        """Allow reading the objects below *prefix*, and nothing else in the bucket."""
+        """Allow *role* to read the objects below *prefix*, but no others in the bucket."""
         allow(role, ["s3:GetObject"], [self.bucket.arn_for_objects(f"{prefix}*")])
 
 

@@ -411,7 +411,7 @@ class FunctionSchedule(Construct):
 
 # The functions that have a canary. These are the functions that answer posts, WebSocket messages
 # and list requests, and those that run the followers of the log and the relay. `list` runs the code
-# of `stream`. A failure of another function only delays an operator.
+# of `stream`, which cannot have a canary. A failure of another function only delays an operator.
 TRIED = (
     *("ingest", "receive", "list"),
     *("follow-state", "follow-push", "follow-archive", "follow-relay"),

@@ -47,7 +47,7 @@ def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
 
 
 def of_mapping(name: str, source: StreamSource) -> cloudwatch.Metric:
-    """Return a metric of an event source mapping; it is in Lambda's metrics group EventCount."""
+    """Return the metric *name* of an event source mapping, from Lambda's group EventCount."""
     return _metric("AWS/Lambda", name, EventSourceMappingUUID=source.mapping.ref)
 
 

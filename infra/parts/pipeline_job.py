@@ -3,8 +3,8 @@ A pipeline that is kept running on EMR Serverless.
 
 Every few minutes a state machine checks if the deployed version of the pipeline is running. If not,
 the machine ends the runs of earlier deployments and starts the pipeline. So a new file of the
-pipeline is used a few minutes after its deployment. Two runs may overlap, because only the run that
-holds the consumer's lease writes to a store.
+pipeline is used a few minutes after its deployment. Two runs may overlap without harm, because only
+the run that holds the consumer's lease writes to a store.
 """
 
 from __future__ import annotations

@@ -53,13 +53,14 @@ _NUMBERS = itertools.count()  # numbers the reads and writes of this process
 # The least number of tasks for eight or more parts, so that several cores are used. A task costs a
 # fifth of a second.
 TASKS_MIN = 8
-# The parts of a task if there are many parts. A task then reads about half a gigabyte of text.
+# The number of parts per task if there are many parts. A task then reads about half a gigabyte of
+# text.
 PARTS_PER_TASK = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The archive of *feed*; *opens* opens it. Tasks receive a copy of this object."""
+    """The archive of *feed*. The function *opens* opens it. Tasks receive a copy of this object."""
 
     feed: str
     opens: Opens
@@ -362,7 +363,7 @@ class CompactionOptions:
     """
     The options of a run.
 
-    The run compacts the parts up to *page*, if their last page was committed before *before_ms*.
+    The run compacts a part up to *page* if the part's last page was committed before *before_ms*.
     None means no limit. *changes* and *dry_run* are those of `Compaction`.
     """
 

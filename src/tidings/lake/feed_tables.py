@@ -182,8 +182,8 @@ def _check(kind: str) -> Callable[[Column, Column], Column] | None:
     Return a function that compares a value in JSON with the value of its column.
 
     The column has the type *kind*. The function takes the JSON text and the column's value, and
-    returns true if the column's value represents the text completely. If that is so for every value
-    of *kind*, return None instead of a function.
+    returns true if the column's value represents the text completely. If a column of type *kind*
+    always represents the text completely, return None instead of a function.
     """
     if kind == "double":
         return _is_exact

@@ -6,7 +6,7 @@ place in its snapshot, as `tidings.through`. A commit writes the rows and the pl
 
 Maintenance compacts small files and expires snapshots, so that reads and writes of a table stay
 fast. One maintenance run rewrites a limited number of files of each table, and the next run
-continues. The rows of a table do not change.
+continues. Maintenance does not change the rows of a table.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Table:
         if snapshot:
             writer = writer.option("validate-from-snapshot-id", str(snapshot))
         with self._committing(rows.sparkSession, through):
-            # Overwrite the range after *after*, which is empty. A plain append would not detect
+            # Overwrite the empty range of pages after *after*. A plain append would not detect
             # that another run has appended the same rows.
             writer.overwrite(_is_after(after))
 
@@ -266,7 +266,7 @@ FILES_MAX = 50  # the number of small files that does not yet slow down reads
 # The maximum number of files that one maintenance run of a table rewrites, so that a batch never
 # waits for hours.
 REWRITTEN_MAX = 500
-DAYS = 3  # in `history`, only files of so many last days are rewritten; older days get no new files
+DAYS = 3  # in `history`, only files of the last days are rewritten; older days get no new files
 _DAY_S = 24 * 3600
 SNAPSHOTS_MAX = 60  # if a table has more snapshots, its old snapshots are expired
 # Also rewrite a file if this share of its rows is deleted, because reads skip deleted rows one by

@@ -70,7 +70,8 @@ DATABASE = "tidings"
 EXTENSIONS = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 }
-# Glue allows 255 characters for the name of a table, which also contains the encoded feed name.
+# The maximum length of a kind. Glue allows 255 characters for the name of a table, which also
+# contains the encoded name of the feed.
 KIND_CHARS_MAX = 160
 HISTORY, LATEST = KINDS = "history", "latest"
 _TYPE_PREFIX = "type_"

@@ -166,7 +166,7 @@ class EntryStore:
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write the messages before the first message that cannot be encoded.
+        Write the messages, up to but not including the first one that cannot be encoded.
 
         Raises:
             Unwritten: a message cannot be encoded, or the store rejected it.
@@ -186,5 +186,5 @@ class EntryStore:
         return Entry(index, message.op, message.namespace, name, identity, message.id, body)
 
     def _put(self, entries: Sequence[Entry]) -> None:
-        """Send *entries*, which are at least one. Raise the same errors as `write`."""
+        """Send *entries*, at least one. Raise the same errors as `write`."""
         raise NotImplementedError

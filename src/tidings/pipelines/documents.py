@@ -298,7 +298,7 @@ def until_wrong(
     parse: Callable[[Message], list[Fields]], messages: Iterable[Message]
 ) -> tuple[list[list[Fields]], WrongPipeline | None]:
     """
-    Return the operations of each message before the first unreadable message, and its error.
+    Return the operations of the messages before the first unreadable one, and its error.
 
     The error is None if all messages can be read.
     """

@@ -28,7 +28,9 @@ class Away(Exception):
 
 READER = "tidings.reader"  # the type of the objects that store the positions of readers
 EVERYTHING = "/.*/"  # a pattern that matches every namespace
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # a consumer is named PIPELINE.STORE
+# The name of a pipeline, a store or a reader. A consumer is named PIPELINE.STORE, in at most 63
+# characters.
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 

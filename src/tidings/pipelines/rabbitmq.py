@@ -340,7 +340,7 @@ class RabbitMQQueue:
 
     def _until_free(self) -> Iterator[Batch]:
         """
-        Wait while the queue has another reader, and then raise `Busy`.
+        If the queue has another reader, wait for up to `HELD_S` until it is free; raise `Busy`.
 
         If the host of the other reader dies, the broker keeps the connection of that reader until
         heartbeats are missing. Only then does the broker deliver that reader's unacknowledged

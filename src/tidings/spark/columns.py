@@ -41,7 +41,7 @@ RESET = "reset"
 # line, and only `_MARK` may follow its value.
 _DATA = ',"data":'
 _MARK = ',"change":true}'  # the end of a line that is a change of PROTOCOL 12
-# The position of the event in a line; names of events have six letters (`operations.event_of`).
+# The position of the event's name in a line; the name has six letters (`operations.event_of`).
 _EVENT = (len('{"event":"'), len('{"event":"insert'))
 _SLOTS = [f"{slot:06x}" for slot in range(limits.REQUEST_OPERATIONS_MAX)]
 _TEXT, _TEXTS = StringType(), ArrayType(StringType())

@@ -75,7 +75,7 @@ _ORDERED = {
 _DATA_DEPTH = 4  # maximum nesting of objects and arrays; the core reads lines with deeper data
 _PLAIN_NUMBER = r"-?+(?:0|[1-9]\d{0,14}+)(?:\.\d{1,15}+)?+"
 _OTHER = r'(?:[^\x00-\x7f\x{fffd}]|\\["\\/bfnrt])'  # a character outside ASCII, or an escape
-_RUN = f"(?>{_ASCII}*)"  # faster in Java than a possessive quantifier
+_RUN = f"(?>{_ASCII}*)"  # an atomic group is faster in Java than a possessive quantifier
 _PLAIN_STRING = f'"{_RUN}(?:{_OTHER}{_RUN})*+"'
 
 
@@ -106,7 +106,7 @@ _EXTRAS = {
 # The longest line for the ordered pattern. A longer line might exceed the core's limit, because the
 # core writes some characters of two bytes, such as U+0085, as six bytes.
 _BYTES_MAX = limits.OPERATION_BYTES_MAX // 3 - 100
-_MARK = "\x01"  # the separator in the column `apart`; the ordered pattern matches no line with it
+_MARK = "\x01"  # the separator in the column `apart`; no line with it matches the ordered pattern
 _MOMENT_CHARS = len("2026-01-01T00:00:00.001")
 
 

@@ -90,7 +90,7 @@ class Feed(Protocol):
 # The maximum number of attempts to apply a batch. If only the response was lost, the repeated
 # corrections count as done.
 ATTEMPTS_MAX = 3
-STALL_MS = 300_000  # the time of five sweeps; a crashed follower resumes within two sweeps
+STALL_MS = 300_000  # longest time without progress: five sweeps; a crashed follower needs only two
 POLL_MS = 50  # the first interval between polls; it is short, because a running follower is fast
 if TYPE_CHECKING:
     from tidings.core.state.rows import ReadRows

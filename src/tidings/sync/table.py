@@ -253,7 +253,7 @@ class TableSync:
     One run of a sync.
 
     *begin* is called with the name of each step and the total number of its rows or objects, which
-    is None if it is unknown. *advance* is called with the numbers that were done.
+    is None if it is unknown. *advance* is called with the number of rows or objects that were done.
     """
 
     def __init__(
