@@ -51,7 +51,7 @@ def waiting_app(
     listen: Listen = at_fixed_interval,
 ) -> App:
     """
-    Return an app that selects the app of a request by its path below *prefix*.
+    Return an app that passes each request to the app for its path below *prefix*.
 
     Requests with unknown paths go to *streams*, which refuses them. If *lazy* is True, the apps for
     lists and pages are loaded at the first request for a list or for pages. A process that serves

@@ -197,7 +197,7 @@ class BodyBudget:
 
 async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
     """
-    Return the body. If *is_complete*, the whole body has arrived, so there is no timeout.
+    Return the body. If *is_complete* is True, the whole body has arrived, so there is no timeout.
 
     Raises:
         TimeoutError: the body took longer than BODY_S, or nothing arrived for BODY_IDLE_S.

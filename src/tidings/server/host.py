@@ -79,7 +79,7 @@ def now_ms() -> int:
 
 def steady_ms() -> int:
     """
-    Return the time by a clock that is never set: the process's start time plus the time since.
+    Return a time that is never adjusted: the start time of the process plus the time since.
     """
     return _BEGAN_MS + round((time.monotonic() - _BEGAN_S) * 1000)
 

@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 Abort = Callable[[], object]
 REPORT_EVERY_S = 60.0  # minimum time between reports, so that many connections do not flood the log
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
-# Bytes of a refused request that are discarded before the connection is reset; more than the
-# largest body with its framing.
+# Maximum number of bytes of a refused request that are discarded. After more bytes, the connection
+# is reset. The maximum is larger than the largest body with its framing.
 DISCARD_BYTES_MAX = 16 * 1024 * 1024
 
 

@@ -312,7 +312,7 @@ class MemoryFollowers:
         return follower.saved
 
     def _of(self, lease: Lease) -> StoredFollower | None:
-        """Return the follower of *lease* if its lease is still *lease*, else None."""
+        """Return the follower of *lease* if *lease* is still valid, else None."""
         follower = self._followers.get((lease.feed, lease.name))
         if follower and (follower.fence, follower.owner) == (lease.fence, lease.owner):
             return follower

@@ -190,7 +190,7 @@ class Sockets:
                 client.cut_after(CLOSE_S)
 
     def _write(self, client: _Client, frames: dict[str, bytes]) -> None:
-        """Write the queued messages that the connection accepts now, in place of its task."""
+        """Write the messages that the connection accepts now, without waking the client's task."""
         if client.write is None or client.is_sending:
             return
         while client.queued:

@@ -440,7 +440,7 @@ def _ago(ms: int, now_ms: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMonitor:
-    """A monitor that wakes the relays and counts their lag once a minute, even if all are idle."""
+    """A monitor that wakes each relay once a minute and reports its lag, even if it is idle."""
 
     store: RelayStore
     sources: Sources

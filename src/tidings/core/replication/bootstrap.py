@@ -105,7 +105,8 @@ class Bootstrapper:
         nothing was requested from the upstream.
 
         Raises:
-            Unavailable: the upstream did not answer, or has fewer pages than this feed.
+            Unavailable: the upstream did not answer, or has no page after the last page of this
+                feed.
             LeaseLost: another process writes the state.
         """
         rows = self._rows(copy, url, selection)

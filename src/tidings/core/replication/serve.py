@@ -203,8 +203,8 @@ class ReplicationReader:
         """
         Return the status of *feed*.
 
-        The head in the status is the last page that a follower has handled, or the last copied page
-        of a chained feed.
+        The head in the status is the last page that any follower has handled, or the last copied
+        page of a chained feed.
         """
         floor = self.catch_up.reader.log.floor(feed)
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)

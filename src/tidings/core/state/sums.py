@@ -197,8 +197,9 @@ def recall_sums(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | Non
     """
     Return *stored* with the changes in *note*, as of *checkpoint* or a later page.
 
-    Return None if no object was counted yet. Also return None if *note* does not belong to
-    *stored*, because another process stored new sums between the reads of the two.
+    Return None if no object was counted yet. If *note* does not belong to *stored*, because another
+    process stored new sums after *note* was read, return *stored* unchanged, or None if its page is
+    before *checkpoint*.
     """
     if not note:
         return None

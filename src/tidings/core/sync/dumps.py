@@ -155,7 +155,7 @@ def _check_utf8(text: bytes) -> None:
 
 def moment_of(line: str) -> str:
     """
-    Return the timestamp of a line of the log without its Z.
+    Return the timestamp, without its Z, of a line of the log.
 
     Results that are sorted as text are in the order of time, unlike timestamps with Z.
     """

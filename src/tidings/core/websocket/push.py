@@ -85,10 +85,10 @@ class _Known:
     *period* is the commit time of this page divided by `limits.IDLE_CURSOR_MS`. *idle* are the idle
     subscriptions that must still get *cursor*.
 
-    *ended* are the keys of clients that were revoked or have expired, and for which all
-    subscriptions were checked. Until *index_until_ms*, which is compared with the commit times of
-    pages, subscriptions are looked up by the index keys of their filters, and are not read all at
-    once. *fence* is the fence of the last lease that this process had.
+    *ended* are the revoked or expired keys for which all subscriptions were checked. Until
+    *index_until_ms*, which is compared with the commit times of pages, subscriptions are looked up
+    by the index keys of their filters, and are not read all at once. *fence* is the fence of the
+    last lease that this process had.
     """
 
     count: int = 0

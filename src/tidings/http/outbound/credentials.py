@@ -149,7 +149,7 @@ class Tokens:
 
     def _renew(self) -> None:
         """
-        Fetch the keys. If that fails, keep the old ones until they are older than `KEYS_KEPT_S`.
+        Fetch the keys. If that fails, keep the old keys until they are older than `KEYS_KEPT_S`.
         """
         self._requested_s = self._elapsed()
         try:

@@ -97,8 +97,9 @@ class OpenStreams:
     """
     The open streams. This class ends them when their credential ends or the server stops.
 
-    If *lasting*, streams have no time limit. Passwords are then checked again when the profile of
-    their feed changes, and the stream slots of keys (`auth.quotas.StreamSlot`) are renewed.
+    If *lasting* is True, streams have no time limit. Passwords are then checked again when the
+    profile of their feed changes, and the stream slots of keys (`auth.quotas.StreamSlot`) are
+    renewed.
     """
 
     def __init__(self, *, lasting: bool) -> None:

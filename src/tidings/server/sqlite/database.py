@@ -183,7 +183,7 @@ class Database:
         Call *write* before the next statement of this transaction, or before its commit.
 
         So several calls of a store can write their rows with one statement. *write* is not called
-        if the transaction, or the `part` of it, is undone before.
+        if the transaction, or the `part` of it, is undone first.
         """
         self._deferred.append(write)
         self.on_rollback(partial(self._drop, write))
