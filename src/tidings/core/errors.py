@@ -126,8 +126,8 @@ class TooManyRequests(Rejected, code="too_many_requests", status=429):
     The client may try again after *retry_after_s* seconds.
     """
 
-    def __init__(self, rule: str, *, retry_after_s: int) -> None:
-        super().__init__(rule, field="key")
+    def __init__(self, rule: str, *, retry_after_s: int, field: str = "key") -> None:
+        super().__init__(rule, field=field)
         self.retry_after_s = retry_after_s
 
 

@@ -184,7 +184,7 @@ class FailedAttemptLimiter:
         if len(self._counted.get((feed, now // limits.MISSES_MS), ())) >= self._most:
             rest_s = -(-(limits.MISSES_MS - now % limits.MISSES_MS) // 1000)
             rule = f"cannot be checked now, after {self._most} failed attempts; try again later"
-            raise TooManyRequests(rule, retry_after_s=rest_s)
+            raise TooManyRequests(rule, retry_after_s=rest_s, field="credential")
 
     def add(self, feed: str) -> None:
         """Count a failed attempt."""

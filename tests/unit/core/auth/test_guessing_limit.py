@@ -62,6 +62,7 @@ def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
             guard.check(FEED, Role.READ, Credential(RIGHT))
     assert verifier.hashes == 3
     assert (refused.value.status, refused.value.code) == (429, "too_many_requests")
+    assert refused.value.field == "credential"
 
     scene.now_ms += refused.value.retry_after_s * 1000
     guard.check(FEED, Role.READ, Credential(RIGHT))
