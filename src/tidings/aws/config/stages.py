@@ -262,8 +262,9 @@ _LOGS = (
 )
 
 
-# The Regions that have every resource of a stage (a test compares them with cfn-lint's data). All
-# other Regions, including AWS GovCloud and China, lack function URLs, which serve event streams.
+# The Regions that have every resource of a stage (a test compares them with cfn-lint's data). Every
+# other Region lacks a resource. For example, AWS GovCloud and China lack function URLs, which serve
+# event streams.
 REGIONS = (
     *("af-south-1", "ap-east-1", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3"),
     *("ap-south-1", "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ca-central-1"),
