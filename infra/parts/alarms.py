@@ -36,8 +36,8 @@ ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not being read
 # The number of periods of five minutes without a run, after which an alarm is raised. A schedule
 # runs each minute, so ten minutes without a run are a persistent failure.
 DEAD_PERIODS = 2
-# The number of periods for which alerts must last before the alarm `Behind` is raised. A burst may
-# delay a follower for a few minutes.
+# The number of periods for which an alert that is not urgent must last before its alarm is raised.
+# A burst may delay a follower for a few minutes.
 LASTING_PERIODS = 3
 
 _URL_METRIC = "Url5xxCount"
