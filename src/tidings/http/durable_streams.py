@@ -408,7 +408,9 @@ class StreamReads:
         await send_head(send, 200, {**always, **ALWAYS, **headers})
         try:
             async for each in self._parts(reader, part):
-                chunk = messages.data_event(kind, each.data) if each.data else ""
+                chunk = ""
+                if each.data:  # encoding a large part takes long
+                    chunk = await in_thread(messages.data_event, kind, each.data)
                 await send_body(send, chunk + self._control(reader, each), more=True)
         except KeyEnded:
             reader.cut_after(CUT_S)  # buffers may still hold megabytes for the client

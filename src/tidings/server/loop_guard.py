@@ -1,18 +1,21 @@
 """
-Prevent the event loop from waiting for a lock.
+Prevent the event loop from waiting and from computing for long.
 
 If the loop waits for the lock of a thread that waits for the loop, the server deadlocks. So the
-loop must never wait for a lock. `Database` always enforces this rule for its own lock. `install`
-enforces it for all other locks of Tidings. The server calls `install` only if the environment
-variable `VARIABLE` is set, as in the tests.
+loop must never wait for a lock. `Database` always enforces this rule for its own lock. If the
+environment variable `VARIABLE` is set, as in the tests, `install` enforces it for all other locks
+of Tidings, for sleeping and for network calls, and `watch` measures the CPU time of each callback.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import gc
 import sys
 import threading
-from functools import wraps
+import time
+from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,21 +24,29 @@ if TYPE_CHECKING:
 VARIABLE = "TIDINGS_DEBUG_LOOP"
 _PLACES = ("tidings.server.", "tidings.core.", "tidings.http.")
 _KINDS = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")
+# Longest CPU time of a callback. Other processes of a busy machine do not count.
+CALLBACK_S_MAX = 0.05
+# The methods of a loop that schedule a callback, and the place of the callback in their arguments.
+_SCHEDULERS = {"call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1, "call_at": 1}
 
 
 class LoopWouldBlock(RuntimeError):
-    """The event loop tried to wait for a lock, which another thread may hold."""
+    """The event loop tried to wait, for a lock that another thread may hold or for the network."""
 
 
-def check_may_block() -> None:
+class LoopBlocked(SystemExit):
+    """A callback blocked the event loop for too long. Both kinds of loops end with this error."""
+
+
+def check_may_block(what: str = "a lock") -> None:
     """
-    Check that the calling thread may block.
+    Check that the calling thread may wait for *what*.
 
     Raises:
         LoopWouldBlock: the calling thread runs an event loop.
     """
     if asyncio._get_running_loop() is not None:
-        raise LoopWouldBlock("the event loop must not wait for a lock; use a thread")
+        raise LoopWouldBlock(f"the event loop must not wait for {what}; use a thread")
 
 
 class _CheckedLock:
@@ -69,10 +80,93 @@ def _check(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Make every lock that a module of Tidings creates from now on a checked lock."""
+    """
+    Check the loops of this process from now on.
+
+    Every lock that a module of Tidings creates is a checked lock.
+    """
+    sys.addaudithook(_check_event)
+    time.sleep = partial(_sleep, time.sleep)
     kinds: dict[str, Callable[..., Any]] = {name: getattr(threading, name) for name in _KINDS}
     for name, module in list(sys.modules.items()):
         if name.startswith(_PLACES) and name != __name__:
             for kind, make in kinds.items():
                 if getattr(module, kind, None) is make:
                     setattr(module, kind, _check(make))
+
+
+def _sleep(sleep: Callable[[float], None], seconds: float) -> None:
+    check_may_block("a pause")
+    sleep(seconds)
+
+
+def _check_event(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse to block the loop; called by Python for each auditing event of the process."""
+    if event == "socket.connect" and arguments[0].gettimeout() != 0:
+        check_may_block("a connection")
+    elif event == "socket.getaddrinfo":
+        check_may_block("a name server")
+    elif event == "fcntl.flock" and not arguments[1] & (fcntl.LOCK_NB | fcntl.LOCK_UN):
+        check_may_block("a file lock")
+
+
+@cache
+class _collections:
+    """The CPU time of the garbage collector, which depends on all objects of the process."""
+
+    def __init__(self) -> None:
+        self.total_s = self._began_s = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: object) -> None:
+        if phase == "start":
+            self._began_s = time.thread_time()
+        else:
+            self.total_s += time.thread_time() - self._began_s
+
+
+def watch(loop: asyncio.AbstractEventLoop) -> None:
+    """End *loop* with `LoopBlocked` after a callback that used too much CPU time."""
+
+    def measured(callback: Any) -> Any:
+        is_measured = isinstance(callback, partial) and callback.func is _run
+        return callback if is_measured else partial(_run, loop, callback)
+
+    def checked(schedule: Callable[..., Any], at: int) -> Callable[..., Any]:
+        @wraps(schedule)
+        def scheduled(*arguments: Any, **named: Any) -> Any:
+            callback, rest = measured(arguments[at]), arguments[at + 1 :]
+            return schedule(*arguments[:at], callback, *rest, **named)
+
+        return scheduled
+
+    for name, at in _SCHEDULERS.items():
+        setattr(loop, name, checked(getattr(loop, name), at))
+
+
+def _run(loop: asyncio.AbstractEventLoop, callback: Any, *arguments: Any) -> None:
+    collections = _collections()
+    began_s = time.thread_time() - collections.total_s
+    callback(*arguments)
+    used_s = time.thread_time() - collections.total_s - began_s
+    if used_s > CALLBACK_S_MAX:
+        used = f"{used_s * 1000:.0f} ms of CPU in one callback of the event loop"
+        error = LoopBlocked(f"{_name(callback)} used {used}")
+        loop.call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _name(callback: Any) -> str:
+    """Return the name of *callback*; of a task, the functions in which it waits now."""
+    task = getattr(callback, "__self__", None)
+    if not isinstance(task, asyncio.Task):
+        return getattr(callback, "__qualname__", repr(callback))
+    names: list[str] = []
+    coroutine: Any = task.get_coro()
+    while hasattr(coroutine, "cr_await"):
+        names.append(coroutine.__qualname__)
+        coroutine = coroutine.cr_await
+    return " > ".join(names)

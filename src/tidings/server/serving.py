@@ -90,7 +90,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     _prepare(options)
     change, proxies = feed_options.profile_change(options), networks(options.proxies)
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(_listener(options))
+        listener = stack.enter_context(await asyncio.to_thread(_listener, options))
         host = await _host(options)
         settings = host.settings
         stack.push_async_callback(host.stop)
@@ -113,6 +113,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
             )
             stack.push_async_callback(child.end)
         await asyncio.to_thread(_warn_if_closed, host, options.data)
+        if options.environment.get(loop_guard.VARIABLE):
+            loop_guard.watch(asyncio.get_running_loop())
         ready(*urls)
         await stopped.wait()
 

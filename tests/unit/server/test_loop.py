@@ -9,12 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from base64 import b64encode
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import uvloop
 from click.testing import CliRunner
 from websockets.asyncio.client import connect
 
@@ -24,17 +26,18 @@ from tidings.client.cli.main import main
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
 from tidings.core.errors import Unavailable
+from tidings.core.log.append import Appender
 from tidings.core.model.pages import Page
 from tidings.server import loop_guard
 from tidings.server.app import LOOP_BYTES_MAX
-from tidings.server.loop_guard import LoopWouldBlock
+from tidings.server.loop_guard import LoopBlocked, LoopWouldBlock
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tidings.server.app import ServerApp
@@ -71,47 +74,35 @@ async def get(app: ServerApp, path: str) -> int:
     return max(statuses)
 
 
-class TurnOfTheLoop(threading.Thread):
-    """Takes the database for the loop, as the thread of the writer does; the loop gives it back."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(daemon=True)
-        self._database = database
-        self.taken, self.given_back = threading.Event(), threading.Event()
-        self.was_stuck = False
-
-    def run(self) -> None:
-        self._database.acquire()
-        self.taken.set()
-        self.was_stuck = not self.given_back.wait(PATIENCE_S)
-        self._database.begin()
-        self._database.commit()
-
-
 @pytest.mark.parametrize(
     "path", ["/metrics", "/status", "/health", "/console", "/feeds/main/pages"]
 )
 def test_no_request_stops_the_loop(tmp_path: Path, path: str) -> None:
-    """While the turn is the loop's, it answers other requests, and a post waits for no thread."""
+    """While a thread commits to a slow disk, the loop answers requests that read."""
+    begun, ended = threading.Event(), threading.Event()
 
     async def play() -> tuple[bool, int]:
         async with hosted(tmp_path / "feed.db") as (host, app):
-            turn = TurnOfTheLoop(host.database)
-            turn.start()
-            await asyncio.to_thread(turn.taken.wait)
-            posting = asyncio.ensure_future(Producer(app, "p").post(1))
-            asked = asyncio.ensure_future(get(app, path))
-            for _ in range(10):
-                await asyncio.sleep(0.001)
-            turn.given_back.set()
-            async with asyncio.timeout(PATIENCE_S):
-                await posting
-                status = await asked
-            await asyncio.to_thread(turn.join)
-            return turn.was_stuck, status
+            commit = host.database.commit
 
-    was_stuck, status = asyncio.run(play())
-    assert not was_stuck
+            def commit_slowly() -> None:
+                begun.set()
+                assert ended.wait(PATIENCE_S)
+                commit()
+
+            setattr(host.database, "commit", commit_slowly)  # noqa: B010 (a method)
+            host.writer._is_slow = True
+            posting = asyncio.ensure_future(Producer(app, "p").post(1))
+            assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                status = await get(app, path)
+                is_waiting = not posting.done()
+                ended.set()
+                await posting
+            return is_waiting, status
+
+    is_waiting, status = asyncio.run(play())
+    assert is_waiting
     assert status < 500
 
 
@@ -132,6 +123,64 @@ def test_the_database_refuses_to_block_the_loop(tmp_path: Path) -> None:
         asyncio.run(play(database))
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_callback_that_computes_for_long_ends_the_loop(run: Callable[[Any], object]) -> None:
+    """In both kinds of loops; the error names it. Waiting is no computing."""
+
+    async def compute() -> None:
+        until_s = time.thread_time() + 2 * loop_guard.CALLBACK_S_MAX
+        while time.thread_time() < until_s:
+            pass
+        await asyncio.sleep(PATIENCE_S)
+
+    async def play(*computing: Any) -> None:
+        loop = asyncio.get_running_loop()
+        loop_guard.watch(loop)
+        time.sleep(2 * loop_guard.CALLBACK_S_MAX)
+        tasks = [loop.create_task(each) for each in computing]
+        await asyncio.sleep(0.01)
+        await asyncio.gather(*tasks)
+
+    run(play())
+    with pytest.raises(LoopBlocked, match=r"compute > sleep used \d+ ms"):
+        run(play(compute()))
+
+
+WAITS = """
+import asyncio, fcntl, socket, sys, time, uvloop
+from tidings.server import loop_guard
+loop_guard.install()
+async def play():
+    with socket.create_server(("127.0.0.1", 0)) as server, open(sys.argv[1], "w") as file:
+        address = server.getsockname()
+        for wait in (
+            lambda: socket.socket().connect(address),
+            lambda: socket.getaddrinfo("localhost", 80),
+            lambda: fcntl.flock(file, fcntl.LOCK_EX),
+            lambda: time.sleep(0),
+        ):
+            try:
+                wait()
+            except loop_guard.LoopWouldBlock as error:
+                print(error)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _, writer = await asyncio.open_connection(*address)
+        writer.close()
+asyncio.run(play())
+uvloop.run(play())
+"""
+
+
+def test_a_loop_waits_for_nothing(tmp_path: Path) -> None:
+    """Asynchronous calls, which do not block, are still possible."""
+    command = [sys.executable, "-c", WAITS, str(tmp_path / "file")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    waits = ["a connection", "a name server", "a file lock", "a pause"]
+    expected = [f"the event loop must not wait for {each}; use a thread" for each in waits]
+    assert done.stdout.splitlines() == 2 * expected
+
+
 LARGE = "x" * (LOOP_BYTES_MAX // 3)  # three of them are too much
 
 
@@ -141,14 +190,19 @@ LARGE = "x" * (LOOP_BYTES_MAX // 3)  # three of them are too much
 def test_only_posts_that_cannot_take_long_run_in_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, rate: int, is_in_loop: bool
 ) -> None:
-    """Large bodies, and keys with a rate, which takes a lock, go to a thread."""
-    take, threads = SqliteLog.take, list[threading.Thread]()
+    """Large bodies, and keys with a rate, which takes a lock, go to a thread, except the write."""
+    threads = dict[object, threading.Thread]()
 
-    def noted(log: SqliteLog, *of: Any) -> int:
-        threads.append(threading.current_thread())
-        return take(log, *of)
+    def note(method: Any) -> Any:
+        def noted(*of: Any) -> Any:
+            threads[method] = threading.current_thread()
+            return method(*of)
 
-    monkeypatch.setattr(SqliteLog, "take", noted)
+        return noted
+
+    append, take = Appender.append, SqliteLog.take
+    monkeypatch.setattr(Appender, "append", note(append))
+    monkeypatch.setattr(SqliteLog, "take", note(take))
     given = PresentedKey("k" * ID_LENGTH, "s" * 32)
 
     async def play() -> None:
@@ -167,7 +221,8 @@ def test_only_posts_that_cannot_take_long_run_in_the_loop(
                     assert answer.status_code == 204, answer.text
 
     asyncio.run(play())
-    assert (threads[-1] is threading.current_thread()) is is_in_loop
+    assert (threads[append] is threading.current_thread()) is is_in_loop
+    assert threads[take] is threading.current_thread()
 
 
 def test_a_checked_lock_refuses_to_block_the_loop() -> None:
@@ -279,11 +334,12 @@ def test_a_disk_that_fails_to_undo_is_unavailable(tmp_path: Path, statement: str
         raise ValueError
 
     async def play(database: Database) -> BaseException:
-        writer = Writer(database)
+        writer = Writer(database, asyncio.get_running_loop())
         if statement == "ROLLBACK":  # of the whole transaction
             database.before_commit = lambda _: fail()
-        job = writer.write(int if statement == "ROLLBACK" else fail)
-        (error,) = await asyncio.gather(job, return_exceptions=True)
+        last = int if statement == "ROLLBACK" else fail
+        jobs = writer.write(int), writer.write(last)
+        _, error = await asyncio.gather(*jobs, return_exceptions=True)
         await writer.stop()
         assert isinstance(error, BaseException)
         return error
