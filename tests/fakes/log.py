@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -13,6 +12,7 @@ from tidings.core import limits
 from tidings.core.counters import LogCounter
 from tidings.core.errors import Yielded
 from tidings.core.log.append import Claim
+from tidings.core.log.stores import Result
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, Pages
 
@@ -52,8 +52,8 @@ class MemoryLog:
         self._feeds: defaultdict[str, _Feed] = defaultdict(_Feed)
         self._lock = Lock()
 
-    def together(self) -> AbstractContextManager[object]:
-        return nullcontext()
+    def together(self, run: Callable[[], Result]) -> Result:
+        return run()
 
     def take(self, feed: str, operations: int = 0) -> int:
         with self._lock:

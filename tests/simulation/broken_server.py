@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -50,7 +50,7 @@ async def _at_once(*_: Any) -> None:
 
 # K1: a number and its page are two transactions, and a start does not fill holes.
 in_two_transactions = all_of(
-    instead(SqliteLog, "together", lambda log: nullcontext()),
+    instead(SqliteLog, "together", lambda log, run: run()),
     instead(Recovery, "fill", lambda recovery, feed: ()),
     instead(Recovery, "end", lambda recovery, feed: recovery.log.head(feed)),
 )
@@ -60,10 +60,15 @@ async def _metrics_in_loop(served: Any) -> Answer:
     return Answer(200, {}, metrics.render_metrics(served._host))
 
 
+def _read_locked(database: Any) -> Any:
+    return database._inner if database.is_writing else database._outer()
+
+
 # K2: the event loop renders the metrics, and every read takes the lock of the database.
 waits_in_loop = all_of(
     instead(app.ServerApp, "_metrics", _metrics_in_loop),
-    instead(Database, "reading", Database.transaction),
+    instead(Database, "reading", _read_locked),
+    instead(Database, "acquire", lambda database, *, wait=True: database._turn.acquire()),
     instead(database, "check_may_block", _nothing),
 )
 
@@ -175,28 +180,19 @@ copies_unnoticed = all_of(
 # K4: a run that failed keeps its lease.
 keeps_leases = instead(Follower, "_abandon", _nothing)
 # K4: a run that failed is not repeated.
-not_again = all_of(instead(wakeups, "AGAIN_S", 1e9), instead(writer, "AGAIN_S", 1e9))
+not_again = instead(wakeups, "AGAIN_S", 1e9)
 # K7: a checkpoint counts as written before the commit.
 checkpoints_early = instead(SqliteFollowers, "_move", MemoryFollowers._move)
 
 
-def _woken_after(runs: Any) -> str | None:
-    """Replace `Runs._next`: a wake-up during a run is taken for the one that began it."""
-    feed = _NEXT(runs)
-    if feed is not None:
-        runs._due.add(feed)
-        run = runs._run
-
-        def once(feed: str) -> object:
-            runs._run = run
-            try:
-                return run(feed)
-            finally:
-                runs._due.discard(feed)
-
-        runs._run = once
-    return feed
+def _serve_late(runs: Any) -> None:
+    """Replace `Runs._serve`: a wake-up during a run or its pause is lost."""
+    module: Any = wakeups
+    while (feed := runs._queue.get()) is not None and not runs._stopped:
+        with runs._retries.run(feed):
+            runs._run(feed)
+        module.time.sleep(wakeups.PAUSE_S_MAX)
+        runs._due.discard(feed)
 
 
-_NEXT = wakeups.Runs._next
-wakes_lost = instead(wakeups.Runs, "_next", _woken_after)
+wakes_lost = instead(wakeups.Runs, "_serve", _serve_late)

@@ -276,6 +276,11 @@ class Effects:
     def __init__(self, process: Process, port: str, target: object) -> None:
         self._process, self._port, self._target = process, port, target
 
+    def together(self, run: Callable[[], Any]) -> Any:
+        """Run *run*, whose calls are effects of their own, as on DynamoDB."""
+        self._process.effect(_label(self._port, "together"), lambda: None)
+        return run()
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         process, label = self._process, _label(self._port, name)
         through = process.send if label == "sockets.send" else process.effect

@@ -160,7 +160,7 @@ class Host(Assembly):
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
         self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="replay")
         self.slow_pool = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="slow-request")
-        self.writer = Writer(self.database)
+        self.writer = Writer(self.database, loop)
         self.waker = Wakeups(self._replay_soon)
         self.sum_demand = SumDemand(steady_ms, self.waker)
         stores = FileStores(
@@ -311,18 +311,17 @@ class Host(Assembly):
         """Stop all threads and close the file."""
         self.state.stop()
         await asyncio.to_thread(self.webhooks.stop)
-        await self.writer.stop()
         await asyncio.to_thread(self.waker.stop)
         for pool in (self.pool, self._replays, self.slow_pool):
             pool.shutdown(wait=False, cancel_futures=True)
+        try:
+            await self.writer.write(lambda: None)  # a transaction writes the pending checkpoints
+        except Unavailable as error:  # such as a full disk
+            log.warning("checkpoints not written, so some pages will be handled again: %s", error)
+        await self.writer.stop()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        try:
-            with self.database.transaction():
-                pass  # each transaction also writes the pending checkpoints
-        except Unavailable as error:  # such as a full disk
-            log.warning("checkpoints not written, so some pages will be handled again: %s", error)
         self.database.close()
         if self._elections:
             self._elections.close()
@@ -375,9 +374,9 @@ class Host(Assembly):
             log.exception("a catch-up failed; the sweep will continue it")
 
     def _follow(self) -> None:
-        follower, pusher = self.follower, self.pusher()
+        follower, pusher, loop = self.follower, self.pusher(), self.notifications.loop
         self.state = StateProjection(
-            loop=self.notifications.loop,
+            loop=loop,
             writer=self.writer,
             database=self.database,
             followers=self.stores.followers,
@@ -389,14 +388,14 @@ class Host(Assembly):
         )
         self.waker.wake_state = self.state.wake
         self.waker.runs = {
-            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest),
+            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest, loop),
         }
         if self.stores.archive is not None:
             archiver, archiving = self.archiver(), self.archive_follower
             run = lambda feed: archiving.run(feed, archiver)  # noqa: E731
-            self.waker.runs[ARCHIVE] = Runs(ARCHIVE, run, lambda: ARCHIVE_REST)
+            self.waker.runs[ARCHIVE] = Runs(ARCHIVE, run, lambda: ARCHIVE_REST, loop)
         self.waker.relays = {
-            feed: Runs(RELAY, lambda feed: self.relayer(feed).run(feed), lambda: RELAY_REST)
+            feed: Runs(RELAY, lambda feed: self.relayer(feed).run(feed), lambda: RELAY_REST, loop)
             for feed in self.settings.sources
         }
 
@@ -435,7 +434,6 @@ class Host(Assembly):
         writer = StreamWriter(
             appender=self.appender,
             store=self.stores.streams,
-            together=self.database.transaction,
             runtime=self.runtime,
             tracer=self.tracer,
         )

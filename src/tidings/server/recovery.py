@@ -48,6 +48,7 @@ from tidings.server.processes import Problem
 from tidings.server.sqlite.database import FILE_MODE
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Collection, Container, Mapping, Sequence
     from pathlib import Path
 
@@ -91,7 +92,10 @@ class Recovery:
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
         """
-        with self.database.transaction():
+        if not self.unwritten(feed):
+            return ()
+
+        def fill(_: object) -> Sequence[Numbers]:
             holes, now_ms = self.unwritten(feed), self.clock()
             for hole in holes:
                 # A filler has the time of the next page, because cursors contain their page's time.
@@ -103,6 +107,8 @@ class Recovery:
                     feed, [filler(each, at_ms=at_ms, expires_ms=expires_ms) for each in numbers]
                 )
             return holes
+
+        return self.database.write(fill)
 
     def end(self, feed: str) -> int:
         """Return the last page that a reader of *feed* can reach from the state's checkpoint."""
@@ -147,9 +153,11 @@ class SqliteStarts:
         return Start("", 0, 0) if self.heads() else None
 
     def put(self, start: Start) -> None:
-        with self.database.transaction() as sql:
+        def write(sql: sqlite3.Connection) -> None:
             sql.execute("DELETE FROM starts")
             sql.execute("INSERT INTO starts VALUES (?, ?, ?)", start)
+
+        self.database.write(write)
 
     def heads(self) -> dict[str, int]:
         """Return the last page number of each feed that has a log."""
@@ -288,11 +296,14 @@ class Generations:
 
     def _note(self, feeds: Collection[str], restored: Start | None) -> None:
         fresh = _write(self._mark)
-        with self.starts.database.transaction():
+
+        def write(_: object) -> None:
             if restored is not None:
                 for feed in sorted({*feeds, *self.starts.heads()}):
                     self._begin(feed, restored)
             self.starts.put(Start(*fresh, self.clock()))
+
+        self.starts.database.write(write)
         self._noted = self.starts.heads()
 
     def _begin(self, feed: str, last: Start) -> None:

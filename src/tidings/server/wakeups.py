@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -25,7 +24,7 @@ from tidings.core.model.feeds import STATE
 from tidings.core.replication.relay import RELAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tidings.core.effects import Clock
     from tidings.core.followers.leases import Observation
@@ -42,12 +41,48 @@ ENDPOINTS = 16
 Key = tuple[str, str]  # feed and name
 
 
+class Retries:
+    """
+    The feeds for which the last run of the follower *name* failed.
+
+    Each of them runs again after a pause, and not before: *wake* is then called in *loop*.
+    """
+
+    def __init__(
+        self, name: str, loop: asyncio.AbstractEventLoop, wake: Callable[[str], object]
+    ) -> None:
+        self._name, self._loop, self._wake = name, loop, wake
+        self._failed: set[str] = set()
+
+    def __contains__(self, feed: str) -> bool:
+        return feed in self._failed
+
+    @contextmanager
+    def run(self, feed: str) -> Iterator[None]:
+        """Run the follower inside the context. If this raises, log the error and try again."""
+        try:
+            yield
+        except TidingsError as error:
+            log.warning("follower stopped: %s %s: %s", self._name, feed, error)
+        except Exception:
+            log.exception("follower failed: %s %s", self._name, feed)
+        else:
+            return
+        self._failed.add(feed)
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._loop.call_later, AGAIN_S, self._again, feed)
+
+    def _again(self, feed: str) -> None:
+        self._failed.discard(feed)
+        self._wake(feed)
+
+
 class Runs:
     """
     A thread that runs one follower, for one feed at a time.
 
     After a run, the thread pauses for *rest* times the duration of the run, at most for
-    *pause_s_max*. The next run handles all pages that are written during the pause. So runs take
+    `PAUSE_S_MAX`. The next run handles all pages that are written during the pause. So runs take
     less CPU time from appends.
     """
 
@@ -56,16 +91,14 @@ class Runs:
         name: str,
         run: Callable[[str], object],
         rest: Callable[[], float],
-        pause_s_max: float = PAUSE_S_MAX,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._name, self._run, self._rest = name, run, rest
-        self._pause_s_max = pause_s_max
+        self._run, self._rest = run, rest
+        self._retries = Retries(name, loop, self.wake)
         # The feeds to run, in the order of their wake-ups; None ends the thread. The event loop may
         # put feeds, because putting never blocks. `_due` prevents a feed from being queued twice.
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._due: set[str] = set()
-        # When to repeat the failed runs, the earliest first. Until then, the other feeds run.
-        self._failed: dict[str, float] = {}
         self._stopped = False
         self._thread = Thread(target=self._serve, name=f"follow-{name}", daemon=True)
 
@@ -74,7 +107,7 @@ class Runs:
 
     def wake(self, feed: str) -> None:
         """Schedule a run of *feed*; callable from any thread, without blocking."""
-        if feed not in self._due:
+        if feed not in self._due and feed not in self._retries:
             self._due.add(feed)
             self._queue.put(feed)
 
@@ -89,38 +122,12 @@ class Runs:
             self._thread.join()
 
     def _serve(self) -> None:
-        while (feed := self._next()) is not None:
-            began_s = time.monotonic()
-            try:
-                self._run(feed)
-            except TidingsError as error:
-                log.warning("follower stopped: %s %s: %s", self._name, feed, error)
-                self._failed[feed] = time.monotonic() + AGAIN_S
-            except Exception:
-                if self._stopped:  # the server is stopping, so the database may be closed
-                    return
-                log.exception("follower failed: %s %s", self._name, feed)
-                self._failed[feed] = time.monotonic() + AGAIN_S
-            time.sleep(min(self._pause_s_max, self._rest() * (time.monotonic() - began_s)))
-
-    def _next(self) -> str | None:
-        """Return the next feed to run, or a feed whose failed run is due; None at the end."""
-        while not self._stopped:
-            failed, due_s = next(iter(self._failed.items()), (None, math.inf))
-            wait_s = due_s - time.monotonic()
-            if failed is not None and wait_s <= 0:
-                del self._failed[failed]
-                return failed
-            try:
-                feed = self._queue.get(timeout=None if failed is None else wait_s)
-            except Empty:
-                continue
-            if feed is None:
-                return None
+        while (feed := self._queue.get()) is not None and not self._stopped:
             self._due.discard(feed)  # before the run, because pages written later need another run
-            if feed not in self._failed:
-                return feed
-        return None
+            began_s = time.monotonic()
+            with self._retries.run(feed):
+                self._run(feed)
+            time.sleep(min(PAUSE_S_MAX, self._rest() * (time.monotonic() - began_s)))
 
 
 class Wakeups:

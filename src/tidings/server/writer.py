@@ -5,9 +5,9 @@ A sync of the disk takes as long for one page as for a hundred. So the requests 
 one transaction share the next transaction and its sync. Each request is answered when its page is
 on disk. The transaction also contains the rows of the state that its pages produce.
 
-The writes run in the event loop. This is faster than a thread, which would wait for Python's
-interpreter lock after each call of SQLite. A commit also runs in the loop if the previous commit
-was fast, and otherwise in a thread.
+All writes run in the event loop, those of other threads, too. This is faster than a thread, which
+would wait for Python's interpreter lock after each call of SQLite. A commit also runs in the loop
+if the previous commit was fast, and otherwise in a thread.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidings.core.errors import TidingsError, Unavailable
+from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE, FollowerConfig, advance_lease, take_batch
-from tidings.server.wakeups import AGAIN_S
+from tidings.server.loop_guard import check_may_block
+from tidings.server.sqlite.database import translate_errors
+from tidings.server.wakeups import Retries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,26 +44,30 @@ Result = TypeVar("Result")
 # less time than a change of threads takes.
 SLOW_S = 0.002
 JOBS_MAX = 256  # jobs per transaction; more jobs would delay the first of them and save little
-# The maximum number of operations whose rows one transaction writes, in some 50 ms. Slices write
+JOBS_S_MAX = 0.01  # time after which no further job of a transaction begins, for the same reason
+# The maximum number of operations whose rows one transaction writes, in some 20 ms. Slices write
 # the other rows.
-COMMIT_OPERATIONS_MAX = 5_000
+COMMIT_OPERATIONS_MAX = 2_000
 SLICE_MS, SLICE_OPERATIONS = 5, 500  # limits of a slice, because it delays the next commit
+_STOPPED = "the server has stopped"
 _OWNER = "commit"  # the owner of the follower's lease during a commit
 
 
 @dataclass(slots=True)
 class _Job:
     run: Callable[[], Any]
-    done: asyncio.Future[Any]
+    done: asyncio.Future[Any] | Future[Any]
     result: Any = None
     error: BaseException | None = None
 
 
 class Writer:
-    """A queue of jobs on *database*, run in the order of arrival."""
+    """The only writer of *database*: a queue of jobs, which run in *loop* in order of arrival."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop) -> None:
+        self._database, self._loop = database, loop
+        database.submit = self.submit
+        self._stopped = False
         self._jobs: list[_Job] = []
         self._is_slow = False
         self._writing: asyncio.Task[None] | None = None
@@ -74,15 +80,38 @@ class Writer:
         Raises:
             Exception: the error that *run* or the commit raised; the writes of *run* are undone.
         """
-        job = _Job(run, asyncio.get_running_loop().create_future())
+        done: asyncio.Future[Result] = self._loop.create_future()
+        self._add(_Job(run, done))
+        return await done
+
+    def submit(self, run: Callable[[], Result]) -> Result:
+        """
+        Do the same as `write` for another thread, which waits.
+
+        Raises:
+            LoopWouldBlock: the caller runs in the event loop, and is not a job.
+            Unavailable: the server has stopped, or the commit failed; nothing was written.
+        """
+        check_may_block("a commit")
+        done: Future[Result] = Future()
+        try:
+            self._loop.call_soon_threadsafe(self._add, _Job(run, done))
+        except RuntimeError:  # the loop is closed
+            raise Unavailable(_STOPPED) from None
+        return done.result()
+
+    def _add(self, job: _Job) -> None:
+        if self._stopped:
+            job.error = Unavailable(_STOPPED)
+            _settle(job)
+            return
         self._jobs.append(job)
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
-        result: Result = await job.done
-        return result
 
     async def stop(self) -> None:
-        """Return when the jobs in progress have finished."""
+        """Accept no more jobs, and return when those in the queue have finished."""
+        self._stopped = True
         if self._writing is not None:
             await self._writing
         self._thread.shutdown()
@@ -97,14 +126,14 @@ class Writer:
                     job.error = error
             for job in jobs:
                 _settle(job)
+            if self._jobs:
+                await asyncio.sleep(0)  # the loop does other work between two commits
         self._writing = None
 
     async def _commit(self, jobs: list[_Job]) -> None:
-        loop, database = asyncio.get_running_loop(), self._database
+        database = self._database
         if not database.acquire(wait=False):
-            # Wait for the lock in a thread, because the loop must not block. Once the thread has
-            # the lock, other threads wait until the loop continues here.
-            await loop.run_in_executor(self._thread, database.acquire)
+            raise RuntimeError("an earlier transaction has not ended")
         database.begin()
         try:
             self._do_all(jobs)
@@ -115,24 +144,41 @@ class Writer:
         began_s = time.monotonic()
         if self._is_slow:
             database.pause()
-            await loop.run_in_executor(self._thread, database.commit)
+            await self._loop.run_in_executor(self._thread, database.commit)
         else:
             database.commit()
         self._is_slow = time.monotonic() - began_s > SLOW_S
 
     def _do_all(self, jobs: list[_Job]) -> None:
         """
-        Run all jobs. If a job raises, which is rare, undo all, and repeat each job in a savepoint.
+        Run *jobs*. If a job raises, which is rare, undo all.
 
-        If a job then raises again, its savepoint undoes this job alone.
+        Unless it was the first one, repeat the jobs up to this one, each in a savepoint.
+
+        If a job then raises again, its savepoint undoes this job alone. After a job that raises and
+        after `JOBS_S_MAX`, put the jobs that did not run back into the queue.
         """
+        until_s = time.monotonic() + JOBS_S_MAX
         try:
-            for job in jobs:
-                job.result = job.run()
-        except Exception:  # noqa: BLE001 (the repeated job raises it again)
+            with translate_errors():
+                for at, job in enumerate(jobs):
+                    if at and time.monotonic() >= until_s:
+                        self._put_back(jobs, at)
+                        break
+                    job.result = job.run()
+        except Exception as error:  # noqa: BLE001 (`Writer.write` raises it, or the repeated job)
+            self._put_back(jobs, at + 1)
             self._database.begin_again()
-            for job in jobs:
-                self._do(job)
+            if not at:
+                job.error = error
+                return
+            for each in jobs:
+                self._do(each)
+
+    def _put_back(self, jobs: list[_Job], first: int) -> None:
+        """Move the jobs from number *first* on from *jobs* to the start of the queue."""
+        self._jobs[:0] = jobs[first:]
+        del jobs[first:]
 
     def _do(self, job: _Job) -> None:
         try:
@@ -178,6 +224,7 @@ class StateProjection:
         self._follower = replace(follower, follower_config=follower_config)
         # The feeds for which the handler has begun, and has handled every page since then.
         self._begun: set[str] = set()
+        self._retries = Retries(STATE, loop, self.wake)
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -229,7 +276,7 @@ class StateProjection:
 
     def wake(self, feed: str) -> None:
         """Schedule a slice for *feed*; callable from any thread, without blocking."""
-        if feed not in self._due and not self._stopped:
+        if not (feed in self._due or feed in self._retries or self._stopped):
             self._due.add(feed)
             self._loop.call_soon_threadsafe(self._schedule, feed)
 
@@ -244,15 +291,9 @@ class StateProjection:
 
     async def _run(self, feed: str) -> None:
         self._due.discard(feed)  # before the slice, which wakes the feed again if pages are left
-        try:
+        with self._retries.run(feed):
             await self._writer.write(partial(self._slice, feed))
             self._on_appended(feed)
-        except TidingsError as error:
-            log.warning("follower stopped: %s %s: %s", STATE, feed, error)
-            self._loop.call_later(AGAIN_S, self.wake, feed)
-        except Exception:
-            log.exception("follower failed: %s %s", STATE, feed)
-            self._loop.call_later(AGAIN_S, self.wake, feed)
 
     def _slice(self, feed: str) -> None:
         self._begun.discard(feed)

@@ -378,7 +378,14 @@ class _Thread:
 
 
 class _Result(Future[Any]):
-    machine: Machine
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self.machine = machine
+        self.add_done_callback(self._wake)
+
+    def _wake(self, _: object) -> None:
+        if OWNER.get() is not None:
+            self.machine.wake(OWNER.get())
 
     def result(self, timeout: float | None = None) -> Any:
         self.machine.wait("waits for a result", self.done, timeout)
@@ -396,8 +403,7 @@ class Pool:
         self._running = 0
 
     def submit(self, call: Callable[..., Any], *args: Any, **named: Any) -> _Result:
-        future = _Result()
-        future.machine = self._machine
+        future = _Result(self._machine)
         context = copy_context()
         self._waiting.append((future, lambda: context.run(call, *args, **named)))
         self._begin()
@@ -453,5 +459,6 @@ def _instead(machine: Machine) -> list[tuple[Any, Any]]:
         (threading.Thread, of(_Thread)),
         (threading.get_ident, lambda: id(machine.current)),
         (queue.SimpleQueue, of(_Queue)),
+        (Future, of(_Result)),
         (ThreadPoolExecutor, of(Pool)),
     ]

@@ -15,8 +15,7 @@ WITHIN_S = 180.0
 def _give_up(host: Host) -> None:
     """Trim all pages except the last one."""
     host.stores.log.raise_floor(FEED, POSTS)
-    with host.database.transaction() as sql:
-        sql.execute("DELETE FROM pages WHERE page < ?", (POSTS,))
+    host.database.write(lambda sql: sql.execute("DELETE FROM pages WHERE page < ?", (POSTS,)))
 
 
 async def _play(folder: Path) -> tuple[list[str], list[str]]:

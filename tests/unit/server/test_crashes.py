@@ -26,6 +26,7 @@ from tidings.core.followers.follower import STATE
 from tidings.core.model.operations import parse_line
 from tidings.core.state.rows import Row
 from tidings.http import settings
+from tidings.server import loop_guard
 from tidings.server.app import ServerApp
 from tidings.server.host import Host
 from tidings.server.http_server import HostCheck
@@ -229,6 +230,7 @@ async def hosted(
         {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true", **given}, settings.SHARED
     )
     parsed = settings.parse(values, coordinated=False)
+    loop_guard.watch(asyncio.get_running_loop())
     host = await Host.open(path, parsed, archive=archive)
     await asyncio.to_thread(host.start)
     try:
@@ -243,8 +245,7 @@ def _rows(host: Host) -> list[Row]:
 
 def executed(database: Database, statement: str) -> Any:
     """Return the first row of *statement*, in a thread: the event loop must not wait."""
-    with database.transaction() as sql:
-        return sql.execute(statement).fetchone()
+    return database.write(lambda sql: sql.execute(statement).fetchone())
 
 
 async def _crashing(folder: Path, seed: int) -> Crashes:

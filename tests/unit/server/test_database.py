@@ -169,8 +169,7 @@ def test_a_page_above_the_head_is_not_overwritten(database: Database) -> None:
     """A damaged file has such a page; the next number is above it."""
     log = SqliteLog(database)
     log.fill(FEED, [page(7)])
-    with log.together():
-        log.put(FEED, page(log.take(FEED)))
+    log.together(lambda: log.put(FEED, page(log.take(FEED))))
     assert [each.number for each in log.read(FEED, 0)] == [7, 8]
 
 

@@ -307,7 +307,6 @@ def test_a_page_and_its_producer_are_written_together(tmp_path: Path) -> None:
     writer = StreamWriter(
         appender=appender,
         store=store,
-        together=database.transaction,
         runtime=replace(Scene().runtime, clock=lambda: NOW),
         tracer=disabled_tracer(),
     )

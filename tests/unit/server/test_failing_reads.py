@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Set
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from queue import SimpleQueue
@@ -178,13 +179,20 @@ def test_a_feed_that_fails_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> N
         if feed == "bad":
             raise Unavailable("disk I/O error")
 
-    runs = wakeups.Runs("a", run, rest=lambda: 0.0)
-    runs.start()
-    for feed in ("bad", "good", "bad", "other"):
-        runs.wake(feed)
-    assert [ran.get(timeout=WITHIN_S) for _ in range(3)] == ["bad", "good", "other"]
-    runs._failed["bad"] = 0.0
-    runs.wake("good")
-    assert sorted(ran.get(timeout=WITHIN_S) for _ in range(2)) == ["bad", "good"]
-    runs.stop()
-    runs.join()
+    async def main() -> None:
+        runs = wakeups.Runs("a", run, lambda: 0.0, asyncio.get_running_loop())
+        runs.start()
+        for feed in ("bad", "good", "other"):
+            runs.wake(feed)
+        got = partial(asyncio.to_thread, ran.get, timeout=WITHIN_S)
+        assert [await got() for _ in range(3)] == ["bad", "good", "other"]
+        for feed in ("bad", "good"):
+            runs.wake(feed)
+        assert await got() == "good"
+        assert ran.empty()
+        runs._retries._again("bad")
+        assert await got() == "bad"
+        runs.stop()
+        await asyncio.to_thread(runs.join)
+
+    asyncio.run(main())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import random
+import sqlite3
 import string
 from collections import Counter
 from pathlib import Path
@@ -73,9 +74,12 @@ WITHIN_S = 180.0
 
 def _limit(host: Host, pages: int | None) -> None:
     """Let the file grow to *pages*; None: by a few."""
-    with host.database.transaction() as sql:
+
+    def limit(sql: sqlite3.Connection) -> None:
         (used,) = sql.execute("PRAGMA page_count").fetchone()
         sql.execute(f"PRAGMA max_page_count = {pages or used + FREE_PAGES}")
+
+    host.database.write(limit)
 
 
 async def _append(client: httpx.AsyncClient, kind: str, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import pytest
 
 from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
+from tidings.server import writer as writer_module
+from tidings.server.loop_guard import LoopWouldBlock
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.writer import JOBS_MAX, Writer
@@ -58,7 +61,7 @@ def run(database: Database, *jobs: Callable[[SqliteLog], int]) -> list[int | Bas
     """Return the answers of one writer to *jobs* that arrive at the same time."""
 
     async def written() -> list[int | BaseException]:
-        writer, log = Writer(database), SqliteLog(database)
+        writer, log = Writer(database, asyncio.get_running_loop()), SqliteLog(database)
         jobs_ = [writer.write(partial(job, log)) for job in jobs]
         answers = await asyncio.gather(*jobs_, return_exceptions=True)
         await writer.stop()
@@ -67,11 +70,21 @@ def run(database: Database, *jobs: Callable[[SqliteLog], int]) -> list[int | Bas
     return asyncio.run(written())
 
 
-def test_jobs_that_wait_share_a_commit(database: Counted) -> None:
+def test_jobs_that_wait_share_a_commit(database: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is answered with its own result, in the order they came."""
-
+    monkeypatch.setattr(writer_module, "JOBS_S_MAX", 180.0)
     assert run(database, *[append] * JOBS_MAX) == list(range(1, JOBS_MAX + 1))
     assert database.commits == 1
+
+
+def test_long_jobs_share_no_commit(database: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of them, the loop does other work; one that fails delays none after it."""
+    monkeypatch.setattr(writer_module, "JOBS_S_MAX", 0.0)
+
+    first, failed, *others = run(database, append, partial(append, fails=True), append, append)
+    assert [first, *others] == [1, 2, 3]
+    assert isinstance(failed, ValueError)
+    assert database.commits == 4
 
 
 def test_a_job_that_fails_is_undone_alone(database: Counted) -> None:
@@ -92,24 +105,48 @@ def test_all_hear_of_a_commit_that_failed(database: Counted) -> None:
     assert run(database, append) == [1]
 
 
-def test_a_job_waits_for_a_thread_that_writes(database: Counted) -> None:
-    """The loop runs in the meantime."""
+def test_threads_write_by_jobs(database: Counted) -> None:
+    """They share commits with the requests of the loop, and get the errors of their own jobs."""
+    threads = set()
 
-    async def main() -> tuple[int, int]:
-        writer, log, turns = Writer(database), SqliteLog(database), 0
-        assert await asyncio.to_thread(database.acquire)
-        job = asyncio.ensure_future(writer.write(lambda: append(log)))
-        while turns < 5:
-            await asyncio.sleep(0.001)
-            turns += 1
-        assert not job.done()
-        database.begin()
-        database.commit()
-        done = await job
+    async def main() -> list[int | BaseException]:
+        writer, log = Writer(database, asyncio.get_running_loop()), SqliteLog(database)
+
+        def job(*, fails: bool = False) -> int:
+            threads.add(threading.current_thread())
+            return append(log, fails=fails)
+
+        def write(*, fails: bool = False) -> int:
+            return database.write(lambda _: job(fails=fails))
+
+        jobs = [asyncio.to_thread(write, fails=each == 3) for each in range(9)]
+        answers = await asyncio.gather(writer.write(job), *jobs, return_exceptions=True)
         await writer.stop()
-        return done, turns
+        with pytest.raises(Unavailable):
+            await asyncio.to_thread(write)
+        return answers
 
-    assert asyncio.run(main()) == (1, 5)
+    answers = asyncio.run(main())
+    assert [type(each) for each in answers].count(ValueError) == 1
+    numbers = sorted(each for each in answers if isinstance(each, int))
+    assert numbers == list(range(1, 10))
+    assert threads == {threading.current_thread()}
+    assert [page.number for page in SqliteLog(database).read(FEED, 0)] == numbers
+
+
+def test_a_thread_cannot_write_around_the_writer(database: Counted) -> None:
+    """Neither can the loop, outside of a job, which would wait for itself."""
+
+    async def main() -> None:
+        writer = Writer(database, asyncio.get_running_loop())
+        for write in (database.transaction, lambda: database.write(lambda _: None)):
+            with pytest.raises(LoopWouldBlock):
+                write()
+        with pytest.raises(LoopWouldBlock):
+            await asyncio.to_thread(database.transaction)
+        await writer.stop()
+
+    asyncio.run(main())
 
 
 def test_a_file_that_another_program_writes_is_unavailable(

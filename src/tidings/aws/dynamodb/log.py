@@ -26,7 +26,6 @@ Readers check the expiry, because DynamoDB's TTL deletes items late.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,12 +51,13 @@ from tidings.core.errors import Yielded
 from tidings.core.model.pages import Page, Pages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from tidings.core.effects import Sleep
     from tidings.core.log.append import Claim
+    from tidings.core.log.stores import Result
     from tidings.core.maintenance.retention import Round
 
 
@@ -138,9 +138,9 @@ class DynamoDBLog:
     def __init__(self, client: DynamoDBClient, log_table: str, control_table: str) -> None:
         self._log, self._control = Table(client, log_table), Table(client, control_table)
 
-    def together(self) -> AbstractContextManager[object]:
-        """Do nothing, because a transaction would make writers wait for each other."""
-        return nullcontext()
+    def together(self, run: Callable[[], Result]) -> Result:
+        """Call *run* without a transaction, which would make writers wait for each other."""
+        return run()
 
     def take(self, feed: str, operations: int = 0) -> int:
         """

@@ -32,7 +32,7 @@ from tidings.core.model.operations import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidings.core.durable_streams.stream import StreamStore, Together
+    from tidings.core.durable_streams.stream import StreamStore
     from tidings.core.effects import Runtime
     from tidings.core.log.append import Appender
     from tidings.core.log.reader import Reader
@@ -173,14 +173,13 @@ class StreamWriter:
 
     In all methods, *trace* is the result of `tracing.parse_trace_headers`.
 
-    *together* starts a transaction, in which a page and the document of its stream are written. A
-    producer that does not know whether its request was accepted can therefore repeat the request,
-    and gets the same response.
+    A page and the document of its stream are written in one transaction. A producer that does not
+    know whether its request was accepted can therefore repeat the request, and gets the same
+    response.
     """
 
     appender: Appender
     store: StreamStore
-    together: Together
     runtime: Runtime
     tracer: Tracer
 
@@ -197,7 +196,8 @@ class StreamWriter:
             Rejected: see the rule in the error; the stream was not created.
         """
         check_text(name, "name", ID_BYTES_MAX)
-        with self.together():
+
+        def write() -> tuple[Stream, bool]:
             stream = self.store.stream(feed, name)
             if stream is not None:
                 check_same(stream, appending.content_type, closed=appending.closes)
@@ -206,6 +206,8 @@ class StreamWriter:
             begins = Place(self.appender.log.head(feed), PAGE_END, self.runtime.clock() // 1000)
             stream = Stream(name, appending.content_type, begins, begins)
             return self._write(feed, stream, appending, self._lines(stream, appending), trace), True
+
+        return self.appender.log.together(write)
 
     def append(
         self, feed: str, name: str, appending: Appending, trace: str | None = None
@@ -217,7 +219,8 @@ class StreamWriter:
             UnknownStream: the stream does not exist.
             Rejected: see the rule in the error; nothing was appended.
         """
-        with self.together():
+
+        def write() -> tuple[Stream, bool]:
             stream = require_stream(self.store.stream(feed, name), name)
             self.appender.check_writable(feed)
             check_complete(appending)
@@ -228,6 +231,8 @@ class StreamWriter:
                 raise InvalidStream("must contain a message", field="body")
             return self._write(feed, stream, appending, lines, trace), True
 
+        return self.appender.log.together(write)
+
     def remove(self, feed: str, name: str, trace: str | None = None) -> None:
         """
         Delete the stream *name*.
@@ -236,10 +241,13 @@ class StreamWriter:
             UnknownStream: the stream does not exist.
             Chained: *feed* is a chained feed.
         """
-        with self.together():
+
+        def write() -> None:
             require_stream(self.store.stream(feed, name), name)
             self._append(feed, [messages.deletion(name, self.runtime.clock())], trace)
             self.store.remove(feed, name)
+
+        self.appender.log.together(write)
 
     def _lines(self, stream: Stream, appending: Appending) -> list[str]:
         if not appending.body:

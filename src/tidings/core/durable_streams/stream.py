@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,11 +13,6 @@ from tidings.core.model.cursors import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-# A function that returns a context in which all reads and writes are one transaction, and no other
-# process writes.
-Together = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)

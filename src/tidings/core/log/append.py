@@ -128,15 +128,18 @@ class Appender:
         body, append_id = encode(lines), self.new_id()
         if required:
             required.check()
-        for attempt in range(limits.APPEND_ATTEMPTS_MAX):
-            with self.log.together():
+
+        def write() -> Page:
+            for attempt in range(limits.APPEND_ATTEMPTS_MAX):
                 # The first attempt counts the operations.
                 number = self.log.take(feed, 0 if attempt else len(lines))
                 self._check_before(feed, number, required)
                 page = self._page(number, body, append_id, trace)
                 if self.log.put(feed, page) == append_id:
                     return page
-        raise Unavailable(f"{feed}: found a filler {limits.APPEND_ATTEMPTS_MAX} times in a row")
+            raise Unavailable(f"{feed}: found a filler {limits.APPEND_ATTEMPTS_MAX} times in a row")
+
+        return self.log.together(write)
 
     def append_once(
         self,
@@ -158,18 +161,20 @@ class Appender:
         """
         self.check_writable(feed)
         body = encode(lines)
-        claim = self.claims.find(feed, key, now_ms=self.clock())
-        if claim is None and required:
+        found = self.claims.find(feed, key, now_ms=self.clock())
+        if found is None and required:
             required.check()
-        with self.log.together():
-            if claim is None:
-                claim = self._claim(feed, key, fingerprint, len(lines))
-            elif self._is_skipped(feed, claim.page):
+
+        def write() -> Page:
+            claim = found or self._claim(feed, key, fingerprint, len(lines))
+            if claim is found and self._is_skipped(feed, claim.page):
                 claim = self._move(feed, claim)
             if claim.fingerprint != fingerprint:
                 shown = key.rpartition("\t")[2]  # without the owner, see `Allowed.namespaced_key`
                 raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
             return self._aim(feed, body, claim, required, trace)
+
+        return self.log.together(write)
 
     def _claim(self, feed: str, key: str, fingerprint: str, operations: int) -> Claim:
         now, number = self.clock(), self.log.take(feed, operations)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
 
     from tidings.core.counters import LogCounter
     from tidings.core.model.pages import Page, Pages
+
+Result = TypeVar("Result")
 
 
 class LogStore(Protocol):
@@ -19,13 +21,14 @@ class LogStore(Protocol):
     operations, and the address of the successor, which is the feed that continues the log.
     """
 
-    def together(self) -> AbstractContextManager[object]:
+    def together(self, run: Callable[[], Result]) -> Result:
         """
-        Return a context in which all writes succeed or fail together.
+        Return the result of *run*, whose writes succeed or fail together.
 
-        With transactions, a crash never leaves a number without its page. Code in the context must
-        not wait for another writer, because transactions run one after the other. A store without
-        transactions returns a context that does nothing, and readers close the holes.
+        With transactions, a crash never leaves a number without its page. *run* must not wait for
+        another writer, because transactions run one after the other. It is repeated if another
+        request of the same transaction has failed, and may run in another thread. A store without
+        transactions just calls *run*, and readers close the holes.
         """
 
     def take(self, feed: str, operations: int = 0) -> int:

@@ -221,12 +221,15 @@ class RelayControl:
 
     def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
         """Refuse producers. With *marks_end*, append an empty page, which notifies the copies."""
-        with self.reader.log.together():
+
+        def write() -> None:
             number = self.reader.log.take(feed) if marks_end else 0
             self.log.yield_to(feed, to)
             if number:
                 now = self.reader.clock()
                 self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
+
+        self.reader.log.together(write)
 
     def _ends(self, feed: str) -> Document:
         """Return the first and the last page of the log, as readers see them."""

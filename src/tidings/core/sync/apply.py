@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -135,7 +136,8 @@ class Corrector:
             for batch in _batches(section):
                 if self.steady() >= until:
                     return _outcome(counts, handled, complete=False)
-                counts += self._count_applied(self._apply(feed, batch, where))
+                where, verdicts = self._apply(feed, batch, where)
+                counts += self._count_applied(verdicts)
                 handled += len(batch)
         return _outcome(counts, handled, complete=True)
 
@@ -173,24 +175,40 @@ class Corrector:
             more = run.more
         return where
 
-    def _apply(self, feed: str, batch: Sequence[Correction], where: Conflicts) -> Counter[Verdict]:
-        """Append the corrections of *batch* that still apply; return the number of each verdict."""
+    def _apply(
+        self, feed: str, batch: Sequence[Correction], where: Conflicts
+    ) -> tuple[Conflicts, Counter[Verdict]]:
+        """
+        Append the corrections of *batch* that still apply.
+
+        Return the conflicts that are known now, and the number of each verdict.
+        """
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)
             if not verdicts[Verdict.UNCHANGED]:  # all objects moved, so no page number is needed
-                return verdicts
-            with self.reader.log.together():
-                # Count the corrections only at the first attempt.
-                number = self.reader.log.take(feed, 0 if attempt else verdicts[Verdict.UNCHANGED])
-                if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
-                    self._yield(feed, number, where)
-                    continue
-                page = self._page(number, batch, where, append_id)
-                if self.reader.log.put(feed, page) == page.append_id:
-                    where.page = number
-                    return where.verdicts(batch)
+                return where, verdicts
+            # Count the corrections only at the first attempt.
+            counted = 0 if attempt else verdicts[Verdict.UNCHANGED]
+            write = partial(self._write, feed, batch, where, append_id, counted)
+            where, is_written = self.reader.log.together(write)
+            if is_written:
+                return where, where.verdicts(batch)
         raise Unavailable(f"{feed}: the page was overtaken {limits.APPEND_ATTEMPTS_MAX} times")
+
+    def _write(
+        self, feed: str, batch: Sequence[Correction], seen: Conflicts, append_id: str, counted: int
+    ) -> tuple[Conflicts, bool]:
+        """Try to write a page of *batch*; return the conflicts, and True if it is in the log."""
+        where, number = seen.copy(), self.reader.log.take(feed, counted)
+        if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
+            self._yield(feed, number, where)
+            return where, False
+        page = self._page(number, batch, where, append_id)
+        is_written = self.reader.log.put(feed, page) == page.append_id
+        if is_written:
+            where.page = number
+        return where, is_written
 
     def _page(
         self, number: int, batch: Sequence[Correction], where: Conflicts, append_id: str

@@ -126,6 +126,11 @@ class Conflicts:
         self._at: dict[str, Position] = {}
         self._done: dict[str, bool] = {}
 
+    def copy(self) -> Conflicts:
+        copied = Conflicts(self._wanted.values(), self.page)
+        copied._at, copied._done = dict(self._at), dict(self._done)
+        return copied
+
     def verdict(self, correction: Correction) -> Verdict:
         key = correction.key
         if self._at.get(key, NOWHERE) == correction.at:

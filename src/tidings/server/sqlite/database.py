@@ -14,12 +14,12 @@ import os
 import sqlite3
 from collections import deque
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from functools import partial
+from functools import partial, wraps
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from tidings.core.errors import Unavailable
-from tidings.server.loop_guard import check_may_block
+from tidings.server.loop_guard import LoopWouldBlock, check_may_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
@@ -78,15 +78,21 @@ MIGRATIONS = (
     CREATE TABLE starts (id TEXT, changed_ns INTEGER, at_ms INTEGER);
     """,
 )
-# The tables with rows that expire at `expires_ms` (0: never), each with a further condition for the
-# deletion of a row. SQLite, unlike DynamoDB, does not delete expired rows itself.
+# The tables with rows that expire at `expires_ms` (0: never), each with its primary key and with a
+# further condition for a deletion. SQLite, unlike DynamoDB, does not delete expired rows itself.
 _EXPIRING = {
     # Delete only pages that the state has handled. `Recovery` assumes that a number without a page
     # was never written if it is after the last page that the state has handled.
-    "pages": "page <= (SELECT checkpoint FROM followers AS f"
-    " WHERE f.feed = pages.feed AND f.name = 'state')"
-    " OR page < (SELECT floor FROM heads AS h WHERE h.feed = pages.feed)",
-    **dict.fromkeys(("rows", "removed_parents", "summaries", "claims"), "true"),
+    "pages": (
+        "feed, page",
+        "page <= (SELECT checkpoint FROM followers AS f"
+        " WHERE f.feed = pages.feed AND f.name = 'state')"
+        " OR page < (SELECT floor FROM heads AS h WHERE h.feed = pages.feed)",
+    ),
+    "rows": ("feed, bucket, key", "true"),
+    "removed_parents": ("feed, page", "true"),
+    "summaries": ("feed, last", "true"),
+    "claims": ("feed, key", "true"),
 }
 _GIVEN_UP = "the database aborted a transaction"
 # The size of the cache of database pages. Rows of the state are at random places of the file, and a
@@ -100,8 +106,34 @@ FILE_MODE = 0o600  # the mode of a database and its copies, which have the secre
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a write-ahead log that grew during a backup is cut to this size
 READERS_KEPT = 8  # maximum number of idle connections for reading; each caches up to 2 MB
 SHARED_WAIT_S = 2.0  # maximum wait for a transaction of another process, which writes a few bytes
+DELETED_TOGETHER = 250  # expired rows deleted in one transaction, in some 2 ms
 BACKUP_STEPS = 10_000  # steps of SQLite, about 1 ms, after which a backup checks for `close`
 _IN_USE = "another process serves this file"
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class _Store(Protocol):
+    """A class whose methods may be decorated by `in_transaction`."""
+
+    _database: Database
+
+
+Store = TypeVar("Store", bound=_Store)
+
+
+def in_transaction(
+    method: Callable[Concatenate[Store, sqlite3.Connection, Arguments], Result],
+) -> Callable[Concatenate[Store, Arguments], Result]:
+    """Call *method* with a connection, in a transaction of the store's database."""
+
+    @wraps(method)
+    def write(store: Store, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        return store._database.write(lambda sql: method(store, sql, *arguments, **named))
+
+    return write
 
 
 class CannotOpen(Exception):
@@ -118,9 +150,9 @@ class Database:
     committing thread, with the feeds of the pages. A *shared* file is opened by several processes,
     which take turns.
 
-    One connection writes. `reading` uses other connections, so that readers never wait. The event
-    loop must never wait for the lock. So `transaction` and `close` are for other threads, and
-    `transaction` also for a job of `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
+    One connection writes. `reading` uses other connections, so that readers never wait. The
+    database of a server is written by the event loop only: *submit* is then `Writer.submit`, which
+    runs the writes of other threads as jobs.
 
     Raises:
         CannotOpen: another process holds the lock, a newer release wrote the file, or the file is
@@ -131,6 +163,7 @@ class Database:
         self.before_commit: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.record: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.committed: Callable[[Set[str]], None] = _nothing
+        self.submit: Callable[[Callable[[], Any]], Any] | None = None
         self._pages: list[tuple[str, Page]] = []
         self._undo: list[Callable[[], object]] = []
         self._then: list[Callable[[], object]] = []
@@ -156,27 +189,49 @@ class Database:
             self._unlock()
             raise
 
-    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+    def write(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
         """
-        Run the statements inside the context as one transaction.
+        Return the result of *run*, whose statements are one transaction.
 
-        At the end, all writes of the transaction are on disk. On an exception, all are undone.
-
-        A transaction inside another one is part of it. Threads take turns.
+        When the call returns, all writes are on disk. On an exception, all are undone. Within
+        another transaction, *run* is a part of it.
 
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
         """
-        if self._owner != get_ident():
-            return self._outer()
-        self._execute_deferred()
-        return self._inner
+        if self._owner == get_ident():
+            self._execute_deferred()
+            return run(self._connection)
+        if self.submit is not None:
+            result: Result = self.submit(partial(self.write, run))
+            return result
+        with self._outer() as sql:
+            return run(sql)
 
-    def together(self) -> AbstractContextManager[sqlite3.Connection]:
+    def together(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
         """
-        Return a `transaction` in which earlier deferred writes may not have been executed yet.
+        Return the result of *run*, in a transaction as with `write`.
+
+        Earlier deferred writes of the transaction may not have been executed yet.
         """
-        return self._inner if self._owner == get_ident() else self._outer()
+        return run(self._connection) if self._owner == get_ident() else self.write(run)
+
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """
+        Run the statements inside the context as one transaction, see `write`.
+
+        Threads take turns. On a server, only jobs of the writer may call this method.
+
+        Raises:
+            LoopWouldBlock: the caller is not a job of the server's writer.
+            Unavailable: the disk is full or does not answer; nothing was written.
+        """
+        if self._owner == get_ident():
+            self._execute_deferred()
+            return self._inner
+        if self.submit is not None:
+            raise LoopWouldBlock("only jobs of the writer write; use `Database.write`")
+        return self._outer()
 
     def defer(self, write: Callable[[sqlite3.Connection], object]) -> None:
         """
@@ -202,7 +257,7 @@ class Database:
         """
         while self._deferred and not self._is_incomplete:
             self._is_incomplete = True
-            with _translate_errors():
+            with translate_errors():
                 self._deferred.pop(0)(self._connection)
             self._is_incomplete = False
         if self._is_incomplete:
@@ -211,7 +266,7 @@ class Database:
     @contextmanager
     def _outer(self) -> Iterator[sqlite3.Connection]:
         self.acquire()
-        with _translate_errors():
+        with translate_errors():
             self.begin()
             try:
                 yield self._connection
@@ -243,7 +298,7 @@ class Database:
         """
         self._owner = get_ident()
         try:
-            with _translate_errors():
+            with translate_errors():
                 if self._connection.in_transaction:  # an earlier rollback has failed
                     self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -255,7 +310,7 @@ class Database:
         """Undo the writes of this transaction, and begin a new one without releasing the lock."""
         self._undo_after()
         self._is_incomplete = False
-        with _translate_errors():
+        with translate_errors():
             if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
                 self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -268,7 +323,7 @@ class Database:
             Unavailable: a write failed; the caller has to call `rollback`.
         """
         self._execute_deferred()
-        with _translate_errors():
+        with translate_errors():
             self.before_commit(self._pages)
         self._execute_deferred()
         self._is_prepared = True
@@ -288,7 +343,7 @@ class Database:
         """
         try:
             self._undo_after()
-            with _translate_errors():
+            with translate_errors():
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
         finally:
@@ -306,7 +361,7 @@ class Database:
         try:
             if not self._is_prepared:
                 self.prepare()
-            with _translate_errors():
+            with translate_errors():
                 self._connection.execute("COMMIT")
             self.record(self._pages)
             grown = {feed for feed, _ in self._pages}
@@ -355,7 +410,7 @@ class Database:
             raise Unavailable(_GIVEN_UP)
         self._execute_deferred()
         before = len(self._pages), len(self._undo)
-        with _translate_errors():
+        with translate_errors():
             self._connection.execute("SAVEPOINT part")
             try:
                 yield
@@ -385,7 +440,7 @@ class Database:
 
     @contextmanager
     def _read_only(self) -> Iterator[sqlite3.Connection]:
-        with _translate_errors():
+        with translate_errors():
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
@@ -425,7 +480,7 @@ class Database:
         part.unlink(missing_ok=True)
         try:
             _make_private(part)  # VACUUM INTO accepts an existing file only if it is empty
-            with _translate_errors(), closing(self._connected_for_backup()) as sql:
+            with translate_errors(), closing(self._connected_for_backup()) as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
                 # Writes during the backup stayed in the write-ahead log. Copy them into the
                 # file here. Otherwise the next commit would do so, possibly in the event loop.
@@ -440,15 +495,22 @@ class Database:
             part.unlink(missing_ok=True)
 
     def delete_expired(self, now_ms: int) -> int:
-        """Delete the rows that expired by *now_ms*; return their number."""
-        with self.transaction() as sql:
-            return sum(
-                sql.execute(
-                    f"DELETE FROM {table} WHERE expires_ms > 0 AND expires_ms <= ? AND ({done})",
-                    (now_ms,),
-                ).rowcount
-                for table, done in _EXPIRING.items()
-            )
+        """
+        Delete the rows that expired by *now_ms*; return their number.
+
+        The rows are found by reading, and deleted in several short transactions.
+        """
+        deleted = 0
+        for table, (key, done) in _EXPIRING.items():
+            expired = f"FROM {table} WHERE expires_ms > 0 AND expires_ms <= ? AND ({done})"
+            with self.reading() as sql:
+                keys = sql.execute(f"SELECT {key} {expired}", (now_ms,)).fetchall()
+            here = " AND ".join(f"{column} = ?" for column in key.split(", "))
+            for at in range(0, len(keys), DELETED_TOGETHER):
+                rows = [(now_ms, *each) for each in keys[at : at + DELETED_TOGETHER]]
+                delete = f"DELETE {expired} AND {here}"
+                deleted += self.write(lambda sql: sql.executemany(delete, rows).rowcount)  # noqa: B023
+        return deleted
 
     def close(self) -> None:
         """Interrupt backups and close the file. Committed data stays."""
@@ -549,7 +611,13 @@ def _nothing(_: object) -> None:
 
 
 @contextmanager
-def _translate_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
+    """
+    Translate the errors of SQLite.
+
+    Raises:
+        Unavailable: the disk is full or does not answer, or another program has locked the file.
+    """
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -29,12 +29,13 @@ from tidings.core.replication.source import Role
 from tidings.core.settings.profiles import Profile, next_version
 from tidings.core.settings.values import Ended, Resource
 from tidings.core.state.tombstones import Remembered
+from tidings.server.sqlite.database import Database, in_transaction
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
     from tidings.core.consumers.consumer import Change
-    from tidings.server.sqlite.database import Database
 
 # The names by which data files refer to classes. A name stays when its class is renamed.
 _TYPES: dict[str, type] = {
@@ -158,11 +159,8 @@ class Documents:
 
     def put(self, feed: str, name: str, value: object) -> None:
         """Store *value* in place of the existing document, if any."""
-        with self._database.transaction() as sql:
-            sql.execute(
-                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)",
-                (self._kind, feed, name, to_json(value)),
-            )
+        columns = self._kind, feed, name, to_json(value)
+        self._execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)", *columns)
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
         """
@@ -172,25 +170,25 @@ class Documents:
 
         A document that is missing has version 0.
         """
-        key = self._kind, feed, name
-        with self._database.transaction() as sql:
-            if not version:
-                statement = "INSERT OR IGNORE INTO documents VALUES (?, ?, ?, 1, ?)"
-                return sql.execute(statement, (*key, to_json(value))).rowcount == 1
-            changed = sql.execute(
-                "UPDATE documents SET version = version + 1, body = ?"
-                " WHERE kind = ? AND feed = ? AND name = ? AND version = ?",
-                (to_json(value), *key, version),
-            )
-            return changed.rowcount == 1
+        key, body = (self._kind, feed, name), to_json(value)
+        if not version:
+            insert = "INSERT OR IGNORE INTO documents VALUES (?, ?, ?, 1, ?)"
+            return self._execute(insert, *key, body) == 1
+        update = (
+            "UPDATE documents SET version = version + 1, body = ?"
+            " WHERE kind = ? AND feed = ? AND name = ? AND version = ?"
+        )
+        return self._execute(update, body, *key, version) == 1
 
     def remove(self, feed: str, name: str) -> None:
         """Delete the document if it exists."""
-        with self._database.transaction() as sql:
-            sql.execute(
-                "DELETE FROM documents WHERE kind = ? AND feed = ? AND name = ?",
-                (self._kind, feed, name),
-            )
+        delete = "DELETE FROM documents WHERE kind = ? AND feed = ? AND name = ?"
+        self._execute(delete, self._kind, feed, name)
+
+    @in_transaction
+    def _execute(self, sql: sqlite3.Connection, statement: str, *values: object) -> int:
+        """Execute *statement*; return the number of rows that it changed."""
+        return sql.execute(statement, values).rowcount
 
 
 class SqliteProfiles:
@@ -232,20 +230,22 @@ class SqliteStreams:
         stream: Stream | None = self._streams.get(feed, name)
         return stream
 
-    def write(self, feed: str, stream: Stream, extent: Extent | None = None) -> None:
-        with self._database.transaction() as sql:
-            self._streams.put(feed, stream.name, stream)
-            if extent is not None:
-                last, before = extent.last, extent.before
-                sql.execute(
-                    "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (feed, stream.name, *_columns(last), *_columns(before)),
-                )
+    @in_transaction
+    def write(
+        self, sql: sqlite3.Connection, feed: str, stream: Stream, extent: Extent | None = None
+    ) -> None:
+        self._streams.put(feed, stream.name, stream)
+        if extent is not None:
+            last, before = extent.last, extent.before
+            sql.execute(
+                "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (feed, stream.name, *_columns(last), *_columns(before)),
+            )
 
-    def remove(self, feed: str, name: str) -> None:
-        with self._database.transaction() as sql:
-            self._streams.remove(feed, name)
-            sql.execute("DELETE FROM extents WHERE feed = ? AND stream = ?", (feed, name))
+    @in_transaction
+    def remove(self, sql: sqlite3.Connection, feed: str, name: str) -> None:
+        self._streams.remove(feed, name)
+        sql.execute("DELETE FROM extents WHERE feed = ? AND stream = ?", (feed, name))
 
     def extents(self, feed: str, name: str, after: Place, limit: int) -> list[Extent]:
         with self._database.reading() as sql:
@@ -295,17 +295,19 @@ class SqliteConsumers:
     def consumers(self, feed: str) -> Sequence[Consumer]:
         return self._consumers.all(feed)
 
-    def write(self, feed: str, name: str, version: int, change: Change) -> bool:
-        with self._database.transaction():
-            current = self.consumer(feed, name)
-            if (current.version if current else 0) != version:
-                return False
-            if change.consumer is None:
-                self._consumers.remove(feed, name)
-            else:
-                self._consumers.put(feed, name, replace(change.consumer, version=version + 1))
-            self._put_aside(feed, name, change)
-            return True
+    @in_transaction
+    def write(
+        self, _: sqlite3.Connection, feed: str, name: str, version: int, change: Change
+    ) -> bool:
+        current = self.consumer(feed, name)
+        if (current.version if current else 0) != version:
+            return False
+        if change.consumer is None:
+            self._consumers.remove(feed, name)
+        else:
+            self._consumers.put(feed, name, replace(change.consumer, version=version + 1))
+        self._put_aside(feed, name, change)
+        return True
 
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         by_id: dict[str, Parked] = {each.id: each for each in self._of(self._parked, feed, name)}
@@ -356,16 +358,16 @@ class SqliteCoordinator:
     def leases(self, cluster: str) -> Sequence[LeaderLease]:
         return sorted(self._leader_leases.all(cluster), key=lambda lease: int(lease.number))
 
-    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
+    @in_transaction
+    def take(self, _: sqlite3.Connection, before: LeaderLease, after: LeaderLease) -> bool:
         name = str(after.number)
-        with self._database.transaction():
-            there = self._leader_leases.get(after.cluster, name) or LeaderLease(
-                after.cluster, after.number
-            )
-            if (there.term, there.until_ms) != (before.term, before.until_ms):
-                return False
-            self._leader_leases.put(after.cluster, name, after)
-            return True
+        there = self._leader_leases.get(after.cluster, name) or LeaderLease(
+            after.cluster, after.number
+        )
+        if (there.term, there.until_ms) != (before.term, before.until_ms):
+            return False
+        self._leader_leases.put(after.cluster, name, after)
+        return True
 
     def announce(self, member: Member) -> None:
         self._members.put(member.cluster, member.address, member)

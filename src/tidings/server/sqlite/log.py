@@ -19,16 +19,16 @@ from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.relay import Relay
 from tidings.server.memory import MemoryFollowers
+from tidings.server.sqlite.database import Database, in_transaction
 from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Sequence
 
     from tidings.core.effects import Clock
+    from tidings.core.log.stores import Result
     from tidings.server.memory import Saved, StoredFollower
-    from tidings.server.sqlite.database import Database
 
 _MOVE = (
     "INSERT INTO heads (feed, page, operations) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
@@ -91,15 +91,17 @@ class SqliteLog:
         self._rounds = Documents(database, "renewal")
         self._tails: dict[str, _Tail] = {}
 
-    def together(self) -> AbstractContextManager[object]:
-        return self._database.together()
+    def together(self, run: Callable[[], Result]) -> Result:
+        return self._database.together(lambda _: run())
 
     def take(self, feed: str, operations: int = 0) -> int:
-        with self._database.together() as sql:
+        def take(sql: sqlite3.Connection) -> int:
             tail = self._tails.get(feed) or self._begin_tail(sql, feed)
             tail.head += 1
             tail.operations += operations
             return tail.head
+
+        return self._database.together(take)
 
     def _begin_tail(self, sql: sqlite3.Connection, feed: str) -> _Tail:
         statement = "SELECT page, successor FROM heads WHERE feed = ?"
@@ -131,30 +133,41 @@ class SqliteLog:
             if stored is page:
                 self._database.wrote(feed, page)
             return stored.append_id
-        with self._database.transaction() as sql:
-            if sql.execute(_PUT, _columns(feed, page)).rowcount:
-                self._database.wrote(feed, page)
-                return page.append_id
-            cursor = sql.execute(
-                "SELECT append_id FROM pages WHERE feed = ? AND page = ?", (feed, page.number)
-            )
-            return str(cursor.fetchone()[0])
+        return self._put(feed, page)
 
-    def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
+    @in_transaction
+    def _put(self, sql: sqlite3.Connection, feed: str, page: Page) -> str:
+        if sql.execute(_PUT, _columns(feed, page)).rowcount:
+            self._database.wrote(feed, page)
+            return page.append_id
+        cursor = sql.execute(
+            "SELECT append_id FROM pages WHERE feed = ? AND page = ?", (feed, page.number)
+        )
+        return str(cursor.fetchone()[0])
+
+    @in_transaction
+    def enter(
+        self,
+        sql: sqlite3.Connection,
+        feed: str,
+        pages: Sequence[Page],
+        *,
+        head: int,
+        operations: int,
+    ) -> bool:
         """
         Write all *pages* and their *head*; return True.
 
         If a page with one of the numbers exists, write nothing and return False.
         """
-        with self._database.transaction() as sql:
-            numbers = [page.number for page in pages]
-            marks = ", ".join("?" * len(numbers))
-            existing = f"SELECT count(*) FROM pages WHERE feed = ? AND page IN ({marks})"
-            if _number(sql, existing, feed, *numbers):
-                return False
-            self._put_all(sql, feed, pages)
-            sql.execute(_MOVE, (feed, head, operations))
-            return True
+        numbers = [page.number for page in pages]
+        marks = ", ".join("?" * len(numbers))
+        existing = f"SELECT count(*) FROM pages WHERE feed = ? AND page IN ({marks})"
+        if _number(sql, existing, feed, *numbers):
+            return False
+        self._put_all(sql, feed, pages)
+        sql.execute(_MOVE, (feed, head, operations))
+        return True
 
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
@@ -191,25 +204,25 @@ class SqliteLog:
         with self._database.reading() as sql:
             return [Numbers(*each) for each in sql.execute(_MISSING, (feed, after))]
 
-    def yield_to(self, feed: str, successor: str) -> None:
-        with self._database.transaction() as sql:
-            sql.execute(
-                "INSERT INTO heads (feed, successor) VALUES (?, ?) ON CONFLICT DO UPDATE"
-                " SET successor = excluded.successor",
-                (feed, successor),
-            )
+    @in_transaction
+    def yield_to(self, sql: sqlite3.Connection, feed: str, successor: str) -> None:
+        sql.execute(
+            "INSERT INTO heads (feed, successor) VALUES (?, ?) ON CONFLICT DO UPDATE"
+            " SET successor = excluded.successor",
+            (feed, successor),
+        )
 
-    def raise_head(self, feed: str, page: int) -> None:
-        with self._database.transaction() as sql:
-            sql.execute(
-                "INSERT INTO heads (feed, page) VALUES (?, ?) ON CONFLICT DO UPDATE"
-                " SET page = max(page, excluded.page)",
-                (feed, page),
-            )
+    @in_transaction
+    def raise_head(self, sql: sqlite3.Connection, feed: str, page: int) -> None:
+        sql.execute(
+            "INSERT INTO heads (feed, page) VALUES (?, ?) ON CONFLICT DO UPDATE"
+            " SET page = max(page, excluded.page)",
+            (feed, page),
+        )
 
-    def fill(self, feed: str, pages: Sequence[Page]) -> None:
-        with self._database.transaction() as sql:
-            self._put_all(sql, feed, pages)
+    @in_transaction
+    def fill(self, sql: sqlite3.Connection, feed: str, pages: Sequence[Page]) -> None:
+        self._put_all(sql, feed, pages)
 
     def _put_all(self, sql: sqlite3.Connection, feed: str, pages: Sequence[Page]) -> None:
         sql.executemany(_PUT, [_columns(feed, page) for page in pages])
@@ -220,14 +233,14 @@ class SqliteLog:
         with self._database.reading() as sql:
             return _number(sql, "SELECT floor FROM heads WHERE feed = ?", feed) or 1
 
-    def raise_floor(self, feed: str, page: int) -> None:
-        with self._database.transaction() as sql:
-            sql.execute(
-                "INSERT INTO heads (feed, floor) VALUES (?, ?) ON CONFLICT DO UPDATE"
-                " SET floor = max(floor, excluded.floor)",
-                (feed, page),
-            )
-            sql.execute("DELETE FROM extents WHERE feed = ? AND page < ?", (feed, page))
+    @in_transaction
+    def raise_floor(self, sql: sqlite3.Connection, feed: str, page: int) -> None:
+        sql.execute(
+            "INSERT INTO heads (feed, floor) VALUES (?, ?) ON CONFLICT DO UPDATE"
+            " SET floor = max(floor, excluded.floor)",
+            (feed, page),
+        )
+        sql.execute("DELETE FROM extents WHERE feed = ? AND page < ?", (feed, page))
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
         with self._database.reading() as sql:
@@ -237,13 +250,13 @@ class SqliteLog:
                 (feed, after, last, limits.READ_ITEMS_MAX),
             ).fetchall()
 
-    def renew(self, feed: str, page: int, expires_ms: int) -> None:
-        with self._database.transaction() as sql:
-            sql.execute(
-                "UPDATE pages SET expires_ms = ?3"
-                " WHERE feed = ?1 AND page = ?2 AND expires_ms > 0 AND expires_ms < ?3",
-                (feed, page, expires_ms),
-            )
+    @in_transaction
+    def renew(self, sql: sqlite3.Connection, feed: str, page: int, expires_ms: int) -> None:
+        sql.execute(
+            "UPDATE pages SET expires_ms = ?3"
+            " WHERE feed = ?1 AND page = ?2 AND expires_ms > 0 AND expires_ms < ?3",
+            (feed, page, expires_ms),
+        )
 
     def round(self, feed: str) -> Round:
         return self._rounds.get(feed) or Round()
@@ -270,22 +283,22 @@ class SqliteClaims:
             now_ms = min(now_ms, self._expiring())
         return claim if claim is not None and claim.expires_ms > now_ms else None
 
-    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
-        with self._database.transaction():
-            current = self.find(feed, claim.key, now_ms=now_ms)
-            return current or self._put(feed, claim)
+    @in_transaction
+    def claim(self, _: sqlite3.Connection, feed: str, claim: Claim, *, now_ms: int) -> Claim:
+        current = self.find(feed, claim.key, now_ms=now_ms)
+        return current or self._put(feed, claim)
 
-    def move(self, feed: str, claim: Claim, page: int) -> Claim:
-        with self._database.transaction() as sql:
-            current = _claim(sql, feed, claim.key) or claim
-            if (current.append_id, current.page) != (claim.append_id, claim.page):
-                return current
-            return self._put(feed, replace(claim, page=page))
+    @in_transaction
+    def move(self, sql: sqlite3.Connection, feed: str, claim: Claim, page: int) -> Claim:
+        current = _claim(sql, feed, claim.key) or claim
+        if (current.append_id, current.page) != (claim.append_id, claim.page):
+            return current
+        return self._put(feed, replace(claim, page=page))
 
-    def _put(self, feed: str, claim: Claim) -> Claim:
+    @in_transaction
+    def _put(self, sql: sqlite3.Connection, feed: str, claim: Claim) -> Claim:
         columns = feed, claim.key, claim.fingerprint, claim.append_id, claim.page, claim.expires_ms
-        with self._database.transaction() as sql:
-            sql.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", columns)
+        sql.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)", columns)
         return claim
 
 
@@ -335,16 +348,16 @@ class SqliteFollowers(MemoryFollowers):
                 self.set_checkpoint(*row)
         self._written = self.all_checkpoints()
 
-    def write(self) -> None:
+    @in_transaction
+    def write(self, sql: sqlite3.Connection) -> None:
         """Write the checkpoints that have changed since the last write."""
         now, before = self.all_checkpoints(), self._written
         changed = now - before
         if not changed:
             return
-        with self._database.transaction() as sql:
-            sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", changed)
-            self._database.on_rollback(partial(setattr, self, "_written", before))
-            self._written = now
+        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", changed)
+        self._database.on_rollback(partial(setattr, self, "_written", before))
+        self._written = now
 
     def _move(self, follower: StoredFollower, saved: Saved) -> None:
         if not self._database.is_writing:
@@ -384,12 +397,14 @@ class SqliteCounters:
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
         self._add(feed, Totals(connections=connections, sent=sent))
 
-    def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
-        with self._database.transaction() as sql:
-            sql.execute("DELETE FROM clients WHERE feed = ? AND place = ?", (feed, place))
-            if clients:
-                columns = feed, place, clients, until_ms
-                sql.execute("INSERT INTO clients VALUES (?, ?, ?, ?)", columns)
+    @in_transaction
+    def attend(
+        self, sql: sqlite3.Connection, feed: str, place: str, clients: int, *, until_ms: int
+    ) -> None:
+        sql.execute("DELETE FROM clients WHERE feed = ? AND place = ?", (feed, place))
+        if clients:
+            columns = feed, place, clients, until_ms
+            sql.execute("INSERT INTO clients VALUES (?, ?, ?, ?)", columns)
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:
         with self._database.reading() as sql:
@@ -403,14 +418,14 @@ class SqliteCounters:
         clients = sum(count for count, until_ms in places if is_present(until_ms, now_ms))
         return Totals(refused, connections, sent, clients)
 
-    def _add(self, feed: str, more: Totals) -> None:
-        with self._database.transaction() as sql:
-            sql.execute(
-                "INSERT INTO counts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-                " refused = refused + excluded.refused,"
-                " connections = connections + excluded.connections, sent = sent + excluded.sent",
-                (feed, more.refused, more.connections, more.sent),
-            )
+    @in_transaction
+    def _add(self, sql: sqlite3.Connection, feed: str, more: Totals) -> None:
+        sql.execute(
+            "INSERT INTO counts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            " refused = refused + excluded.refused,"
+            " connections = connections + excluded.connections, sent = sent + excluded.sent",
+            (feed, more.refused, more.connections, more.sent),
+        )
 
 
 class SqliteRelays:
@@ -430,12 +445,12 @@ class SqliteRelays:
         stored = replace(after, version=before.version + 1)
         return self._documents.replace(after.feed, "", before.version, stored)
 
-    def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
+    @in_transaction
+    def append(
+        self, _: sqlite3.Connection, before: Relay, after: Relay, pages: Sequence[Page]
+    ) -> bool:
         operations = after.counts.operations - before.counts.operations
-        with self._database.transaction():
-            if self.relay(after.feed).version != before.version:
-                return False
-            entered = self._log.enter(
-                after.feed, pages, head=after.checkpoint, operations=operations
-            )
-            return entered and self.write(before, after)
+        if self.relay(after.feed).version != before.version:
+            return False
+        entered = self._log.enter(after.feed, pages, head=after.checkpoint, operations=operations)
+        return entered and self.write(before, after)

@@ -10,6 +10,7 @@ from tidings.core.state.projector import always
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
 from tidings.core.state.sums import Sums
+from tidings.server.sqlite.database import Database, in_transaction
 from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from tidings.core.state.rows import Difference
     from tidings.core.state.tombstones import Remembered
-    from tidings.server.sqlite.database import Database
 
 _ROW = "key, page, slot, at_ms, line, expires_ms"  # columns in the order of the fields of `Row`
 _WRITE = """
@@ -46,8 +46,7 @@ class _Overwriting:
         self._before: dict[str, Overwritten | None] = {}
         name = f"is_older_{id(self)}"  # unique, so that the function calls this object
         self._statement = _WRITE + _OVER_OLDER_RETURNING.format(is_older=name)
-        with database.transaction() as sql:
-            sql.create_function(name, _VALUES, self._is_older)
+        database.write(lambda sql: sql.create_function(name, _VALUES, self._is_older))
 
     def write(
         self, sql: sqlite3.Connection, feed: str, rows: Sequence[Row]
@@ -80,11 +79,13 @@ class SqliteState:
         self._wants = wants
         self._overwriting = _Overwriting(database)
 
-    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
-        with self._database.transaction() as sql:
-            if self._wants(feed):
-                return self._overwriting.write(sql, feed, rows)
-            sql.executemany(_WRITE + _OVER_OLDER, [_columns(feed, row) for row in rows])
+    @in_transaction
+    def write(
+        self, sql: sqlite3.Connection, feed: str, rows: Sequence[Row]
+    ) -> list[Overwritten | None]:
+        if self._wants(feed):
+            return self._overwriting.write(sql, feed, rows)
+        sql.executemany(_WRITE + _OVER_OLDER, [_columns(feed, row) for row in rows])
         return [None] * len(rows)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
@@ -119,9 +120,11 @@ class SqliteState:
             rows = [_row(sql, feed, bucket_of(key), key) for key in keys]
         return [row for row in rows if row is not None]
 
-    def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
-        with self._database.transaction() as sql:
-            return [_repair(sql, feed, each) for each in differences]
+    @in_transaction
+    def repair(
+        self, sql: sqlite3.Connection, feed: str, differences: Sequence[Difference]
+    ) -> list[bool]:
+        return [_repair(sql, feed, each) for each in differences]
 
 
 def _row(sql: sqlite3.Connection, feed: str, bucket: int, key: str) -> Row | None:
@@ -159,14 +162,14 @@ class SqliteSums:
             row = sql.execute("SELECT version, body FROM sums WHERE feed = ?", (feed,)).fetchone()
         return Sums.decode(row[1], row[0]) if row else None
 
-    def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
-        with self._database.transaction() as sql:
-            there = self.read(feed)
-            if (there.version if there else 0) != sums.version - 1:
-                return there == sums
-            columns = feed, sums.version, sums.encode()
-            sql.execute("INSERT OR REPLACE INTO sums VALUES (?, ?, ?)", columns)
-            return True
+    @in_transaction
+    def write(self, sql: sqlite3.Connection, feed: str, sums: Sums, note: bytes = b"") -> bool:
+        there = self.read(feed)
+        if (there.version if there else 0) != sums.version - 1:
+            return there == sums
+        columns = feed, sums.version, sums.encode()
+        sql.execute("INSERT OR REPLACE INTO sums VALUES (?, ?, ?)", columns)
+        return True
 
 
 class SqliteRemovedParents:
@@ -175,12 +178,12 @@ class SqliteRemovedParents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
-        with self._database.transaction() as sql:
-            sql.executemany(
-                "INSERT OR IGNORE INTO removed_parents VALUES (?, ?, ?, ?)",
-                [(feed, each.page, each.body, each.expires_ms) for each in removed],
-            )
+    @in_transaction
+    def write(self, sql: sqlite3.Connection, feed: str, removed: Sequence[RemovedParents]) -> None:
+        sql.executemany(
+            "INSERT OR IGNORE INTO removed_parents VALUES (?, ?, ?, ?)",
+            [(feed, each.page, each.body, each.expires_ms) for each in removed],
+        )
 
     def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
         with self._database.reading() as sql:
@@ -198,12 +201,12 @@ class SqliteTags:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def write(self, feed: str, summaries: Sequence[Summary]) -> None:
-        with self._database.transaction() as sql:
-            sql.executemany(
-                "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?, ?)",
-                [(feed, each.last, each.first, each.bits, each.expires_ms) for each in summaries],
-            )
+    @in_transaction
+    def write(self, sql: sqlite3.Connection, feed: str, summaries: Sequence[Summary]) -> None:
+        sql.executemany(
+            "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?, ?)",
+            [(feed, each.last, each.first, each.bits, each.expires_ms) for each in summaries],
+        )
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
         with self._database.reading() as sql:
@@ -231,9 +234,11 @@ class SqliteTombstones:
         remembered: Remembered | None = self._documents.get(feed)
         return remembered
 
-    def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
-        with self._database.transaction():
-            if self.remembered(feed) != old:
-                return False
-            self._documents.put(feed, "", new)
-            return True
+    @in_transaction
+    def remember(
+        self, _: sqlite3.Connection, feed: str, old: Remembered | None, new: Remembered
+    ) -> bool:
+        if self.remembered(feed) != old:
+            return False
+        self._documents.put(feed, "", new)
+        return True

@@ -6,7 +6,6 @@ Offsets and cursors of live readers.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -43,11 +42,9 @@ class Streams:
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.store = scene, MemoryStreams()
-        together: AbstractContextManager[None] = nullcontext()
         self.writer = StreamWriter(
             appender=scene.appender,
             store=self.store,
-            together=lambda: together,
             runtime=scene.runtime,
             tracer=disabled_tracer(),
         )
