@@ -170,7 +170,7 @@ wakes_no_push = instead(host.Host, "_on_commit", _tells_lists_only)
 
 # K3: the log of a restored file continues with the numbers that it had before.
 numbers_again = instead(Generations, "_begin", _nothing)
-# K3: the log continues with new numbers, and readers are not told which pages are lost.
+# K3: the log continues with new numbers, and the loss of pages is not reported.
 losses_forgotten = instead(Losses, "ranges", lambda losses, feed: ())
 # K3: a copy of the data file, or of its folder, counts as the file itself.
 copies_unnoticed = all_of(

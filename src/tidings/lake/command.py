@@ -398,7 +398,7 @@ def follow(
     as_json: bool,
 ) -> None:
     """
-    Update the tables of a feed every few minutes.
+    Update the tables of a feed regularly.
 
     The table `history` gets every operation, and `latest` the last operation of each object. Each
     type in --columns gets a table of its objects. A table contains each batch completely or not at

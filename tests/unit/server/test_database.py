@@ -151,7 +151,7 @@ def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
 
 
 def test_new_pages_of_a_transaction_are_read_within_it(database: Database) -> None:
-    """Pages that are not written yet count for each read, and an undone part takes its own back."""
+    """Pages that are not written yet count for each read, and an undone part removes its own."""
     log = SqliteLog(database)
     with database.transaction():
         log.put(FEED, page(log.take(FEED, 2)))

@@ -212,7 +212,7 @@ def archive() -> None:
     epilog=EXIT_CODES,
     called="tidings tables",
     table={
-        "follow": Subcommand(_TABLES, "Update the tables of a feed every few minutes.", "spark"),
+        "follow": Subcommand(_TABLES, "Update the tables of a feed regularly.", "spark"),
         "status": Subcommand(_TABLES, "Show the lag of the tables.", "spark"),
         "query": Subcommand(_TABLES, "Query the tables in SQL.", "spark"),
     },
