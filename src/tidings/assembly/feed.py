@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tidings.core.websocket.push import Pusher
     from tidings.core.websocket.receive import Receiver
     from tidings.core.websocket.replay import Replayer
-    from tidings.core.websocket.send import Delivery, Exchange
+    from tidings.core.websocket.send import Broadcast, Delivery, Exchange
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
 
@@ -74,6 +74,7 @@ class Assembly:
         None  # if None, followers have the default configuration
     )
     sum_rows_max = limits.SUM_COUNT_ROWS  # maximum of rows counted at once for the sums
+    few_subscriptions = 0  # read at once for a batch of push, if more than on a stage
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
 
@@ -89,6 +90,11 @@ class Assembly:
         """
         Return a sender of concurrent WebSocket messages, or None to send them one after the other.
         """
+        return None
+
+    @property
+    def broadcast(self) -> Broadcast | None:
+        """Return a sender of messages to many WebSockets at once, or None."""
         return None
 
     @property
@@ -513,6 +519,7 @@ class Assembly:
             followers=self.stores.followers,
             chained=self.copies,
             lane=lane,
+            few=self.few_subscriptions,
         )
 
     @cached_property
@@ -545,6 +552,7 @@ class Assembly:
             sleep=self.runtime.sleep,
             count=self.runtime.count,
             exchange=self.exchange,
+            broadcast=self.broadcast,
         )
 
     @cached_property

@@ -69,10 +69,13 @@ class MemorySubscriptions:
 
     def __init__(self) -> None:
         self._subscriptions: dict[tuple[str, str], dict[str, Subscription]] = {}
+        # For each lane all its subscriptions, and how often they are stored, until one changes.
+        self._listed: dict[str, tuple[int, Sequence[Subscription]]] = {}
         self._lock = Lock()
 
     def add(self, lane: str, subscription: Subscription) -> None:
         with self._lock:
+            self._listed.pop(lane, None)
             for key in sorted(subscription.filter.keys()):
                 self._subscriptions.setdefault((lane, key), {})[subscription.connection_id] = (
                     subscription
@@ -80,6 +83,7 @@ class MemorySubscriptions:
 
     def remove(self, lane: str, subscription: Subscription) -> None:
         with self._lock:
+            self._listed.pop(lane, None)
             for key in sorted(subscription.filter.keys()):
                 filed = self._subscriptions.get((lane, key), {})
                 filed.pop(subscription.connection_id, None)
@@ -94,23 +98,22 @@ class MemorySubscriptions:
             ]
 
     def all_if_at_most(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
-        with self._lock:
-            filed = [
-                len(subscriptions)
-                for (of, _), subscriptions in self._subscriptions.items()
-                if of == lane
-            ]
-        return self.all(lane) if sum(filed) <= at_most else None
+        stored, subscriptions = self._read(lane)
+        return subscriptions if stored <= at_most else None
 
     def all(self, lane: str) -> Sequence[Subscription]:
+        return self._read(lane)[1]
+
+    def _read(self, lane: str) -> tuple[int, Sequence[Subscription]]:
         with self._lock:
-            by_connection = {
-                subscription.connection_id: subscription
-                for (of, _), subscriptions in sorted(self._subscriptions.items())
-                if of == lane
-                for subscription in subscriptions.values()
-            }
-            return [subscription for _, subscription in sorted(by_connection.items())]
+            if lane not in self._listed:
+                filed = [
+                    each for key, each in sorted(self._subscriptions.items()) if key[0] == lane
+                ]
+                by_connection = {name: each for some in filed for name, each in some.items()}
+                subscriptions = [each for _, each in sorted(by_connection.items())]
+                self._listed[lane] = sum(map(len, filed)), subscriptions
+            return self._listed[lane]
 
 
 class MemoryRegistry:

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import State
@@ -31,7 +32,7 @@ from tidings.core.websocket.connections import Connection, Outcome
 from tidings.http.asgi import CUT_AFTER, headers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from websockets.http11 import Request
 
@@ -69,7 +70,7 @@ class _Client:
 
     def __init__(self, connection_id: str, write: Callable[[bytes], bool] | None) -> None:
         self.id, self.write, self.is_sending = connection_id, write, False
-        self.queued: deque[str] = deque()
+        self.queued: deque[bytes] = deque()  # encoded frames; an entry may be several of them
         self.queued_bytes = self.sent_bytes = 0
         self.more = asyncio.Event()
         self.end: tuple[int, str] | None = None
@@ -156,17 +157,37 @@ class Sockets:
         if client.bytes <= ROOM_BYTES:  # perhaps `has_sent` was last called before *waits* was set
             self._continue(client)
 
-    def _post(self, connection_id: str, frame: str, bytes_max: int | None) -> Outcome:
-        client, size = self._clients.get(connection_id), len(frame)
+    def broadcast(self, messages: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+        """Implement `Broadcast`. Encode each list of messages once, however many clients get it."""
+        encoded: dict[int, bytes] = {}
+        left: dict[str, Sequence[str]] = {}
+        for connection_id, texts in messages.items():
+            frames = encoded.get(id(texts))
+            if frames is None:
+                frames = encoded[id(texts)] = b"".join(map(_encode, texts))
+            is_long = len(frames) > OUTGOING_BYTES_MAX
+            if is_long or not self._queue(connection_id, frames, OUTGOING_BYTES_MAX):
+                left[connection_id] = texts
+        return left
+
+    def _post(self, connection_id: str, text: str, bytes_max: int | None) -> Outcome:
+        if self._queue(connection_id, _encode(text), bytes_max):
+            return Outcome.SENT
+        client = self._clients.get(connection_id)
+        return Outcome.GONE if client is None or client.end is not None else Outcome.BUSY
+
+    def _queue(self, connection_id: str, frames: bytes, bytes_max: int | None) -> bool:
+        """Queue *frames*; return False if the client is gone or has too much queued already."""
+        client, size = self._clients.get(connection_id), len(frames)
         if client is None or client.end is not None:
-            return Outcome.GONE
+            return False
         with self._sending:
             if bytes_max is not None and client.bytes and client.bytes + size > bytes_max:
-                return Outcome.BUSY
+                return False
             client.queued_bytes += size
-            client.queued.append(frame)
+            client.queued.append(frames)
         self._wake(client)
-        return Outcome.SENT
+        return True
 
     def _wake(self, client: _Client) -> None:
         self._waking.append(client)
@@ -176,11 +197,10 @@ class Sockets:
 
     def _wake_all(self) -> None:
         self._is_waking = False  # reset first, because messages queued from now on need a wake-up
-        frames: dict[str, bytes] = {}  # so that a message to many clients is encoded once
         while self._waking:
             client = self._waking.popleft()
             try:
-                self._write(client, frames)
+                self._write(client)
             except Exception:  # the client's own task sends the rest, or ends with the error
                 log.exception("a message to a WebSocket was not written at once")
                 client.write = None
@@ -189,18 +209,21 @@ class Sockets:
             if client.end is not None:
                 client.cut_after(CLOSE_S)
 
-    def _write(self, client: _Client, frames: dict[str, bytes]) -> None:
+    def _write(self, client: _Client) -> None:
         """Write the messages that the connection accepts now, without waking the client's task."""
         if client.write is None or client.is_sending:
             return
         while client.queued:
-            text = client.queued[0]
-            if text not in frames:
-                frames[text] = Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
-            if not client.write(frames[text]):
+            frames = client.queued[0]
+            if not client.write(frames):
                 return
             client.queued.popleft()
-            self.has_sent(client, len(text))
+            self.has_sent(client, len(frames))
+
+
+def _encode(text: str) -> bytes:
+    """Return *text* as a frame, which is the same for every client: servers do not mask frames."""
+    return Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
 
 
 class ReplaySockets:
@@ -314,9 +337,9 @@ class SocketApp:
             client.more.clear()
             client.is_sending = True
             while client.queued:
-                text = client.queued.popleft()
-                await send({"type": "websocket.send", "text": text})
-                self._sockets.has_sent(client, len(text))
+                frames = client.queued.popleft()
+                await send({"type": "websocket.send", "frames": frames})
+                self._sockets.has_sent(client, len(frames))
             client.is_sending = False
             if client.end is not None:
                 code, reason = client.end
@@ -430,7 +453,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     async def send(self, message: Any) -> None:
-        """Send an ASGI message of the app. The body of a refusal completes the handshake."""
+        """
+        Send an ASGI message of the app, or encoded frames.
+
+        The body of a refusal completes the handshake.
+        """
+        if "frames" in message:
+            await self.writable.wait()
+            if self.disconnected or not self.write_frame(message["frames"]):
+                raise ClientDisconnected
+            return
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True

@@ -10,6 +10,7 @@ from tidings.server.sockets import OUTGOING_BYTES_MAX, ROOM_BYTES, SocketApp, So
 from tidings.server.sockets import _Client as Client
 
 FRAME = "x" * (ROOM_BYTES // 2 + 1)
+FRAME_BYTES = len(FRAME) + 10  # with the head of the frame
 
 
 class Reader:
@@ -17,11 +18,11 @@ class Reader:
 
     def __init__(self) -> None:
         self.takes = asyncio.Semaphore(0)
-        self.taken: list[str] = []
+        self.taken: list[bytes] = []
 
     async def send(self, message: Any) -> None:
         await self.takes.acquire()
-        self.taken.append(message["text"])
+        self.taken.append(message["frames"])
 
 
 async def serve(sockets: Sockets, reader: Reader, client: Client) -> None:
@@ -47,7 +48,7 @@ def test_a_catch_up_continues_when_its_client_has_room() -> None:
         assert replayed == []
         for number in range(1, 10):
             reader.takes.release()
-            while len(reader.taken) < number or client.bytes > (9 - number) * len(FRAME):
+            while len(reader.taken) < number or client.bytes > (9 - number) * FRAME_BYTES:
                 await asyncio.sleep(0.001)
             assert replayed == (["c"] if number >= 8 else [])  # once, as soon as there is room
         assert sockets.has_room("c")
@@ -82,10 +83,9 @@ def test_messages_are_written_at_once_and_encoded_once() -> None:
 
     async def play() -> None:
         sockets, reader = Sockets(asyncio.get_running_loop()), Reader()
-        connections = {name: Connection() for name in "ab"}
+        connections, texts = {name: Connection() for name in "ab"}, ["ä"]
         clients = {name: sockets.add(name, each.write) for name, each in connections.items()}
-        for name in "ab":
-            assert sockets.send(name, "ä") is Outcome.SENT
+        assert sockets.broadcast({name: texts for name in "abc"}) == {"c": texts}  # c: unknown
         await asyncio.sleep(0.01)
         assert connections["a"].frames == connections["b"].frames == [b"\x81\x02\xc3\xa4"]
         assert connections["a"].frames[0] is connections["b"].frames[0]
@@ -104,11 +104,28 @@ def test_messages_are_written_at_once_and_encoded_once() -> None:
             reader.takes.release()
         while clients["a"].bytes:
             await asyncio.sleep(0.001)
-        assert reader.taken == ["1", "2", "3"]
+        assert reader.taken == [b"\x81\x01" + text for text in (b"1", b"2", b"3")]
         sockets.send("a", "4")
         await asyncio.sleep(0.01)
         assert connections["a"].frames[1:] == [b"\x81\x014"]
         writing.cancel()
+
+    asyncio.run(play())
+
+
+def test_a_broadcast_returns_what_clients_do_not_accept_now() -> None:
+    """This is too much at once, or more than a slow client may have in its queue."""
+
+    async def play() -> None:
+        sockets, connection = Sockets(asyncio.get_running_loop()), Connection()
+        sockets.add("quick", connection.write)
+        slow, texts = sockets.add("slow"), ["1", "2"]
+        slow.queued_bytes = OUTGOING_BYTES_MAX
+        assert sockets.broadcast({"slow": texts, "quick": texts}) == {"slow": texts}
+        long = ["x" * (OUTGOING_BYTES_MAX // 2)] * 2
+        assert sockets.broadcast({"quick": long}) == {"quick": long}
+        await asyncio.sleep(0.01)
+        assert connection.frames == [b"\x81\x011\x81\x012"]
 
     asyncio.run(play())
 
@@ -138,7 +155,7 @@ def test_a_connection_that_fails_delays_no_other() -> None:
         reader.takes.release()
         while bad.bytes:
             await asyncio.sleep(0.001)
-        assert (reader.taken, started) == (["2"], ["bad"])
+        assert (reader.taken, started) == ([b"\x81\x012"], ["bad"])
         writing.cancel()
 
     asyncio.run(play())

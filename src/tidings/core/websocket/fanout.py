@@ -6,6 +6,9 @@ type, and the key for everything), and by the parents that it removed. The cost 
 the matches, not on the number of connections. If few subscriptions exist, all of them are read at
 once. If a batch of pages needs very many keys, all subscriptions are also read at once, which
 limits the time for the batch.
+
+Subscriptions that get the same messages form an audience. An operation is matched once per
+audience, and a message is built once per audience.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -31,15 +35,57 @@ from tidings.core.websocket.connections import Subscription
 
 if TYPE_CHECKING:
     from tidings.core.model.events import Event
+    from tidings.core.model.filters import Filter
     from tidings.core.model.operations import Operation
     from tidings.core.model.pages import Page
-    from tidings.core.settings.values import Resource
+    from tidings.core.settings.values import Admission, Resource
     from tidings.core.state.removed_parents import Left
 
 Find = Callable[[str], Sequence[Subscription]]
 Resources = Mapping[str, "Resource"]  # the resources that the feed declares, by name
 Lefts = Mapping[int, "Left"]  # removed parents by page, without pages for which they are unknown
 _NONE: Resources = {}
+
+
+@dataclass(eq=False, slots=True)
+class Audience:
+    """
+    The subscriptions *members* by connection, which have the other fields of this class in common.
+
+    The first page for them is the page after *since*.
+    """
+
+    filter: Filter
+    since: int
+    admission: Admission
+    encoding: str
+    traced: bool
+    members: dict[str, Subscription] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Audiences:
+    """
+    The audiences of a feed, for pages after page *after*.
+
+    A connection has one subscription, so it is in one audience. Up to *after*, it is not relevant
+    when a subscription began.
+    """
+
+    after: int
+    _known: dict[tuple[object, ...], Audience] = field(default_factory=dict)
+
+    def of(self, subscriptions: Iterable[Subscription]) -> list[Audience]:
+        found: dict[Audience, None] = {}
+        for each in subscriptions:
+            since = max(each.since, self.after)
+            form = each.filter, since, each.admission, each.encoding, each.traced
+            audience = self._known.get(form)
+            if audience is None:
+                audience = self._known[form] = Audience(*form)
+            audience.members[each.connection_id] = each
+            found[audience] = None
+        return list(found)
 
 
 @dataclass(slots=True)
@@ -49,7 +95,7 @@ class Plan:
 
     *events* are the operations that match any subscription, in log order, as JSON. *items* are the
     indexes of the events for listeners (clients of Triton's protocol, PROTOCOL 13); each of these
-    events is sent as a separate message. For each connection, *wanted* has the ascending indexes of
+    events is sent as a separate message. For each audience, *wanted* has the ascending indexes of
     the events to send. *cursor* is the event id at the end of the pages. *deliveries* is the number
     of pairs of an event and a subscription. *traces* has the traces of events, by index.
     """
@@ -59,8 +105,7 @@ class Plan:
     deliveries: int = 0
     events: list[str] = field(default_factory=list)
     items: set[int] = field(default_factory=set)
-    wanted: dict[str, list[int]] = field(default_factory=dict)
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    wanted: dict[Audience, list[int]] = field(default_factory=dict)
     traces: dict[int, str] = field(default_factory=dict)
 
     def add(self, event: Event, template: str) -> None:
@@ -69,15 +114,19 @@ class Plan:
             self.traces[len(self.events)] = event.trace
         self.events.append(to_json(with_ref(event, template)))
 
+    @property
+    def subscriptions(self) -> dict[str, Subscription]:
+        """Return the subscriptions that get any event, by connection."""
+        return dict(chain.from_iterable(each.members.items() for each in self.wanted))
+
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
         """
         Yield each group of connections that get the same messages, with these messages.
         """
         alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
-        for connection_id, indexes in self.wanted.items():
-            subscription = self.subscriptions[connection_id]
-            form = subscription.encoding, subscription.traced and self.traces != {}
-            alike.setdefault((*form, tuple(indexes)), []).append(connection_id)
+        for audience, indexes in self.wanted.items():
+            form = audience.encoding, audience.traced and self.traces != {}
+            alike.setdefault((*form, tuple(indexes)), []).extend(audience.members)
         for (encoding, traced, chosen), connection_ids in alike.items():
             yield connection_ids, self._messages(chosen, encoding, traced=traced)
 
@@ -93,71 +142,79 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Index:
     """
-    The subscriptions of a feed. Each key is looked up at most once.
+    The audiences of a feed by key. Each key is looked up at most once.
 
-    *empty* is True if the feed has no subscriptions.
+    *audiences* returns all audiences, and *everybody* all subscriptions. *empty* is True if the
+    feed has no subscriptions.
     """
 
-    find: Find
+    find: Callable[[str], Sequence[Audience]]
+    audiences: Callable[[], Sequence[Audience]]
     everybody: Callable[[], Sequence[Subscription]]
     empty: bool = False
 
     @staticmethod
-    def of(find: Find, everybody: Callable[[], Sequence[Subscription]]) -> Index:
-        everybody = cache(everybody)
-        return Index(_Finding(find, everybody).find, everybody)
+    def of(find: Find, everybody: Callable[[], Sequence[Subscription]], after: int = 0) -> Index:
+        """Return an index for pages after page *after*."""
+        everybody, known = cache(everybody), _Audiences(after)
+        finding = _Finding(find, everybody)
+        return Index(
+            cache(lambda key: known.of(finding.find(key))),
+            cache(lambda: known.of(everybody())),
+            everybody,
+        )
 
     @staticmethod
-    def of_few(subscriptions: Sequence[Subscription]) -> Index:
+    def of_few(subscriptions: Sequence[Subscription], after: int = 0) -> Index:
         """Return an index of a feed that has only these subscriptions."""
-        filed = _group_by_key(subscriptions)
-        return Index(lambda key: filed.get(key, ()), lambda: subscriptions, empty=not subscriptions)
+        audiences = _Audiences(after).of(subscriptions)
+        filed: dict[str, list[Audience]] = {}
+        for each in audiences:
+            for key in each.filter.keys():  # noqa: SIM118 a filter is not a dictionary
+                filed.setdefault(key, []).append(each)
+        return Index(
+            lambda key: filed.get(key, ()),
+            lambda: audiences,
+            lambda: subscriptions,
+            empty=not subscriptions,
+        )
 
-    def matching(self, operation: Operation) -> list[Subscription]:
-        subscriptions = []
-        for key in keys_of(operation):
-            for subscription in self.find(key):
-                if subscription.filter.matches(operation):
-                    subscriptions.append(subscription)  # faster than a comprehension
-        return subscriptions
+    def matching(self, operation: Operation) -> list[Audience]:
+        return [
+            audience
+            for key in keys_of(operation)
+            for audience in self.find(key)
+            if audience.filter.matches(operation)
+        ]
 
-    def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
+    def left(self, operation: Operation, left: Sequence[str] | None) -> list[Audience]:
         """
-        Return the subscriptions that get a `leave` for *operation*.
+        Return the audiences that get a `leave` for *operation*.
 
         *left* are the parents that the operation removed. If *left* is None, they are unknown, and
-        all subscriptions are checked.
+        all audiences are checked.
         """
-        places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
+        places = map(self.find, map(parent_key, left)) if left is not None else (self.audiences(),)
         return [
-            subscription
-            for subscriptions in places
-            for subscription in subscriptions
-            if subscription.filter.left_by(operation, left)
-            and not subscription.filter.matches(operation)
+            audience
+            for audiences in places
+            for audience in audiences
+            if audience.filter.left_by(operation, left) and not audience.filter.matches(operation)
         ]
 
 
 @dataclass(slots=True)
 class _Finding:
-    """
-    A cache of the subscriptions by key.
-
-    Each key is looked up once. After `limits.LOOK_UPS_MAX` keys, all subscriptions are read.
-    """
+    """The subscriptions by key. After `limits.LOOK_UPS_MAX` keys, all subscriptions are read."""
 
     ask: Find
     everybody: Callable[[], Sequence[Subscription]]
-    known: dict[str, Sequence[Subscription]] = field(default_factory=dict)
+    asked: int = 0
     filed: dict[str, list[Subscription]] | None = None
 
     def find(self, key: str) -> Sequence[Subscription]:
-        if key not in self.known:
-            self.known[key] = self._look_up(key)
-        return self.known[key]
-
-    def _look_up(self, key: str) -> Sequence[Subscription]:
-        if len(self.known) < limits.LOOK_UPS_MAX:
+        if self.asked < limits.LOOK_UPS_MAX:
+            self.asked += 1
             return self.ask(key)
         if self.filed is None:
             self.filed = _group_by_key(self.everybody())
@@ -217,57 +274,52 @@ def _plan_page(
 
 
 def _send_leave(
-    planned: Plan, page: Page, event: Event, leaving: Sequence[Subscription], template: str
+    planned: Plan, page: Page, event: Event, leaving: Sequence[Audience], template: str
 ) -> None:
-    for subscriptions, leave in _by_redaction(leaving):
-        if _want(planned, page, subscriptions):
+    for audiences, leave in _by_redaction(leaving):
+        if _want(planned, page, audiences):
             planned.add(leave(event), template)
 
 
 def _by_redaction(
-    leaving: Sequence[Subscription],
-) -> Iterator[tuple[list[Subscription], Callable[[Event], Event]]]:
+    leaving: Sequence[Audience],
+) -> Iterator[tuple[list[Audience], Callable[[Event], Event]]]:
     """
-    Yield the subscriptions with a complete `leave`, then those with a redacted `leave`.
+    Yield the audiences with a complete `leave`, then those with a redacted `leave`.
 
     A complete `leave` has all fields of the operation, and a redacted one has only type and id. For
     each group, also yield the function that builds its `leave`.
     """
     for redacted, leave in ((False, leave_of), (True, redacted_leave_of)):
-        subscriptions = [
-            subscription for subscription in leaving if subscription.filter.redacted == redacted
-        ]
-        if subscriptions:
-            yield subscriptions, leave
+        audiences = [each for each in leaving if each.filter.redacted == redacted]
+        if audiences:
+            yield audiences, leave
 
 
 def _without_listeners(
-    planned: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Subscription]
-) -> list[Subscription]:
-    """Plan the item for listeners in *matching*; return the subscriptions of other clients."""
-    if _want(
-        planned, page, (subscription for subscription in matching if subscription.filter.listens)
-    ):
+    planned: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Audience]
+) -> list[Audience]:
+    """Plan the item for listeners in *matching*; return the audiences of other clients."""
+    if _want(planned, page, (each for each in matching if each.filter.listens)):
         planned.items.add(len(planned.events))
         planned.events.append(item_of(line, operation, page.at_ms))
-    return [subscription for subscription in matching if not subscription.filter.listens]
+    return [each for each in matching if not each.filter.listens]
 
 
-def _want(planned: Plan, page: Page, subscriptions: Iterable[Subscription]) -> bool:
+def _want(planned: Plan, page: Page, audiences: Iterable[Audience]) -> bool:
     """
-    Assign the next event of the plan to *subscriptions*; return True if any of them gets the event.
+    Assign the next event of the plan to *audiences*; return True if any of them gets the event.
 
-    A subscription that begins after *page* or a later page does not get the event.
+    An audience that begins after *page* or a later page does not get the event.
     """
     index = len(planned.events)
     wanted = False
-    for subscription in subscriptions:
-        if subscription.since >= page.number:
+    for audience in audiences:
+        if audience.since >= page.number:
             continue
         wanted = True
-        indexes = planned.wanted.setdefault(subscription.connection_id, [])
-        if not indexes or indexes[-1] != index:  # a subscription may be found under several keys
+        indexes = planned.wanted.setdefault(audience, [])
+        if not indexes or indexes[-1] != index:  # an audience may be found under several keys
             indexes.append(index)
-            planned.deliveries += 1
-            planned.subscriptions[subscription.connection_id] = subscription
+            planned.deliveries += len(audience.members)
     return wanted

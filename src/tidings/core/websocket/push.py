@@ -88,7 +88,8 @@ class _Known:
     *ended* are the revoked or expired keys for which all subscriptions were checked. Until
     *index_until_ms*, which is compared with the commit times of pages, subscriptions are looked up
     by the index keys of their filters, and are not read all at once. *fence* is the fence of the
-    last lease that this process had.
+    last lease that this process had. *index* is the index of the subscriptions *found* for the
+    pages after page *after*.
     """
 
     count: int = 0
@@ -103,6 +104,23 @@ class _Known:
     index_until_ms: int = 0
     fence: int = 0
     stale: bool = False
+    found: Sequence[Subscription] = ()
+    index: fanout.Index | None = None
+    after: int = 0
+
+    def index_of(self, found: Sequence[Subscription], after: int) -> fanout.Index:
+        """
+        Return an index of *found* for pages after page *after*.
+
+        A store in memory returns the same object until a subscription changes. So keep the index,
+        unless it is valid for this batch only, because a subscription begins after *after*.
+        """
+        if self.index is not None and found is self.found and after >= self.after:
+            return self.index
+        index = fanout.Index.of_few(found, after)
+        is_kept = all(each.since <= after for each in found)
+        self.found, self.after, self.index = found, after, index if is_kept else None
+        return index
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,6 +136,7 @@ class Pusher:
     chained: Collection[str] = ()
     _known: dict[str, _Known] = field(default_factory=dict)
     lane: int = 0
+    few: int = 0  # if larger than `limits.FEW_SUBSCRIPTIONS`, this is used instead
 
     @property
     def name(self) -> str:
@@ -253,8 +272,8 @@ class Pusher:
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         if not self.lane:
             self._wake_lanes(feed, pages[-1].at_ms)
-        index = self._index(feed, pages[-1].at_ms)
-        leave = any(subscription.filter.leave for subscription in index.find(ALL_KEY))
+        index = self._index(feed, pages)
+        leave = any(audience.filter.leave for audience in index.find(ALL_KEY))
         ready = self._pages_in_state(feed, pages) if leave else pages
         if not ready:
             return 0
@@ -266,21 +285,22 @@ class Pusher:
         self._send(feed, ready[: plan.pages], index, plan)
         return plan.pages
 
-    def _index(self, feed: str, at_ms: int) -> fanout.Index:
+    def _index(self, feed: str, pages: Sequence[Page]) -> fanout.Index:
         """
-        Return an index of the subscriptions.
+        Return an index of the subscriptions, for *pages*.
 
         If the feed has few subscriptions, as most feeds do, read all of them at once. Otherwise the
         index looks subscriptions up by the index keys of their filters.
         """
         lane, known = self._place(feed), self._of(feed)
+        after, at_ms = pages[0].first - 1, pages[-1].at_ms
         if not is_ahead(known.index_until_ms, at_ms, limits.INDEX_MS):
-            found = self.subscriptions.all_if_at_most(lane, limits.FEW_SUBSCRIPTIONS)
+            found = self.subscriptions.all_if_at_most(lane, max(self.few, limits.FEW_SUBSCRIPTIONS))
             if found is not None:
-                return fanout.Index.of_few(found)
+                return known.index_of(found, after)
             known.index_until_ms = at_ms + limits.INDEX_MS
         return fanout.Index.of(
-            partial(self.subscriptions.find, lane), partial(self.subscriptions.all, lane)
+            partial(self.subscriptions.find, lane), partial(self.subscriptions.all, lane), after
         )
 
     def _disconnect_ended(
@@ -296,13 +316,14 @@ class Pusher:
         known = self._of(feed)
         new_endings = endings.keys() - known.ended
         known.ended = frozenset(endings)
-        subscriptions = index.everybody() if new_endings else list(plan.subscriptions.values())
-        ended = [each for each in subscriptions if each.admission.has_ended(endings, at_ms)]
-        for subscription in ended:
-            plan.wanted.pop(subscription.connection_id, None)
-            plan.subscriptions.pop(subscription.connection_id, None)
-            known.idle.pop(subscription.connection_id, None)
-        self.spread(self.delivery.end, [subscription.connection_id for subscription in ended])
+        audiences = index.audiences() if new_endings else list(plan.wanted)
+        ended = [each for each in audiences if each.admission.has_ended(endings, at_ms)]
+        for audience in ended:
+            plan.wanted.pop(audience, None)
+        connection_ids = [each for audience in ended for each in audience.members]
+        for connection_id in connection_ids:
+            known.idle.pop(connection_id, None)
+        self.spread(self.delivery.end, connection_ids)
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
         """
@@ -388,8 +409,9 @@ class Pusher:
         self, feed: str, messages: dict[str, list[str]], subscriptions: dict[str, Subscription]
     ) -> None:
         lane, idle = self._place(feed), self._of(feed).idle
-        for connection_id in messages:
-            idle.pop(connection_id, None)
+        if idle:
+            for connection_id in messages:
+                idle.pop(connection_id, None)
         lost = self.delivery.send_each(messages, self.spread)
         self.spread(lambda lost_id: self.subscriptions.remove(lane, subscriptions[lost_id]), lost)
 

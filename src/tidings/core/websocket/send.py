@@ -75,6 +75,9 @@ Request = Send | Close
 Steps = Generator[Request | Wait, Outcome | None, None]
 # An exchange runs many deliveries concurrently. It raises errors when all deliveries have ended.
 Exchange = Callable[[Iterable[Steps]], None]
+# A broadcast sends each connection its messages at once, and returns those of the connections that
+# do not accept all of theirs now; it sends these connections nothing.
+Broadcast = Callable[["Mapping[str, Sequence[str]]"], "Mapping[str, Sequence[str]]"]
 
 
 @dataclass(slots=True)
@@ -91,13 +94,18 @@ class SendCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A sender of messages. If *exchange* is None, it serves connections one after the other."""
+    """
+    A sender of messages. If *exchange* is None, it serves connections one after the other.
+
+    If *broadcast* is given, `send_each` first sends all messages with it.
+    """
 
     sockets: Sockets
     connections: ConnectionStore
     sleep: Sleep
     count: Count
     exchange: Exchange | None = None
+    broadcast: Broadcast | None = None
 
     def send(self, connection_id: str, messages: Sequence[str]) -> bool:
         """
@@ -127,9 +135,12 @@ class Delivery:
             Unavailable: all messages were throttled for so long that the sends were given up.
                 Connections that were lost before are still removed.
         """
-        counts = SendCounts()
+        counts, left = SendCounts(), messages
+        if self.broadcast is not None:
+            left = self.broadcast(messages)
+            counts.sent += sum(map(len, messages.values())) - sum(map(len, left.values()))
         try:
-            self._drive_each(self.steps(*each, counts) for each in messages.items())
+            self._drive_each(self.steps(*each, counts) for each in left.items())
         except Unavailable:
             self._settle(counts, spread)
             raise

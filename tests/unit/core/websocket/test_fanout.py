@@ -108,10 +108,10 @@ def test_the_plan_is_what_brute_force_finds(
     plan = Filed(subscriptions).plan(pages)
 
     assert ids(plan) == brute_force(pages, subscriptions)
-    assert {name: plan.subscriptions[name] for name in plan.wanted} == {
+    assert plan.subscriptions == {
         subscription.connection_id: subscription
         for subscription in subscriptions
-        if subscription.connection_id in plan.wanted
+        if subscription.connection_id in brute_force(pages, subscriptions)
     }
 
 
@@ -125,6 +125,20 @@ def test_few_are_found_without_a_look_up(
     plan = fanout.plan(pages, fanout.Index.of_few(subscriptions), lefts)
 
     assert named(plan) == named(Filed(subscriptions).plan(pages, lefts))
+
+
+@given(PAGES, SUBSCRIPTIONS)
+def test_an_index_for_later_pages_differs_only_in_its_audiences(
+    pages: list[Page], subscriptions: list[Subscription]
+) -> None:
+    """It no longer separates subscriptions that began before those pages."""
+    later = pages[1:]
+
+    plan = fanout.plan(later, fanout.Index.of_few(subscriptions, after=1))
+
+    assert ids(plan) == brute_force(later, subscriptions)
+    forms = {(each.filter, max(each.since, 1), each.encoding) for each in subscriptions}
+    assert len(plan.wanted) <= len(forms)
 
 
 @given(PAGES, SUBSCRIPTIONS)
@@ -159,7 +173,7 @@ def test_only_what_somebody_wants_is_built(
 
     wanted = {at for indexes in plan.wanted.values() for at in indexes}
     assert wanted == set(range(len(plan.events)))
-    alike = {(plan.subscriptions[name].encoding, *indexes) for name, indexes in plan.wanted.items()}
+    alike = {(audience.encoding, *indexes) for audience, indexes in plan.wanted.items()}
     assert len(list(plan.messages())) == len(alike)
 
 

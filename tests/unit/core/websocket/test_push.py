@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from tidings.core.errors import FellOff
 from tidings.core.model import cursors
 from tidings.core.model.events import GZIP
 from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.operations import Operation
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import Profile
+from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.session import State
 
@@ -108,6 +110,34 @@ def test_a_crowded_feed_is_looked_up_and_asked_again_later(
 
     assert looks == [1, 1, 2]
     assert scene.events("c") == scene.events("d") == ["a0", f"a{limits.INDEX_MS - 1}", "a1"]
+
+
+def test_alike_subscriptions_are_matched_once_and_indexed_until_one_changes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operation costs as much for many subscriptions with one filter as for one of them."""
+    sizes, matched = list[int](), list[Operation]()
+    of_few, matches = fanout.Index.of_few, Filter.matches
+
+    def index(found: Sequence[Subscription], after: int = 0) -> fanout.Index:
+        sizes.append(len(found))
+        return of_few(found, after)
+
+    def match(wanted: Filter, operation: Operation) -> bool:
+        matched.append(operation)
+        return matches(wanted, operation)
+
+    monkeypatch.setattr(fanout.Index, "of_few", index)
+    monkeypatch.setattr(Filter, "matches", match)
+    for name in ("c", "d", "e"):
+        live(scene, name, wanted=Filter(VIDEOS.types))
+    for name in ("a", "b"):
+        scene.pushed(op(name))
+    assert (sizes, len(matched)) == ([3], 2)
+    live(scene, "f", wanted=VIDEOS)
+    scene.pushed(op("x"))
+    assert sizes == [3, 4]
+    assert [scene.events(name) for name in "def"] == [["a", "b", "x"], ["a", "b", "x"], ["x"]]
 
 
 def test_a_clock_that_is_set_back_delays_no_look(
