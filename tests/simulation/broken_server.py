@@ -161,8 +161,8 @@ _COMMIT = writer.Writer._commit
 answers_early = instead(writer.Writer, "_commit", _commits_later)
 
 
-def _tells_lists_only(served: Any, feeds: Any) -> None:
-    served.notifications.notify(feeds)
+def _tells_lists_only(served: Any, pages: Any) -> None:
+    served.notifications.notify(pages)
 
 
 wakes_no_push = instead(host.Host, "_on_commit", _tells_lists_only)

@@ -41,12 +41,14 @@ from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks
 from tidings.server.writer import StateProjection, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from tidings.core.auth.guard import Bearers
     from tidings.core.effects import TraceRecord
+    from tidings.core.model.pages import Page
+    from tidings.core.websocket.send import Broadcast
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
     from tidings.server.issuer_keys import IssuerKeys
@@ -65,6 +67,7 @@ IDLE_REST = 100.0  # the pause of push without connected clients, when it only f
 # All batches are large, including the first one: the store is local, and a row costs half as much
 # if many rows are written at once.
 STATE_CONFIG = FollowerConfig(operations_max=20_000, operations_first=20_000)
+FEW_SUBSCRIPTIONS = 5_000  # indexed at once, in some 10 ms, after one of them has changed
 SUM_ROWS_MAX = 250  # rows counted for the sums in one step of the event loop, in some 2 ms
 _BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # threads for requests, except those that share a commit (`Host.GROUPED`)
@@ -140,6 +143,7 @@ class Host(Assembly):
     expiring = staticmethod(expiring_ms)
     aging = staticmethod(steady_ms)
     sum_rows_max = SUM_ROWS_MAX
+    few_subscriptions = FEW_SUBSCRIPTIONS
 
     def __init__(
         self,
@@ -358,11 +362,11 @@ class Host(Assembly):
 
     # A commit wakes the followers, and the readers that wait at the end of the log.
 
-    def _on_commit(self, feeds: Set[str]) -> None:
-        for feed in feeds:
+    def _on_commit(self, pages: Sequence[tuple[str, Page]]) -> None:
+        for feed in {feed for feed, _ in pages}:
             self.waker.wake(feed, PUSH)
             self.webhooks.wake(feed)
-        self.notifications.notify(feeds)
+        self.notifications.notify(pages)
 
     def _replay_soon(self, connection_id: str) -> None:
         self._replays.submit(self._replay, connection_id)
@@ -382,9 +386,7 @@ class Host(Assembly):
             followers=self.stores.followers,
             follower=follower,
             handler=self.projector(),
-            on_appended=lambda feed: self.notifications.notify(
-                [feed]
-            ),  # readers with `leave=true` wait for the state
+            on_appended=self.notifications.look,  # readers with `leave=true` wait for the state
         )
         self.waker.wake_state = self.state.wake
         self.waker.runs = {
@@ -398,6 +400,10 @@ class Host(Assembly):
             feed: Runs(RELAY, lambda feed: self.relayer(feed).run(feed), lambda: RELAY_REST, loop)
             for feed in self.settings.sources
         }
+
+    @property
+    def broadcast(self) -> Broadcast:
+        return self.sockets.broadcast
 
     def _push_rest(self) -> float:
         return PUSH_REST if self.sockets.count else IDLE_REST

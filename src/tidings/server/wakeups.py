@@ -24,12 +24,13 @@ from tidings.core.model.feeds import STATE
 from tidings.core.replication.relay import RELAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.effects import Clock
     from tidings.core.followers.leases import Observation
     from tidings.core.hooks.registry import Registry
     from tidings.core.hooks.webhook import Webhook, WebhookDelivery
+    from tidings.core.model.pages import Page
 
 log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # the longest pause between two runs, even after a long run
@@ -182,16 +183,29 @@ def _ignore(feed: str) -> None:
 
 
 class _Listening:
-    """Implements `tail_poller.Notifications`."""
+    """
+    Implements `tail_poller.Notifications`.
+
+    *_pages* is None if the log must be read, as it is while no reader waits.
+    """
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._pages: list[Page] | None = None
 
-    async def wait(self) -> None:
+    async def wait(self) -> list[Page]:
         await self._event.wait()
         self._event.clear()
+        pages, self._pages = self._pages, []
+        return pages or []
 
     def look(self) -> None:
+        self._pages = None
+        self._event.set()
+
+    def add(self, page: Page) -> None:
+        if self._pages is not None:
+            self._pages.append(page)
         self._event.set()
 
 
@@ -208,14 +222,19 @@ class FeedNotifications:
         self._listening[feed].append(listening)
         return listening
 
-    def notify(self, feeds: Iterable[str]) -> None:
-        """Notify the readers of *feeds*; callable from any thread."""
-        self.loop.call_soon_threadsafe(self._notify, list(feeds))
+    def notify(self, pages: Sequence[tuple[str, Page]]) -> None:
+        """Pass the committed *pages* to the readers of their feeds; callable from any thread."""
+        self.loop.call_soon_threadsafe(self._notify, pages)
 
-    def _notify(self, feeds: list[str]) -> None:
-        for feed in feeds:
+    def _notify(self, pages: Sequence[tuple[str, Page]]) -> None:
+        for feed, page in pages:
             for listening in self._listening[feed]:
-                listening.look()
+                listening.add(page)
+
+    def look(self, feed: str) -> None:
+        """Let the readers of *feed* read the log; call this in the event loop."""
+        for listening in self._listening[feed]:
+            listening.look()
 
 
 class Webhooks:

@@ -15,6 +15,7 @@ from tests.compat.oplog.oplogc import Decoder, Event, InFlight
 from tests.unit.core.scene import Scene, op
 from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup.sse import HEARTBEAT
+from tidings.core.model.pages import Page
 from tidings.http.streams import tail_poller
 from tidings.http.streams.sse import EventStreams
 from tidings.http.streams.tail_poller import HEARTBEAT_MS
@@ -129,9 +130,10 @@ class Quiet:
     def __init__(self) -> None:
         self.posted = asyncio.Event()
 
-    async def wait(self) -> None:
+    async def wait(self) -> list[Page]:
         await self.posted.wait()
         self.posted.clear()
+        return []
 
     def look(self) -> None:
         """Do nothing: the feed has no entries from before."""

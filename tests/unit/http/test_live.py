@@ -13,6 +13,7 @@ from tidings.core.catchup.sse import Stream
 from tidings.core.counters import StreamCounter
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Run
+from tidings.core.model.pages import Page
 from tidings.core.settings.values import Admission, Ended
 from tidings.http.streams.tail_poller import HEARTBEAT_MS, LiveStream, TailPoller
 
@@ -43,10 +44,13 @@ class Signal:
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
+        self.pages: list[Page] = []
 
-    async def wait(self) -> None:
+    async def wait(self) -> list[Page]:
         await self.event.wait()
         self.event.clear()
+        pages, self.pages = self.pages, []
+        return pages
 
     def look(self) -> None:
         self.event.set()
@@ -57,18 +61,21 @@ class Poller(TailPoller):
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.error = scene, Exception()
-        self.fails, self.signal = False, Signal()
+        self.fails, self.signal, self.reads = False, Signal(), list[int]()
+        self.limit: int | None = None  # pages per read
         super().__init__(self.read_log, self.signal)
 
     def read_log(self, after: int) -> Run:
+        self.reads.append(after)
         if self.fails:
             self.fails = False
             raise self.error
-        return self.scene.reader.read(FEED, after)
+        return self.scene.reader.read(FEED, after, self.limit)
 
-    async def tell(self) -> None:
-        """Return when the log was read to its end, or could not be read."""
+    async def tell(self, *pages: Page) -> None:
+        """Return when the log was read to its end, or could not be read. Pass *pages* with it."""
         fails = self.fails
+        self.signal.pages += pages
         self.signal.look()
         async with asyncio.timeout(LONG_S):
             while self._looking if fails else self._tail.last < self.scene.log.head(FEED):
@@ -117,6 +124,60 @@ def test_a_page_is_encoded_once_for_streams_of_one_form(scene: Scene) -> None:
         assert lines.events == cloud.events == 2
         assert len({*all_.frames, *lines.frames, *cloud.frames}) == 3
         assert {stream.progress.page for stream in streams} == {scene.log.head(FEED)}
+
+    play(scene, act)
+
+
+def test_committed_pages_are_not_read(scene: Scene) -> None:
+    """The log is read only if a page is missing between those in memory and the committed ones."""
+
+    async def act(poller: Poller) -> None:
+        _, connection = joined(poller, opened(scene))
+        await poller.tell()
+        while not poller.reads:
+            await asyncio.sleep(0.001)
+        first, second = scene.post(op("a")), scene.post(op("b"), op("c"))
+        await poller.tell(first, second)
+        third = scene.post(op("d"))
+        await poller.tell(second, third)  # commits in two threads may arrive in any order
+        assert len(poller.reads) == 1
+        missing, fifth = scene.post(op("e")), scene.post(op("f"))
+        await poller.tell(fifth)
+        assert poller.reads[1:] == [third.number]
+        scene.post(op("g"))
+        await poller.tell(missing)
+        assert connection.events == 7
+        text = b"".join(connection.frames)
+        found = [text.index(b'"id":"%c"' % name) for name in b"abcdefg"]
+        assert found == sorted(found)
+
+    play(scene, act)
+
+
+def test_it_reads_on_if_a_read_stopped_early(scene: Scene) -> None:
+    """All pages have been notified already, and the next notification may be far away."""
+
+    async def act(poller: Poller) -> None:
+        _, connection = joined(poller, opened(scene))
+        await poller.tell()
+        poller.limit = 1
+        for name in "abc":
+            scene.post(op(name))
+        await poller.tell()
+        assert connection.events == 3
+
+    play(scene, act)
+
+
+def test_a_feed_with_removed_parents_is_always_read(scene: Scene) -> None:
+    """Those of a page may not be stored yet when the page is committed."""
+
+    async def act(poller: Poller) -> None:
+        poller._selects = True
+        joined(poller, opened(scene))
+        for name in "ab":
+            await poller.tell(scene.post(op(name)))
+        assert len(poller.reads) >= 2
 
     play(scene, act)
 

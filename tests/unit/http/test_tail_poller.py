@@ -78,9 +78,10 @@ class OneNotification:
     def __init__(self) -> None:
         self.event = asyncio.Event()
 
-    async def wait(self) -> None:
+    async def wait(self) -> list[Page]:
         await self.event.wait()
         self.event.clear()
+        return []
 
     def look(self) -> None:
         self.event.set()

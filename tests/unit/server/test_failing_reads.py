@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.feeds import PUSH, STATE
+from tidings.core.model.pages import Page
 from tidings.server import wakeups, writer
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.sqlite.state import SqliteState
@@ -70,9 +71,9 @@ def test_a_projection_that_fails_once_holds_up_no_post(
         async with hosted(tmp_path / "feed.db") as (host, app):
             committed, states = host.database.committed, list[int]()
 
-            def note(feeds: Set[str]) -> None:
+            def note(pages: Sequence[tuple[str, Page]]) -> None:
                 states.append(host.stores.followers.checkpoints(FEED).get(STATE, 0))
-                committed(feeds)
+                committed(pages)
 
             host.database.committed = note
             monkeypatch.setattr(SqliteState, "write", fail_once)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -183,11 +183,18 @@ class Stream:
     version: int = 0
     still_opens: Callable[[], bool] = _always
     form: Hashable = None
+    _key: tuple[Filter, str, Hashable] | None = None
 
     @property
     def text_key(self) -> Hashable:
-        """Return a value that is equal for streams with the same text for the same pages."""
-        return self.filter, self.template, self.form
+        """
+        Return a value that is equal for streams with the same text for the same pages.
+
+        It is usually the same object.
+        """
+        if self._key is None or self._key[1] != self.template:
+            self._key = _text_key(self.filter, self.template, self.form)
+        return self._key
 
     def count(self, text: str) -> int:
         """
@@ -285,6 +292,11 @@ class Stream:
         linked = matching.with_refs(parts, self.template)
         write = self.write
         return linked if write is None else [Written(part, write) for part in linked]
+
+
+@lru_cache(maxsize=4096)  # more forms than streams have at a time; further ones are only slower
+def _text_key(wanted: Filter, template: str, form: Hashable) -> tuple[Filter, str, Hashable]:
+    return wanted, template, form
 
 
 def _is_cursor(progress: Progress) -> bool:

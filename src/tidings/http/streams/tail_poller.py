@@ -1,6 +1,8 @@
 """
 A reader of the end of a feed's log, shared by all waiting streams of this process.
 
+On a server, the notification of a commit has the new pages, so they need not be read.
+
 The reader reads only while a stream waits, at the rate of a single stream. A thousand streams
 therefore cost no more than one, and a Lambda function with one client costs no more than without
 this reader. On a server, the reader writes to the connections of streams at the end of the log, so
@@ -13,20 +15,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from tidings.core.catchup.catchup import Progress
 from tidings.core.catchup.sse import Chunk, Stream, Tail
-from tidings.core.log.reader import Run
+from tidings.core.log.reader import Run, contiguous
 from tidings.http.asgi import frame_chunk
 
 if TYPE_CHECKING:
     from tidings.core.counters import StreamCounter
+    from tidings.core.model.pages import Page
     from tidings.http.asgi import WriteNow
 
+Result = TypeVar("Result")
 # Interval between two reads of the end of the log. A consumer is notified within a second, and five
 # reads a second cost 5 RRU.
 POLL_S = 0.2
+SHARED_MAX = 64  # different results of `TailPoller.once` that are kept; each has up to 1 MB
+SLICE = 200  # streams that are written to in a row, in 2 to 4 ms
 FRESH_S = 5 * POLL_S  # maximum age of the last read; after that, the log may be much longer
 # Time without data after which a stream gets a heartbeat. oplog sent one every 25.5 s, and proxies
 # close silent streams after 30 s.
@@ -36,8 +42,12 @@ HEARTBEAT_MS = 20_000
 class Notifications(Protocol):
     """A signal to a poller that there may be new pages."""
 
-    async def wait(self) -> None:
-        """Return when there may be new pages since the last call."""
+    async def wait(self) -> list[Page]:
+        """
+        Return when there may be new pages since the last call.
+
+        Return pages that were committed since then, or [] if the log must be read.
+        """
 
     def look(self) -> None:
         """Make the next `wait` return at once, because there may already be new pages."""
@@ -48,8 +58,9 @@ class FixedInterval:
     Implements `Notifications` at a fixed interval, for processes that receive no notifications.
     """
 
-    async def wait(self) -> None:
+    async def wait(self) -> list[Page]:
         await asyncio.sleep(POLL_S)
+        return []
 
     def look(self) -> None:
         """Do nothing, because `wait` returns soon in any case."""
@@ -71,17 +82,44 @@ class _Text(NamedTuple):
     progress: Progress
 
 
-# Texts by the key (`text_key`) and the progress of the streams that need them; None if a text needs
-# pages that are not in memory.
-Texts = dict[tuple[Hashable, Progress], "_Text | None"]
+class _Texts:
+    """
+    The texts of the pages in *tail*, each built and encoded once for all streams that need it.
+
+    The streams that need the same text have the same key (`text_key`) and the same progress.
+    """
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self._texts: dict[tuple[Hashable, Progress], _Text | None] = {}
+        self._key: Hashable = None
+        self._progress: Progress | None = None
+        self._text: _Text | None = None
+
+    def of(self, stream: Stream) -> _Text | None:
+        """Return the text for *stream*, or None if it needs pages that are not in memory."""
+        key, progress = stream.text_key, stream.progress
+        # Most streams have the very key and progress of the previous one. Comparing is cheaper than
+        # hashing.
+        if key is not self._key or progress is not self._progress:
+            if (key, progress) not in self._texts:
+                self._texts[key, progress] = self._build(stream)
+            self._key, self._progress = key, progress
+            self._text = self._texts[key, progress]
+        return self._text
+
+    def _build(self, stream: Stream) -> _Text | None:
+        before = stream.progress
+        chunk = stream.take(self._tail)
+        stream.progress = before
+        if chunk is None:
+            return None
+        text = chunk.text
+        return _Text(frame_chunk(text) if text else b"", stream.count(text), chunk.progress)
 
 
-def _text(stream: Stream, tail: Tail) -> _Text | None:
-    chunk = stream.take(tail)
-    if chunk is None:
-        return None
-    text = chunk.text
-    return _Text(frame_chunk(text) if text else b"", stream.count(text), chunk.progress)
+def _reject(frame: bytes) -> bool:
+    return False
 
 
 class LiveStream:
@@ -96,7 +134,8 @@ class LiveStream:
     """
 
     def __init__(self, stream: Stream, counter: StreamCounter, write: WriteNow | None) -> None:
-        self.stream, self.counter, self._write = stream, counter, write
+        self.stream, self.counter, self.can_join = stream, counter, write is not None
+        self._write = write or _reject
         self._loop = asyncio.get_running_loop()
         self._sent_s, self.sent = self._loop.time(), stream.progress
         self.left: asyncio.Future[None] = self._loop.create_future()
@@ -113,7 +152,7 @@ class LiveStream:
     def begin(self) -> bool:
         """Return True if the poller can serve the stream now."""
         stream = self.stream
-        if self._write is None or stream.filter.leave or not stream.progress.in_step:
+        if not self.can_join or stream.filter.leave or not stream.progress.in_step:
             return False
         self.left = self._loop.create_future()
         return True
@@ -123,40 +162,37 @@ class LiveStream:
         if not self.left.done():
             self.left.set_result(None)
 
-    def send(self, tail: Tail, texts: Texts) -> None:
-        """Write the pages of *tail* that were not sent; *texts* caches texts for all streams."""
-        stream, before = self.stream, self.stream.progress
+    def send(self, texts: _Texts) -> None:
+        """Write the pages that were not sent."""
+        stream = self.stream
         if self.left.done() or (stream.admission.may_end and stream.has_ended()):
             self.leave()
             return
-        place = stream.text_key, before
-        if place not in texts:
-            texts[place] = _text(stream, tail)
-        text = texts[place]
-        if text is None:
+        text = texts.of(stream)
+        if text is None or not (text.frame == b"" or self._write(text.frame)):
             self.leave()
             return
         stream.progress = text.progress
         if text.frame:
-            assert self._write is not None
-            if self._write(text.frame):
-                self.counter.send(text.events)
-                self.mark_sent(text.progress)
-            else:
-                stream.progress = before
-                self.leave()
+            self.counter.send(text.events)
+            self.mark_sent(text.progress)
 
 
 class TailPoller:
     """
-    A poller of a feed. When *notifications* report new pages, it calls *read* in a thread.
+    A poller of a feed. It calls *read* in a thread if *notifications* do not have the new pages.
 
-    *read* returns the pages after a page number.
+    *read* returns the pages after a page number. If *selects* is True, *read* does not return every
+    page of the log, so it is always called.
     """
 
-    def __init__(self, read: Callable[[int], Run], notifications: Notifications) -> None:
-        self._read, self._notifications = read, notifications
+    def __init__(
+        self, read: Callable[[int], Run], notifications: Notifications, *, selects: bool = False
+    ) -> None:
+        self._read, self._notifications, self._selects = read, notifications, selects
         self._tail = Tail()
+        self._is_complete = False  # True if the tail had all pages of the log when it was extended
+        self._shared: dict[Hashable, Any] = {}
         self._read_s = float("-inf")
         self._waiting = 0
         self._live: dict[LiveStream, None] = {}
@@ -169,6 +205,23 @@ class TailPoller:
     def tail(self) -> Tail | None:
         """Return the pages in memory, or None if the last read is too long ago."""
         return self._tail if self._is_fresh else None
+
+    def once(self, key: Hashable, build: Callable[[], Result]) -> Result:
+        """
+        Return the result of *build*, which is the same for all callers with an equal *key*.
+
+        *build* is called once, until there are new pages.
+        """
+        if key not in self._shared:
+            if len(self._shared) >= SHARED_MAX:
+                self._shared.clear()
+            self._shared[key] = build()
+        result: Result = self._shared[key]
+        return result
+
+    def forget(self, key: Hashable) -> None:
+        """Build the result for *key* again when it is needed next."""
+        self._shared.pop(key, None)
 
     async def wait(self, page: int, gone: asyncio.Future[Any], timeout_s: float) -> None:
         """
@@ -201,7 +254,7 @@ class TailPoller:
         self._begin(live.stream.progress.page)
         self._live[live] = None
         self._look_on()
-        live.send(self._tail, {})
+        live.send(_Texts(self._tail))
 
     def part(self, live: LiveStream) -> None:
         del self._live[live]
@@ -211,6 +264,8 @@ class TailPoller:
         """Start after *page* if the pages in memory may be far from the end of the log."""
         if not self._is_looking and not self._is_fresh:
             self._tail.start(page)
+            self._shared.clear()
+            self._is_complete = False
             self._read_s = self._now_s()
             self._notifications.look()
 
@@ -228,12 +283,20 @@ class TailPoller:
         """Read when there are new pages, once for all streams, until reading fails."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._notifications.wait()
             try:
-                run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
+                committed, last = await self._notifications.wait(), self._tail.last
+                pages = [page for page in committed if page.number > last]
+                if self._is_complete and pages and contiguous(pages, last) == len(pages):
+                    run = Run(pages)
+                else:
+                    run = await loop.run_in_executor(self._thread, self._read, last)
+                    self._is_complete = not (self._selects or run.waiting or run.more)
+                if run.more:
+                    self._notifications.look()
                 self._read_s = self._now_s()
                 if self._tail.extend(run):
-                    self._notify()
+                    self._shared.clear()
+                    await self._send()
             except BaseException as error:  # also CancelledError, when no stream waits any more
                 self._notifications.look()
                 if isinstance(error, Exception):
@@ -241,13 +304,18 @@ class TailPoller:
                     return
                 raise
 
-    def _notify(self) -> None:
+    async def _send(self) -> None:
+        """Write the new pages to the streams, in slices, so that the loop serves others as well."""
         arrival, self._arrival = self._arrival, None
         if arrival is not None:
             arrival.set_result(None)
-        texts: Texts = {}
-        for live in [*self._live]:
-            live.send(self._tail, texts)
+        texts, streams = _Texts(self._tail), [*self._live]
+        for first in range(0, len(streams), SLICE):
+            if first:
+                await asyncio.sleep(0)
+            for live in streams[first : first + SLICE]:
+                if live in self._live:
+                    live.send(texts)
 
     def _fail(self, error: Exception) -> None:
         self._looking = None
@@ -281,7 +349,7 @@ class TailPollers:
     def of(self, feed: str, read: Callable[[int], Run], *, leave: bool = False) -> TailPoller:
         """Return the poller of *feed*, created with *read* if it is missing."""
         if (feed, leave) not in self._pollers:
-            self._pollers[feed, leave] = TailPoller(read, self._listen(feed))
+            self._pollers[feed, leave] = TailPoller(read, self._listen(feed), selects=leave)
         return self._pollers[feed, leave]
 
 

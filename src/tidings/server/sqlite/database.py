@@ -22,7 +22,7 @@ from tidings.core.errors import Unavailable
 from tidings.server.loop_guard import LoopWouldBlock, check_may_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence, Set
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tidings.core.model.pages import Page
@@ -147,7 +147,7 @@ class Database:
     At the end of each transaction, *before_commit* is called with the pages that the transaction
     has written; it may write further rows. When the transaction is on disk, and before another
     transaction begins, *record* is called with the same pages. Then *committed* is called in the
-    committing thread, with the feeds of the pages. A *shared* file is opened by several processes,
+    committing thread, also with the pages. A *shared* file is opened by several processes,
     which take turns.
 
     One connection writes. `reading` uses other connections, so that readers never wait. The
@@ -162,7 +162,7 @@ class Database:
     def __init__(self, path: Path, *, shared: bool = False) -> None:
         self.before_commit: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.record: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
-        self.committed: Callable[[Set[str]], None] = _nothing
+        self.committed: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.submit: Callable[[Callable[[], Any]], Any] | None = None
         self._pages: list[tuple[str, Page]] = []
         self._undo: list[Callable[[], object]] = []
@@ -357,21 +357,21 @@ class Database:
             Unavailable: the commit failed; nothing was written.
         """
         self._owner = get_ident()
-        grown: Set[str] = frozenset()
+        pages: Sequence[tuple[str, Page]] = ()
         try:
             if not self._is_prepared:
                 self.prepare()
             with translate_errors():
                 self._connection.execute("COMMIT")
             self.record(self._pages)
-            grown = {feed for feed, _ in self._pages}
+            pages = [*self._pages]
             self._undo.clear()
             for each in self._then:
                 each()
         finally:
             self.rollback()
-        if grown:
-            self.committed(grown)
+        if pages:
+            self.committed(pages)
 
     def _release(self) -> None:
         self._owner, self._pages, self._then = 0, [], []
