@@ -65,10 +65,11 @@ async def send_answer(
 ) -> None:
     """Send the whole *answer* to a request with *request_headers*."""
     headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
+    body = answer.body.encode()
     if has_length(answer.status):
-        headers["content-length"] = str(len(answer.body.encode()))
+        headers["content-length"] = str(len(body))
     await send_head(send, answer.status, headers)
-    await send_body(send, answer.body, more=False)
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def answer_head(app: App, scope: Message, send: Send) -> None:

@@ -10,6 +10,7 @@ need not be read.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -66,10 +67,10 @@ class Query:
         return self.block_s > 0 and self.limit > 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing:
     """
-    A reply.
+    A reply. It may be for several clients, so its JSON is built once.
 
     *entries* are JSON objects. *page* is the last page that was read; it is never after the
     frontier. *waiting* is True if the page after *page* is a hole: it is missing, although later
@@ -77,7 +78,7 @@ class Listing:
     has lost. *read* is the size of the pages that were read, as `limits.KEY_READ_SIZE` counts it.
     """
 
-    entries: list[str]
+    entries: Sequence[str]
     at_start: bool
     at_end: bool
     floor: int
@@ -95,6 +96,10 @@ class Listing:
 
     def to_json(self) -> str:
         """Return the reply in JSON."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         flags = [str(flag).lower() for flag in (self.at_start, self.at_end)]
         lost = ',"lost":true' if self.lost else ""
         return (

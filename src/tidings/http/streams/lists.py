@@ -138,6 +138,8 @@ class WaitingList(ABC):
 
         This check, unlike `_admit`, does not count the request against the rate of the key again.
         """
+        if not allowed.admission.may_end:
+            return
         waited_ms = round(-request.left_s(request.came_s) * 1000)
 
         def check() -> None:
@@ -255,9 +257,25 @@ class ChangeLists(WaitingList):
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
             pages = [each.page for each in tail.after(listing.page)]
-            return extend_listing(listing, query, pages) if pages else listing
+            if not pages:
+                return listing
+            before = replace(listing, entries=(), read=0)
+            key = before, query.limit, query.tags, query.bound
+            return poller.once(key, partial(extend_listing, before, query, pages))
         following = await listed(replace(query, since=listing.next, strict=False))
         return replace(following, at_start=listing.at_start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A batch, and its *text*."""
+
+    batch: ReplicationBatch
+    text: str
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.batch.pages or self.batch.pending or self.batch.status.ended)
 
 
 @dataclass(kw_only=True)
@@ -282,17 +300,16 @@ class ReplicationApp(WaitingList):
         requested = restrict(serve.parse_pages_request(query), allowed)
         await in_thread(self.guard().check_leave, feed, requested.selection.filter)
         first = await in_thread(self._pages, feed, requested)
-        batch = await self._wait(request, feed, requested, first)
+        reply = await self._wait(request, feed, requested, first)
         shared = await self._cache_headers(
             request,
             feed,
             allowed,
-            waited=batch is not first,
+            waited=reply is not first,
             waits=requested.block_s > 0,
-            full=batch.is_full,
+            full=reply.batch.is_full,
         )
-        text = await in_thread(encode_batch, batch)
-        return Answer(200, {"content-type": NDJSON, **shared}, text)
+        return Answer(200, {"content-type": NDJSON, **shared}, reply.text)
 
     def _check(self, feed: str, headers: Mapping[str, str]) -> Allowed:
         given = credential_from(headers.get("authorization"))
@@ -316,36 +333,46 @@ class ReplicationApp(WaitingList):
         rows = reader.rows(feed, requested.bucket, requested.after, requested.selection)
         return encode_rows(rows)
 
-    def _pages(self, feed: str, requested: PagesRequest) -> ReplicationBatch:
+    def _pages(self, feed: str, requested: PagesRequest) -> _Reply:
         reader = self.replication_reader()
-        return reader.pages(feed, requested.after, requested.selection, requested.size)
+        batch = reader.pages(feed, requested.after, requested.selection, requested.size)
+        return _Reply(batch, encode_batch(batch))
+
+    def _begin_read(self, feed: str, requested: PagesRequest) -> Future[_Reply]:
+        return asyncio.ensure_future(in_thread(self._pages, feed, requested))
 
     async def _wait(
-        self, request: _Request, feed: str, requested: PagesRequest, batch: ReplicationBatch
-    ) -> ReplicationBatch:
-        """Return *batch*, or the next batch that arrives while the caller waits."""
-        until_s = request.came_s + requested.block_s
-        while _is_empty(batch) and request.may_wait(until_s):
+        self, request: _Request, feed: str, requested: PagesRequest, reply: _Reply
+    ) -> _Reply:
+        """
+        Return *reply*, or the next reply that is not empty while the caller waits.
+
+        It is read and encoded once for all callers that wait for the same.
+        """
+        until_s, key = request.came_s + requested.block_s, replace(requested, block_s=0)
+        while reply.is_empty and request.may_wait(until_s):
             leave = requested.selection.filter.leave
             read = partial(self.replication_reader().catch_up.read, feed, leave=leave)
             poller = self.pollers.of(feed, read, leave=leave)
-            end = min(requested.after.page, batch.status.head)  # the caller may be after the head
+            end = min(requested.after.page, reply.batch.status.head)  # the caller may be after it
             await poller.wait(end, request.gone, request.left_s(until_s))
-            batch = await in_thread(self._pages, feed, requested)
-            if _is_empty(batch):  # new pages are before the caller's position, or not readable yet
+            reading = poller.once(key, partial(self._begin_read, feed, key))
+            try:
+                reply = await asyncio.shield(reading)
+            except Exception:
+                poller.forget(key)
+                raise
+            if reply.is_empty:  # new pages are before the caller's position, or not readable yet
+                poller.forget(key)
                 pause_s = min(POLL_S, max(0, request.left_s(until_s)))
                 await asyncio.wait({request.gone}, timeout=pause_s)
-        return batch
+        return reply
 
 
 def restrict(requested: Requested, allowed: Allowed) -> Requested:
     """Return *requested*, restricted to the data in *allowed*."""
     selection = requested.selection
     return replace(requested, selection=replace(selection, filter=allowed.narrow(selection.filter)))
-
-
-def _is_empty(batch: ReplicationBatch) -> bool:
-    return not (batch.pages or batch.pending or batch.status.ended)
 
 
 def _number(text: str) -> int:
