@@ -18,10 +18,9 @@ import os
 import re
 from collections import deque
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import State
@@ -30,6 +29,7 @@ from tidings.core.errors import Rejected, TidingsError
 from tidings.core.triton.registration import listener_of
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.http.asgi import CUT_AFTER, headers_of
+from tidings.http.streams.tail_poller import SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -59,6 +59,19 @@ _WRITE_FRAME, _SET_WAITING = "tidings.write_frame", "tidings.set_waiting"
 _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
+class _Messages(NamedTuple):
+    """Messages, also encoded as frames."""
+
+    texts: Sequence[str]
+    frames: bytes
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> _Messages:
+        """Encode *texts*. The frames are the same for every client: a server does not mask them."""
+        encoded = (Frame(Opcode.TEXT, text.encode()).serialize(mask=False) for text in texts)
+        return _Messages(texts, b"".join(encoded))
+
+
 class _Client:
     """
     The send queue of an accepted connection.
@@ -70,7 +83,7 @@ class _Client:
 
     def __init__(self, connection_id: str, write: Callable[[bytes], bool] | None) -> None:
         self.id, self.write, self.is_sending = connection_id, write, False
-        self.queued: deque[bytes] = deque()  # encoded frames; an entry may be several of them
+        self.queued: deque[_Messages] = deque()
         self.queued_bytes = self.sent_bytes = 0
         self.more = asyncio.Event()
         self.end: tuple[int, str] | None = None
@@ -159,45 +172,54 @@ class Sockets:
 
     def broadcast(self, messages: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
         """Implement `Broadcast`. Encode each list of messages once, however many clients get it."""
-        encoded: dict[int, bytes] = {}
+        encoded: dict[int, _Messages] = {}
         left: dict[str, Sequence[str]] = {}
+        waking: list[_Client] = []
         for connection_id, texts in messages.items():
-            frames = encoded.get(id(texts))
-            if frames is None:
-                frames = encoded[id(texts)] = b"".join(map(_encode, texts))
-            is_long = len(frames) > OUTGOING_BYTES_MAX
-            if is_long or not self._queue(connection_id, frames, OUTGOING_BYTES_MAX):
+            batch = encoded.get(id(texts))
+            if batch is None:
+                batch = encoded[id(texts)] = _Messages.of(texts)
+            client = self._clients.get(connection_id)
+            is_long = len(batch.frames) > OUTGOING_BYTES_MAX
+            if client is None or is_long or not self._queue(client, batch, OUTGOING_BYTES_MAX):
                 left[connection_id] = texts
+            else:
+                waking.append(client)
+        if waking:
+            self._wake(*waking)
         return left
 
     def _post(self, connection_id: str, text: str, bytes_max: int | None) -> Outcome:
-        if self._queue(connection_id, _encode(text), bytes_max):
-            return Outcome.SENT
         client = self._clients.get(connection_id)
-        return Outcome.GONE if client is None or client.end is not None else Outcome.BUSY
-
-    def _queue(self, connection_id: str, frames: bytes, bytes_max: int | None) -> bool:
-        """Queue *frames*; return False if the client is gone or has too much queued already."""
-        client, size = self._clients.get(connection_id), len(frames)
         if client is None or client.end is not None:
+            return Outcome.GONE
+        if not self._queue(client, _Messages.of((text,)), bytes_max):
+            return Outcome.BUSY
+        self._wake(client)
+        return Outcome.SENT
+
+    def _queue(self, client: _Client, batch: _Messages, bytes_max: int | None) -> bool:
+        """Queue *batch*; return False if the client is closed or has too much queued already."""
+        size = len(batch.frames)
+        if client.end is not None:
             return False
         with self._sending:
             if bytes_max is not None and client.bytes and client.bytes + size > bytes_max:
                 return False
             client.queued_bytes += size
-            client.queued.append(frames)
-        self._wake(client)
+            client.queued.append(batch)
         return True
 
-    def _wake(self, client: _Client) -> None:
-        self._waking.append(client)
+    def _wake(self, *clients: _Client) -> None:
+        self._waking.extend(clients)
         if not self._is_waking:
             self._is_waking = True
             self._loop.call_soon_threadsafe(self._wake_all)
 
     def _wake_all(self) -> None:
+        """Write what is queued, in slices, so that the loop serves others between two slices."""
         self._is_waking = False  # reset first, because messages queued from now on need a wake-up
-        while self._waking:
+        for _ in range(min(SLICE, len(self._waking))):
             client = self._waking.popleft()
             try:
                 self._write(client)
@@ -208,22 +230,20 @@ class Sockets:
                 client.more.set()
             if client.end is not None:
                 client.cut_after(CLOSE_S)
+        if self._waking:
+            self._is_waking = True
+            self._loop.call_soon(self._wake_all)
 
     def _write(self, client: _Client) -> None:
         """Write the messages that the connection accepts now, without waking the client's task."""
         if client.write is None or client.is_sending:
             return
         while client.queued:
-            frames = client.queued[0]
+            frames = client.queued[0].frames
             if not client.write(frames):
                 return
             client.queued.popleft()
             self.has_sent(client, len(frames))
-
-
-def _encode(text: str) -> bytes:
-    """Return *text* as a frame, which is the same for every client: servers do not mask frames."""
-    return Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
 
 
 class ReplaySockets:
@@ -337,9 +357,10 @@ class SocketApp:
             client.more.clear()
             client.is_sending = True
             while client.queued:
-                frames = client.queued.popleft()
-                await send({"type": "websocket.send", "frames": frames})
-                self._sockets.has_sent(client, len(frames))
+                batch = client.queued.popleft()
+                for text in batch.texts:
+                    await send({"type": "websocket.send", "text": text})
+                self._sockets.has_sent(client, len(batch.frames))
             client.is_sending = False
             if client.end is not None:
                 code, reason = client.end
@@ -453,16 +474,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     async def send(self, message: Any) -> None:
-        """
-        Send an ASGI message of the app, or encoded frames.
-
-        The body of a refusal completes the handshake.
-        """
-        if "frames" in message:
-            await self.writable.wait()
-            if self.disconnected or not self.write_frame(message["frames"]):
-                raise ClientDisconnected
-            return
+        """Send an ASGI message of the app. The body of a refusal completes the handshake."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True

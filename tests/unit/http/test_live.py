@@ -15,6 +15,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Run
 from tidings.core.model.pages import Page
 from tidings.core.settings.values import Admission, Ended
+from tidings.http.streams import tail_poller
 from tidings.http.streams.tail_poller import HEARTBEAT_MS, LiveStream, TailPoller
 
 LONG_S = 60.0
@@ -165,6 +166,26 @@ def test_it_reads_on_if_a_read_stopped_early(scene: Scene) -> None:
             scene.post(op(name))
         await poller.tell()
         assert connection.events == 3
+
+    play(scene, act)
+
+
+def test_many_streams_leave_time_for_others_and_may_leave_meanwhile(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written to in slices; a stream that leaves between two of them gets nothing more."""
+
+    async def act(poller: Poller) -> None:
+        monkeypatch.setattr(tail_poller, "SLICE", 2)
+        streams = [joined(poller, opened(scene)) for _ in range(5)]
+        scene.post(op("a"))
+        poller.signal.look()
+        while not streams[0][1].frames:
+            await asyncio.sleep(0)
+        assert [len(connection.frames) for _, connection in streams] == [1, 1, 0, 0, 0]
+        poller.part(streams[3][0])
+        await asyncio.sleep(0.05)
+        assert [len(connection.frames) for _, connection in streams] == [1, 1, 1, 0, 1]
 
     play(scene, act)
 

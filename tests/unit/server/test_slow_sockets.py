@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 from tidings.core.websocket.connections import Outcome
+from tidings.http.streams.tail_poller import SLICE
 from tidings.server.sockets import OUTGOING_BYTES_MAX, ROOM_BYTES, SocketApp, Sockets
 from tidings.server.sockets import _Client as Client
 
@@ -18,11 +20,11 @@ class Reader:
 
     def __init__(self) -> None:
         self.takes = asyncio.Semaphore(0)
-        self.taken: list[bytes] = []
+        self.taken: list[str] = []
 
     async def send(self, message: Any) -> None:
         await self.takes.acquire()
-        self.taken.append(message["frames"])
+        self.taken.append(message["text"])
 
 
 async def serve(sockets: Sockets, reader: Reader, client: Client) -> None:
@@ -104,7 +106,7 @@ def test_messages_are_written_at_once_and_encoded_once() -> None:
             reader.takes.release()
         while clients["a"].bytes:
             await asyncio.sleep(0.001)
-        assert reader.taken == [b"\x81\x01" + text for text in (b"1", b"2", b"3")]
+        assert reader.taken == ["1", "2", "3"]
         sockets.send("a", "4")
         await asyncio.sleep(0.01)
         assert connections["a"].frames[1:] == [b"\x81\x014"]
@@ -126,6 +128,24 @@ def test_a_broadcast_returns_what_clients_do_not_accept_now() -> None:
         assert sockets.broadcast({"quick": long}) == {"quick": long}
         await asyncio.sleep(0.01)
         assert connection.frames == [b"\x81\x011\x81\x012"]
+
+    asyncio.run(play())
+
+
+def test_a_broadcast_to_many_clients_leaves_time_for_others() -> None:
+    """It is written in slices, and other work of the event loop runs between them."""
+
+    async def play() -> None:
+        sockets, connection = Sockets(asyncio.get_running_loop()), Connection()
+        names = [str(number) for number in range(2 * SLICE + 1)]
+        for name in names:
+            sockets.add(name, connection.write)
+        texts, written = ["1"], [0]
+        assert sockets.broadcast({name: texts for name in names}) == {}
+        while written[-1] < len(names):
+            await asyncio.sleep(0)
+            written.append(len(connection.frames))
+        assert max(later - before for before, later in pairwise(written)) <= SLICE
 
     asyncio.run(play())
 
@@ -155,7 +175,7 @@ def test_a_connection_that_fails_delays_no_other() -> None:
         reader.takes.release()
         while bad.bytes:
             await asyncio.sleep(0.001)
-        assert (reader.taken, started) == ([b"\x81\x012"], ["bad"])
+        assert (reader.taken, started) == (["2"], ["bad"])
         writing.cancel()
 
     asyncio.run(play())

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 # reads a second cost 5 RRU.
 POLL_S = 0.2
 SHARED_MAX = 64  # different results of `TailPoller.once` that are kept; each has up to 1 MB
-SLICE = 200  # streams that are written to in a row, in 2 to 4 ms
+SLICE = 200  # clients that are written to in a row, in 2 to 4 ms
 FRESH_S = 5 * POLL_S  # maximum age of the last read; after that, the log may be much longer
 # Time without data after which a stream gets a heartbeat. oplog sent one every 25.5 s, and proxies
 # close silent streams after 30 s.
