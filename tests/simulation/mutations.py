@@ -349,7 +349,7 @@ MUTATIONS = (
     Mutation(
         "a number and its page are two transactions",
         Parts(around=broken_server.in_two_transactions),
-        19,
+        32,
         plan=SERVER,
     ),
     Mutation(
