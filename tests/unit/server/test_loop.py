@@ -25,6 +25,7 @@ from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
+from tidings.core.durable_streams import messages
 from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender
 from tidings.core.model.pages import Page
@@ -223,6 +224,39 @@ def test_only_posts_that_cannot_take_long_run_in_the_loop(
     asyncio.run(play())
     assert (threads[append] is threading.current_thread()) is is_in_loop
     assert threads[take] is threading.current_thread()
+
+
+def test_a_large_body_of_a_stream_is_parsed_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop only writes its messages; an invalid body is refused as usual."""
+    parse, threads = messages.lines_from, list[threading.Thread]()
+
+    def noted(*of: Any) -> list[str]:
+        threads.append(threading.current_thread())
+        return parse(*of)
+
+    monkeypatch.setattr(messages, "lines_from", noted)
+
+    async def play() -> list[int]:
+        async with hosted(tmp_path / "feed.db") as (_, app):
+            client = httpx.AsyncClient(
+                transport=httpx.ASGITransport(app),
+                base_url="http://127.0.0.1/feeds/main/v1/stream",
+                headers={"content-type": "application/json"},
+            )
+            body = json.dumps(["x" * (LOOP_BYTES_MAX // 500)] * 600)
+            async with client:
+                answers = [
+                    await client.put("/s", content=body),
+                    await client.post("/s", content=body),
+                    await client.post("/s", content=body[:-1]),
+                ]
+            return [each.status_code for each in answers]
+
+    assert asyncio.run(play()) == [201, 204, 400]
+    assert len(threads) == 3
+    assert threading.current_thread() not in threads
 
 
 def test_a_checked_lock_refuses_to_block_the_loop() -> None:

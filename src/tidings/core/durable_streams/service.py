@@ -7,6 +7,7 @@ if it has any, as a page to the feed's log, and updates the document of the stre
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from tidings.core.durable_streams.stream import (
     require_stream,
 )
 from tidings.core.durable_streams.stream import require_stream as checked
+from tidings.core.errors import TidingsError
 from tidings.core.ingest.ingest import Request, append_lines
 from tidings.core.limits import ID_BYTES_MAX
 from tidings.core.model.cursors import PAGE_END, Place
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from tidings.core.tracing import Tracer
 
 
+_LARGE_BYTES = 32 * 1024  # the size of a body whose parsing takes longer than a write
 _GONE = "is not in the log any more, or never was; read from -1, or from now"
 
 
@@ -196,6 +199,8 @@ class StreamWriter:
             Rejected: see the rule in the error; the stream was not created.
         """
         check_text(name, "name", ID_BYTES_MAX)
+        new = Stream(name, appending.content_type, Place(0, 0, 0), Place(0, 0, 0))
+        lines_for = self._parse(new, appending)
 
         def write() -> tuple[Stream, bool]:
             stream = self.store.stream(feed, name)
@@ -205,7 +210,7 @@ class StreamWriter:
             self.appender.check_writable(feed)
             begins = Place(self.appender.log.head(feed), PAGE_END, self.runtime.clock() // 1000)
             stream = Stream(name, appending.content_type, begins, begins)
-            return self._write(feed, stream, appending, self._lines(stream, appending), trace), True
+            return self._write(feed, stream, appending, lines_for(stream), trace), True
 
         return self.appender.log.together(write)
 
@@ -219,6 +224,8 @@ class StreamWriter:
             UnknownStream: the stream does not exist.
             Rejected: see the rule in the error; nothing was appended.
         """
+        is_large = len(appending.body) > _LARGE_BYTES
+        lines_for = self._parse(self.store.stream(feed, name) if is_large else None, appending)
 
         def write() -> tuple[Stream, bool]:
             stream = require_stream(self.store.stream(feed, name), name)
@@ -226,7 +233,7 @@ class StreamWriter:
             check_complete(appending)
             if is_repeated(stream, appending):
                 return stream, False
-            lines = self._lines(stream, appending)
+            lines = lines_for(stream)
             if appending.body and not lines:
                 raise InvalidStream("must contain a message", field="body")
             return self._write(feed, stream, appending, lines, trace), True
@@ -248,6 +255,30 @@ class StreamWriter:
             self.store.remove(feed, name)
 
         self.appender.log.together(write)
+
+    def _parse(
+        self, stream: Stream | None, appending: Appending
+    ) -> Callable[[Stream], Sequence[str]]:
+        """
+        Return a function that returns the lines of *appending* for a stream, or raises the error.
+
+        A large body is parsed now, for *stream*, because the transaction would delay other writers.
+        """
+        if stream is None or len(appending.body) <= _LARGE_BYTES:
+            return lambda current: self._lines(current, appending)
+        media_type = stream.media_type
+        parsed: Future[Sequence[str]] = Future()
+        try:
+            parsed.set_result(self._lines(stream, appending))
+        except TidingsError as error:
+            parsed.set_exception(error)
+
+        def lines_for(current: Stream) -> Sequence[str]:
+            if current.media_type != media_type:  # the stream was replaced in the meantime
+                return self._lines(current, appending)
+            return parsed.result()
+
+        return lines_for
 
     def _lines(self, stream: Stream, appending: Appending) -> list[str]:
         if not appending.body:
