@@ -427,7 +427,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def write_frame(self, frame: bytes) -> bool:
         """Write an encoded message now; return False if the connection is full or closing."""
         is_open = self.handshake_complete and self.conn.state is State.OPEN
-        if not is_open or self.close_sent or not self.writable.is_set():
+        if self.disconnected or not is_open or self.close_sent or not self.writable.is_set():
             return False
         self.transport.write(frame)
         return True

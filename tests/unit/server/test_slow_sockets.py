@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
+
+from websockets.protocol import State
 
 from tidings.core.websocket.connections import Outcome
 from tidings.http.streams.tail_poller import SLICE
-from tidings.server.sockets import OUTGOING_BYTES_MAX, ROOM_BYTES, SocketApp, Sockets
+from tidings.server.sockets import (
+    OUTGOING_BYTES_MAX,
+    ROOM_BYTES,
+    SocketApp,
+    SocketProtocol,
+    Sockets,
+)
 from tidings.server.sockets import _Client as Client
 
 FRAME = "x" * (ROOM_BYTES // 2 + 1)
@@ -130,6 +139,19 @@ def test_a_broadcast_returns_what_clients_do_not_accept_now() -> None:
         assert connection.frames == [b"\x81\x011\x81\x012"]
 
     asyncio.run(play())
+
+
+def test_nothing_is_written_to_a_lost_connection() -> None:
+    """The transport would raise until the task of the connection has ended."""
+    written = list[bytes]()
+    protocol: Any = SocketProtocol.__new__(SocketProtocol)
+    protocol.transport = SimpleNamespace(write=written.append)
+    protocol.conn, protocol.writable = SimpleNamespace(state=State.OPEN), asyncio.Event()
+    protocol.handshake_complete, protocol.close_sent = True, False
+    protocol.writable.set()
+    for protocol.disconnected in (False, True):
+        assert protocol.write_frame(b"x") is not protocol.disconnected
+    assert written == [b"x"]
 
 
 def test_a_broadcast_to_many_clients_leaves_time_for_others() -> None:
