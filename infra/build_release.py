@@ -1,9 +1,9 @@
 """
 Build a release in `dist/`: the wheel, the layers, the archive of the sync job, and checksums.
 
-The build is reproducible: every file has the commit's time, archives are sorted, and the build
-backend is pinned in requirements.lock. The build fails if there are uncommitted changes, or if
-CHANGELOG.md has no entry for the version.
+The build is reproducible: every file has the commit's time, the entries of each archive are sorted,
+and the build backend is pinned in requirements.lock. The build fails if there are uncommitted
+changes, or if CHANGELOG.md has no entry for the version.
 """
 
 from __future__ import annotations

@@ -38,18 +38,20 @@ from tidings.aws.config.stages import (
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
 EXPIRES_H = 4  # hours until the time in the stage's expiry tag; twice the duration of a run
-# The cost of a run at list prices of us-east-1: EMR Serverless 0.96, the backlog 0.44, functions of
-# streams that the suite leaves open 0.35, load tests 0.25, a key and alarms 0.10, 600 MB of
-# outgoing data 0.07.
+# The cost of a run at list prices of us-east-1: 0.96 for EMR Serverless, 0.44 for the backlog, 0.35
+# for functions that still serve an event stream after the suite has disconnected, 0.25 for load
+# tests, 0.10 for a key and alarms, and 0.07 for 600 MB of outgoing data.
 DOLLARS = 2.20
 STREAMS_QUOTA = 500  # concurrent functions that the suite needs for three new streams a second
-GONE_S = 1800  # the timeout of a stack's deletion; EMR Serverless and aliases take minutes
+# The timeout of the deletion of a stack, and of the stop of an EMR Serverless application. The
+# deletion of EMR Serverless applications and of aliases of functions takes minutes.
+GONE_S = 1800
 LINGER_S = 120  # how long resources may remain that AWS deletes with a delay
 LOOK_S = 5
 ATTEMPTS = 2  # a stack's deletion may be refused because of a dependency, and succeed later
 NO_TESTS = 5  # pytest's exit code if its options select no test
-# The options of `tidings feed set` that some cases of the conformance suite need: those of clients
-# of Triton's protocol, and those of leave events.
+# Options of `tidings feed set` for the conformance suite: its cases of Triton's protocol need
+# `--resource` and `--max-age`, and its cases of leave events need `--leave`.
 DECLARED = (
     *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
     *("--max-age", "28800", "--leave", "on"),

@@ -11,7 +11,8 @@ from tidings.lake.columns import parse as parse_columns
 from tidings.lake.warehouse import BadColumns
 
 LAKE_MINUTES_MAX = 12 * 60  # a longer job could end after EMR Serverless has deleted its status
-LOCK_GRACE_DAYS = 3  # a vault's new lock can be removed for this time, AWS Backup's minimum
+# A vault's new lock can still be removed within this time, which is AWS Backup's minimum.
+LOCK_GRACE_DAYS = 3
 NAME_MAX = 64  # characters in the name of a Lambda function or an EMR Serverless application
 SUBNETS_MIN = 2  # a pipeline's job survives the failure of a zone if it has subnets in two zones
 
@@ -296,7 +297,8 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
-        all_alarms=False,  # 100 requests a second are rarely throttled, and dev is not urgent
+        # AWS rarely throttles functions or tables at 100 requests a second, and dev is not urgent.
+        all_alarms=False,
         small_followers=True,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),

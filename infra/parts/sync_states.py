@@ -13,7 +13,7 @@ The states of a sync, in Amazon States Language.
      v                                   v                       to S3)      |
    Plan <--------------------------------+                                   |
      |  Spark: dump and state become a plan                                  |
-   Judge -------- nothing to do, dry run, stopped for good ----------------->|
+   Judge -------- nothing to do, dry run, a stop that cannot be approved --->|
      |        \                                                              |
      |         Ask, Wait for an answer -- rejected, or three days pass ----->|
      v          /  approved                                                  |
@@ -23,10 +23,10 @@ The states of a sync, in Amazon States Language.
    Report, Tell ---------- Done, or Failed with a name and a sentence <------+
 ```
 
-Each step adds to the data of the execution: `request` (the input), `sync` (validated), `judged`
-(the summary of the plan, and the operations to apply), `answer` (the operator's), `error`,
-`report`. The function `steer` makes all decisions; this module only defines the order and the
-retries.
+The steps add their results to the data of the execution. The most important are `request` (the
+input), `sync` (the validated request and the arguments of the job), `judged` (the summary of the
+plan, and the next step), `answer` (the operator's), `error` and `report`. The function `steer`
+makes all decisions; this module only defines the order and the retries.
 
 The states use JSONPath, because the interpreter of the tests does not support JSONata.
 """
@@ -300,8 +300,8 @@ def _of_a_part(wiring: Wiring) -> dict[str, State]:
             "Parameters": {f"{name}.$": f"$.{name}" for name in given},
             "ResultPath": "$.outcome",
             "Retry": [_TRANSIENT],
-            # An error is stored, and the part does not fail, because the error of a map state has
-            # no name and no message.
+            # Store the error, and let the part succeed. If the part failed, the map state would
+            # fail with an error that does not name the error of the part.
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Refused"}],
             "Next": "Count",
         },

@@ -71,7 +71,11 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A change of the resource *id*, published at *published_ms*; *fields* is the whole item."""
+    """
+    A change of the object *id* of *resource*, published at *published_ms*.
+
+    *fields* is the whole item.
+    """
 
     resource: str
     sub_resources: tuple[str, ...]

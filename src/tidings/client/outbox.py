@@ -14,7 +14,8 @@ from typing import Any
 
 from tidings.core.model.operations import to_ascii_json
 
-BODY_BYTES_MAX = 380_000  # an item of DynamoDB may have 400 KB, including the names
+# An item of DynamoDB may have 400 KB, including the names of its attributes.
+BODY_BYTES_MAX = 380_000
 ID_BYTES = 12
 
 
@@ -28,13 +29,14 @@ def publish_with(
     items: Iterable[Mapping[str, Any]] = (),
 ) -> str:
     """
-    Do *writes* and put *operations*, or *items*, into the outbox in one transaction.
+    Do *writes*, and put *operations* or *items* into the outbox, in one transaction.
 
-    Return the id of the message in the outbox. *client* is a DynamoDB client of boto3. *writes* are
-    up to 99 `TransactItems` of DynamoDB, in the region and account of the table *outbox*, which is
-    the stage's output `OutboxTable`. The message is appended to *feed* as one request, within
-    seconds. Messages are appended in the order of the writers' clocks. A message that the feed
-    refuses is set aside in the outbox.
+    *items* are items of Triton's protocol (PROTOCOL 13). Return the id of the message in the
+    outbox. *client* is a DynamoDB client of boto3. *writes* are up to 99 `TransactItems` of
+    DynamoDB, in the region and account of the table *outbox*, which is the stage's output
+    `OutboxTable`. The message is appended to *feed* as one request, within seconds. Messages are
+    appended in the order of the writers' clocks. A message that the feed refuses is set aside in
+    the outbox.
 
     Raises:
         ValueError: neither or both of *operations* and *items* are given, or the message is too

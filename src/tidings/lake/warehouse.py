@@ -59,7 +59,9 @@ class TypesFailed(LakeError):
 
 class Stopped(LakeError):
     """
-    A check stopped the run before the run could do harm. Only the work that was reported is done.
+    A guard stopped the run: a check found that the run would do harm.
+
+    Only the work that was reported is done.
     """
 
 
@@ -70,8 +72,8 @@ DATABASE = "tidings"
 EXTENSIONS = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 }
-# The maximum length of a kind. Glue allows 255 characters for the name of a table, which also
-# contains the encoded name of the feed.
+# The maximum length of the kind of a table, which is the part of the table's name after the feed.
+# Glue allows 255 characters for the whole name.
 KIND_CHARS_MAX = 160
 HISTORY, LATEST = KINDS = "history", "latest"
 _TYPE_PREFIX = "type_"
@@ -152,7 +154,9 @@ def of_stage(stage: str) -> Warehouse:
 
 def table_name(feed: str, kind: str) -> str:
     """
-    Return the name of the table *kind* of *feed*. The name is unique and must never change.
+    Return the name of a table of *feed*. The name is unique and must never change.
+
+    *kind* is the kind of the table: `HISTORY`, `LATEST`, or the result of `type_kind`.
 
     Glue and Athena accept only letters, digits and `_`. All other characters, and `_`, are encoded.
     """
@@ -161,7 +165,7 @@ def table_name(feed: str, kind: str) -> str:
 
 def type_kind(type: str) -> str:
     """
-    Return the kind of the table of a type.
+    Return the kind of the table with the objects of *type*.
 
     Names of tables are unambiguous: in `FEED_type_TYPE`, the text `_type_` cannot be part of the
     encoded feed, because an encoded character is `_` with two hex digits.
@@ -179,7 +183,7 @@ def type_kind(type: str) -> str:
 
 
 def kind_of(feed: str, table: str) -> str | None:
-    """Return the kind of *table*; None if it does not belong to *feed*."""
+    """Return the kind of the table *table*; None if the table does not belong to *feed*."""
     kind = table.removeprefix(f"{_encode(feed)}_")
     ours = kind != table and (kind in KINDS or kind.startswith(_TYPE_PREFIX))
     return kind if ours else None

@@ -165,8 +165,9 @@ class Sqs(_Messages):
 
     In a FIFO queue (`.fifo`) the messages of an object keep their order, and a message that is
     repeated within five minutes is dropped. A standard queue does neither. *envelope* is `tidings`,
-    `cloudevents` or `debezium`; the last two contain the name *feed*. *client* is a boto3 client
-    for SQS; by default, a client with the default AWS settings is created.
+    `cloudevents` or `debezium`. Messages in the last two envelopes contain the name of the feed,
+    *feed*. *client* is a boto3 client for SQS; by default, a client with the default AWS settings
+    is created.
 
     Raises:
         WrongPipeline: *target* is not a URL, or the envelope is unknown.
@@ -426,7 +427,7 @@ def _status(error: ClientError) -> int:
 
 
 WAIT_S = 5  # the time that one request waits for a message
-FILL_S = 0.3  # the time for more requests after the first messages of a batch
+FILL_S = 0.3  # the time limit for requesting more messages after the first messages of a batch
 HIDDEN_S = 300  # the visibility timeout; it is long, because a post may take two minutes
 # The reader's state has the ids of messages that may be delivered again, at most this many. The
 # state is one operation in the feed. An id has 36 bytes, so all ids fit into an operation.
@@ -445,8 +446,9 @@ class SqsQueue:
     *rejects*, the reader instead leaves such a message in the queue, and the redrive policy of the
     queue applies to it.
 
-    *envelope*, *type* and *key* are those of `Messages`; an SQS message has no key. *client* is a
-    boto3 client for SQS; by default, a client with the default AWS settings is created.
+    *envelope*, *type* and *key* are those of `Messages`. *key* is the name of a field; an SQS
+    message itself has no key. *client* is a boto3 client for SQS; by default, a client with the
+    default AWS settings is created.
 
     Raises:
         WrongPipeline: *url* is not a URL, or the envelope is unknown.

@@ -56,7 +56,8 @@ class Kafka(EntryStore):
     object, so all messages of an object are in one partition, in order. The sink creates no topics,
     because their owner decides the number of partitions. A batch counts as written when all in-sync
     replicas have it. *options* are options of librdkafka, for example for passwords and TLS.
-    *envelope* is `tidings`, `cloudevents` or `debezium`; the last two contain the name *feed*.
+    *envelope* is `tidings`, `cloudevents` or `debezium`. Messages in the last two envelopes
+    contain the name of the feed, *feed*.
 
     Raises:
         WrongPipeline: no server or topic is given, or the envelope is unknown.

@@ -32,7 +32,8 @@ class RabbitMQ(EntryStore):
     are delivered to the queue *key*. The sink creates no exchanges and queues, because their owner
     configures them. Messages are persistent. A batch counts as written when the broker has
     confirmed all of its messages. A repeated message has the same `message_id`. *envelope* is
-    `tidings`, `cloudevents` or `debezium`; the last two contain the name *feed*.
+    `tidings`, `cloudevents` or `debezium`. Messages in the last two envelopes contain the name of
+    the feed, *feed*.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address, *key* is empty, or the envelope is unknown.
@@ -257,7 +258,8 @@ class RabbitMQQueue:
     recognized by its message id, and skipped. A message that cannot be read ends the reader. If
     *rejects*, such a message is rejected instead. A queue with a dead letter exchange forwards a
     rejected message to this exchange; any other queue drops the message. *envelope*, *type* and
-    *key* are those of `Messages`; a RabbitMQ message has no key.
+    *key* are those of `Messages`. *key* is the name of a field; a RabbitMQ message itself has no
+    key.
 
     Raises:
         WrongPipeline: *url* is not an AMQP address, *queue* is empty, or the envelope is unknown.

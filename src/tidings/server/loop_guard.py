@@ -35,7 +35,11 @@ class LoopWouldBlock(RuntimeError):
 
 
 class LoopBlocked(SystemExit):
-    """A callback blocked the event loop for too long. Both kinds of loops end with this error."""
+    """
+    A callback blocked the event loop for too long.
+
+    Both asyncio's loop and uvloop's loop end with this error.
+    """
 
 
 def check_may_block(what: str = "a lock") -> None:

@@ -2,8 +2,8 @@
 The resources of the operating system that a host uses: ports, child processes, installed files.
 
 The host is the process of a server or a twin. On Linux, a child process never outlives its host,
-because the kernel kills the child when the host dies (`PR_SET_PDEATHSIG`). On other systems only a
-host that stops in order ends its children. If a twin crashes there, its workers stop because their
+because the kernel kills the child when the host dies (`PR_SET_PDEATHSIG`). On other systems, a host
+ends its children only if it stops normally. If a twin crashes there, its workers stop because their
 Runtime API is gone.
 """
 

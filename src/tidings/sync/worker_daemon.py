@@ -2,10 +2,11 @@
 The daemon that forks Spark's Python workers. It is prepared so that each task starts at once.
 
 Spark puts an archive of PySpark and its own Java archive before the installed PySpark in the search
-path of modules. Each task would read the directory of both archives again for every folder in them.
-This takes 0.9 s of CPU, more than the task itself. So the daemon uses the installed PySpark. The
-daemon also imports once everything that tasks need, and loads boto3's description of DynamoDB.
-Otherwise each worker would need another second for this.
+path of modules. At the start of each task, Spark invalidates Python's import caches. Python then
+reads the list of an archive's files again, once for each folder of the archive that it has searched
+for modules. This takes 0.9 s of CPU, more than the task itself. So the daemon uses the installed
+PySpark. The daemon also imports once everything that tasks need, and loads boto3's description of
+DynamoDB. Otherwise each worker would need another second for this.
 """
 
 from __future__ import annotations

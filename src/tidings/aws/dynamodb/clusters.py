@@ -4,7 +4,8 @@ Leader leases and members of clusters on DynamoDB, in a table that all members s
 The table may belong to another account. A missing table or permission is raised as `Unavailable`,
 so that a relay keeps its role and continues to copy.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A lease: `seat#<cluster>`, number in three digits. Leases are kept forever, because their terms must
 not restart.

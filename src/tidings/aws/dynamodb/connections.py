@@ -1,7 +1,8 @@
 """
 WebSocket connections, pending changes of subscriptions, and live subscriptions, on DynamoDB.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A connection: `connection#<id>` and `-`. Each connection has a partition of its own. The item is
 deleted when the connection ends. If the deletion fails, the item expires `SAFETY_MS` after the

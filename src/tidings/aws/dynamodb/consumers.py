@@ -1,7 +1,8 @@
 """
 Named consumers on DynamoDB, with their parked messages and operators' notes, in the control table.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A consumer: `consumer#<feed>`, name. `position` is missing until a message is acknowledged.
 

@@ -1,7 +1,8 @@
 """
 The keys of feeds, their request counts and their open streams, on DynamoDB, in the control table.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A key: `key#<feed>`, id. Only a digest of the secret is stored. A key that has ended is kept for
 `limits.KEY_KEPT_MS`, so that it can be listed.

@@ -1,7 +1,8 @@
 """
 The log on DynamoDB. Pages have a table of their own; all other items are in the control table.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A page: feed, page number. Only its expiry ever changes. `body` is NDJSON (S) or deflated NDJSON
 (B), `append` identifies the write, and `at` is the commit time in ms. `slots` are the slots of the

@@ -1,7 +1,8 @@
 """
 Profiles, operators' documents and the feeds of a twin, on DynamoDB, in the control table.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A profile, the settings of a feed: `profile#<feed>`, `-`. Fields with their default values are left
 out. If the item is missing, the feed has the default profile. Passwords are stored as hashes.

@@ -1,7 +1,8 @@
 """
 Relays on DynamoDB, in the control table, and the writes of relays to the log of chained feeds.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A relay: `relay`, feed. `document` is JSON of the fields that differ from their defaults. So a
 release with more fields can read documents of an older release. Every write is conditional on

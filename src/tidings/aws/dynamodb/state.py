@@ -1,7 +1,8 @@
 """
 The state on DynamoDB, with removed parents, the lifetime of tombstones, and sums.
 
-In a paragraph about an item, the item's partition key and sort key follow the colon.
+Each paragraph about an item begins with the kind of the item. After the colon are the item's
+partition key and its sort key.
 
 A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, object key. A feed has
 `limits.BUCKETS` partitions. `page` and `slot` are the place of the operation, and `at` is the

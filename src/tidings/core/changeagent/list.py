@@ -110,7 +110,7 @@ class Listing:
 
 def parse(query: Mapping[str, Sequence[str]]) -> Query:
     """
-    Parse the values of a query string by name.
+    Parse *query*, which has the values of each name in a query string.
 
     All values of `tag` count. If another name is repeated, only its first value counts.
 
@@ -153,8 +153,8 @@ class Scan:
     The entries of one reply, which are taken from pages in order.
 
     The scan continues after the id *next*. *full* is True if the next matching entry does not fit.
-    *page* is the last page that was scanned completely; *head* is the id of the last entry of the
-    last page that was read completely, or 0. *read* is the size of all pages that were read.
+    *page* is the last page that was read completely or skipped; *head* is the id of the last entry
+    of the last page that was read completely, or 0. *read* is the size of all pages that were read.
     """
 
     query: Query
@@ -359,7 +359,8 @@ class Lister:
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
         elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
-            # If the end was reached, `scan.page` may be after the end.
+            # If the end was reached, `scan.page` may be after the end, because the client's id may
+            # be after the end.
             page = 0 if reached else scan.page
             self._heads[feed] = (now, max(known, self._look(feed, page)))
         return max(gone, self._heads[feed][1])

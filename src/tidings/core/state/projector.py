@@ -183,9 +183,10 @@ class SumKeeper:
 
     def recount(self, feed: str, checkpoint: int) -> bool:
         """
-        Count some rows of the unknown buckets, as of *checkpoint*; return True if more can follow.
+        Count some rows of the unknown buckets, as of *checkpoint*.
 
-        If the sums are not wanted, mark all buckets as unknown.
+        If the sums are not wanted, mark all buckets as unknown. Return True if another call can
+        count more rows.
 
         Raises:
             Unavailable: see `count`.
@@ -307,8 +308,8 @@ class Projector:
         if rows:
             overwritten = self.states.write(feed, rows)
             oldest_ms = min(page.at_ms for page in pages)
-            # A row can be missing because of an expired tombstone only in a late batch, because
-            # every tombstone lives longer than `RETENTION_MS_MIN`.
+            # Every tombstone lives longer than `RETENTION_MS_MIN`. So only in a late batch can a
+            # row be missing because its tombstone has expired.
             is_late = oldest_ms < self.clock() - limits.RETENTION_MS_MIN
             may_lack = is_late and oldest_ms <= self._forgotten_ms(feed)
             self.sums.count(feed, pages, rows, overwritten, may_lack=may_lack)

@@ -186,7 +186,7 @@ class Corrector:
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)
-            if not verdicts[Verdict.UNCHANGED]:  # all objects moved, so no page number is needed
+            if not verdicts[Verdict.UNCHANGED]:  # nothing is left to append, so take no page number
                 return where, verdicts
             # Count the corrections only at the first attempt.
             counted = 0 if attempt else verdicts[Verdict.UNCHANGED]
@@ -214,7 +214,7 @@ class Corrector:
         self, number: int, batch: Sequence[Correction], where: Conflicts, append_id: str
     ) -> Page:
         """
-        Return a page of the corrections that still apply, or a filler if all objects moved.
+        Return a page of the corrections that still apply, or a filler if none of them does.
 
         All pages below *number* must have been read.
         """

@@ -75,8 +75,8 @@ Request = Send | Close
 Steps = Generator[Request | Wait, Outcome | None, None]
 # An exchange runs many deliveries concurrently. It raises errors when all deliveries have ended.
 Exchange = Callable[[Iterable[Steps]], None]
-# A broadcast sends each connection its messages at once, and returns those of the connections that
-# do not accept all of theirs now; it sends these connections nothing.
+# A broadcast sends each connection its messages at once, except to connections that do not accept
+# all their messages now. It sends nothing to these connections, and returns their messages.
 Broadcast = Callable[["Mapping[str, Sequence[str]]"], "Mapping[str, Sequence[str]]"]
 
 
@@ -176,9 +176,8 @@ class Delivery:
         for message in messages:
             outcome = yield from _outcome_of(Send(connection_id, message))
             if outcome is not Outcome.SENT:
-                counts.lost.append(
-                    connection_id
-                )  # before the close, because the generator may be ended during the close
+                # Record the loss before the close, because the generator may be ended during it.
+                counts.lost.append(connection_id)
                 yield from self._giving_up(connection_id, outcome)
                 return
         counts.sent += len(messages)
