@@ -297,13 +297,24 @@ class Assembly:
         return WriteGuard(self.copies, self._master)
 
     def _master(self, feed: str) -> str:
-        """Return the URL of the master of *feed*, to which producers post; "" if it is unknown."""
-        from tidings.core.errors import TidingsError
+        """
+        Return the URL of the master of *feed*, to which producers post; "" if it is unknown.
+
+        Raises:
+            Unavailable: the relay cannot be read, or *feed* was promoted less than a second ago.
+        """
+        from tidings.core.errors import TidingsError, Unavailable
+        from tidings.core.replication.relay import Wanted
 
         try:
-            return self.stores.relays.relay(feed).master
+            relay = self.stores.relays.relay(feed)
+        except Unavailable:
+            raise
         except TidingsError:
             return ""
+        if relay.wanted is Wanted.PROMOTED:
+            raise Unavailable(f"{feed} was promoted a moment ago")
+        return relay.master
 
     @cached_property
     def appender(self) -> Appender:

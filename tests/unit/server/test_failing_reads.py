@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.server.test_crashes import FEED, Producer, hosted
+from tests.unit.server.test_crashes import FEED, Producer, _status, hosted
+from tests.unit.server.test_recovery import UPSTREAM
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
+from tidings.core.replication.relay import Relay
 from tidings.server import wakeups, writer
-from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.log import SqliteLog, SqliteRelays
 from tidings.server.sqlite.state import SqliteState
 
 WITHIN_S = 180.0
@@ -115,6 +117,35 @@ def test_a_registry_that_fails_once_stops_no_webhook(
     webhooks.start()
     assert called.wait(WITHIN_S)
     webhooks.stop()
+
+
+def test_a_read_that_fails_once_makes_no_promoted_feed_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers are told to try again, and not to post to the old master."""
+    read, left = SqliteRelays.relay, 0
+
+    def fail(relays: SqliteRelays, feed: str) -> Relay:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise Unavailable("disk I/O error")
+        return read(relays, feed)
+
+    async def main() -> list[int]:
+        nonlocal left
+        async with hosted(tmp_path / "feed.db", TIDINGS_SOURCES=UPSTREAM) as (host, app):
+            act = host.relay_control.act
+            await asyncio.to_thread(act, FEED, "promote", {"why": "a test"})
+            monkeypatch.setattr(SqliteRelays, "relay", fail)
+            statuses = []
+            for fails in (2, 1, 0):
+                left = fails
+                monkeypatch.setattr(host.copies, "_cached", {})
+                statuses.append(await _status(app, b'{"event":"update","type":"a","id":"b"}'))
+            return statuses
+
+    assert asyncio.run(main()) == [503, 503, 204]
 
 
 def test_a_state_that_is_behind_does_not_delay_the_end(
