@@ -104,7 +104,7 @@ class OpenStreams:
 
     def __init__(self, *, lasting: bool) -> None:
         self._lasting = lasting
-        self._open: set[OpenStream] = set()
+        self._open: dict[OpenStream, None] = {}
         self._checking: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -115,14 +115,14 @@ class OpenStreams:
         one = OpenStream(stream, asyncio.get_running_loop().create_future(), cut_after)
         leaving = asyncio.ensure_future(_note_leaving(one, receive))
         if self._lasting or stream.admission.may_end:
-            self._open.add(one)
+            self._open[one] = None
             if self._checking is None:
                 self._checking = asyncio.ensure_future(self._check_often())
         try:
             yield one
         finally:
             leaving.cancel()
-            self._open.discard(one)
+            self._open.pop(one, None)
             if not self._open and self._checking is not None:
                 self._checking.cancel()
                 self._checking = None
