@@ -11,8 +11,12 @@ from weakref import WeakKeyDictionary
 from tests.simulation.parts import Around, instead
 from tidings.core.consumers import consumer
 from tidings.core.followers.follower import Follower
+from tidings.core.hooks.webhook import WebhookDelivery
+from tidings.core.limits import WEBHOOK_AT_ONCE
+from tidings.core.replication.admin import RelayControl
 from tidings.core.settings.profiles import Losses
 from tidings.core.state.rows import Overwritten
+from tidings.core.sync.corrections import Conflicts, Verdict
 from tidings.http.outbound.credentials import Tokens
 from tidings.http.request import Answer
 from tidings.http.streams.tail_poller import HEARTBEAT_MS, LiveStream
@@ -177,10 +181,16 @@ copies_unnoticed = all_of(
     instead(Start, "matches", lambda start, found_id, changed_ns: start.id != ""),
     instead(Generations, "_has_all_pages", lambda generations: True),
 )
+# K3: a promoted copy continues with the numbers after its last page.
+promotes_in_place = instead(
+    RelayControl, "_promote", lambda control, before, after: control.store.write(before, after)
+)
 # K4: a run that failed keeps its lease.
 keeps_leases = instead(Follower, "_abandon", _nothing)
 # K4: a run that failed is not repeated.
 not_again = instead(wakeups, "AGAIN_S", 1e9)
+# K6: a key is forgotten as soon as any clock says so.
+keys_by_wall = instead(host, "expiring_ms", host.now_ms)
 # K7: a checkpoint counts as written before the commit.
 checkpoints_early = instead(SqliteFollowers, "_move", MemoryFollowers._move)
 
@@ -196,3 +206,10 @@ def _serve_late(runs: Any) -> None:
 
 
 wakes_lost = instead(wakeups.Runs, "_serve", _serve_late)
+# Events of one object are sent to a webhook side by side.
+hooks_in_bulk = instead(
+    WebhookDelivery,
+    "_batch",
+    lambda delivery, held: delivery.consumers.view.due(held, WEBHOOK_AT_ONCE),
+)
+corrects_all = instead(Conflicts, "verdict", lambda conflicts, correction: Verdict.UNCHANGED)

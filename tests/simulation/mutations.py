@@ -349,14 +349,14 @@ MUTATIONS = (
     Mutation(
         "a number and its page are two transactions",
         Parts(around=broken_server.in_two_transactions),
-        32,
+        3,
         plan=SERVER,
     ),
     Mutation(
         "the loop waits for the database", Parts(around=broken_server.waits_in_loop), 0, plan=SERVER
     ),
     Mutation(
-        "a failed rollback keeps the lock", Parts(around=broken_server.keeps_lock), 16, plan=SERVER
+        "a failed rollback keeps the lock", Parts(around=broken_server.keeps_lock), 14, plan=SERVER
     ),
     Mutation(
         "the loop waits for an issuer", Parts(around=broken_server.fetches_in_loop), 3, plan=SERVER
@@ -364,26 +364,26 @@ MUTATIONS = (
     Mutation(
         "a lease lasts as long as a fast clock said",
         Parts(around=broken_server.any_deadline),
-        10,
+        1,
         plan=SERVER,
     ),
     Mutation(
         "silence is measured by the wall clock",
         Parts(around=broken_server.silent_by_wall),
-        0,
+        18,
         plan=SERVER,
     ),
     Mutation(
         "a tombstone counts as a live object",
         Parts(around=broken_server.tombstones_lived),
-        0,
+        1,
         plan=SERVER,
     ),
     Mutation("a commit is not synced", Parts(around=broken_server.not_synced), 2, plan=SERVER),
     Mutation(
         "a failed job is repeated with its writes",
         Parts(around=broken_server.keeps_jobs),
-        22,
+        3,
         plan=SERVER,
     ),
     Mutation(
@@ -401,35 +401,59 @@ MUTATIONS = (
     Mutation(
         "a restored log continues with its old numbers",
         Parts(around=broken_server.numbers_again),
-        20,
+        7,
         plan=SERVER,
     ),
     Mutation(
         "the losses of a restore are not reported",
         Parts(around=broken_server.losses_forgotten),
-        8,
+        0,
         plan=SERVER,
     ),
     Mutation(
         "a copied file counts as the data file",
         Parts(around=broken_server.copies_unnoticed),
-        52,
+        8,
         plan=SERVER,
     ),
     Mutation(
         "a failed run keeps its lease", Parts(around=broken_server.keeps_leases), 5, plan=SERVER
     ),
     Mutation(
-        "a failed run is not repeated", Parts(around=broken_server.not_again), 20, plan=SERVER
+        "a failed run is not repeated", Parts(around=broken_server.not_again), 25, plan=SERVER
     ),
     Mutation(
         "a checkpoint counts before the commit",
         Parts(around=broken_server.checkpoints_early),
-        41,
+        56,
         plan=SERVER,
     ),
     Mutation(
-        "a wake-up during a run is lost", Parts(around=broken_server.wakes_lost), 0, plan=SERVER
+        "a wake-up during a run is lost", Parts(around=broken_server.wakes_lost), 18, plan=SERVER
+    ),
+    Mutation(
+        "a promoted copy uses numbers of its master",
+        Parts(around=broken_server.promotes_in_place),
+        0,
+        plan=SERVER,
+    ),
+    Mutation(
+        "a key is forgotten when any clock says so",
+        Parts(around=broken_server.keys_by_wall),
+        16,
+        plan=SERVER,
+    ),
+    Mutation(
+        "events of one object are sent side by side",
+        Parts(around=broken_server.hooks_in_bulk),
+        13,
+        plan=SERVER,
+    ),
+    Mutation(
+        "an object that has moved is corrected",
+        Parts(around=broken_server.corrects_all),
+        3,
+        plan=SERVER,
     ),
 )
 

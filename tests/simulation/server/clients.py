@@ -25,9 +25,11 @@ _PATIENCE_S = 30.0
 _IDLE_S = 45.0  # 7.3: a stream says something at least so often
 _RETRY_S = (0.05, 2.0)
 NOTHING: Mapping[str, str] = {}
-_IDS, _CHANGE = 8, "change"
+IDS, _CHANGE = 8, "change"
 _KEY_US = 20 * 3600 * 10**6  # shorter than a key is remembered
 _LEASE_US = 100 * 10**6  # 14.3: 30 s, and as much as two clocks may differ
+_AGAIN = 0.3  # how often a producer repeats one of its last requests with a key
+_JSON = "application/json"
 _SLOT_BITS = 10  # 12.2: an `_id` is a page number and a slot
 
 
@@ -121,9 +123,10 @@ async def request(
     *,
     is_json: bool = True,
     within_s: float = _PATIENCE_S,
+    only: list[tuple[bytes, bytes]] | None = None,
 ) -> tuple[int, Any]:
     """
-    Return status and body of the answer.
+    Return status and body of the answer. *only* are headers that replace those of the world.
 
     Raises:
         Lost: the answer did not come.
@@ -137,7 +140,7 @@ async def request(
         "method": method,
         "path": path,
         "query_string": query.encode(),
-        "headers": [*world.headers, *pairs],
+        "headers": [*(world.headers if only is None else only), *pairs],
         ARRIVAL: arrival,
     }
     wire = Wire(world, scope, {"type": "http.request", "body": body})
@@ -157,7 +160,7 @@ async def request(
         wire.cut()
     if status == 500:
         raise Broken(f"{method} {path} was answered with 500: {found!r}")
-    return status, json.loads(found) if found and is_json else None
+    return status, json.loads(found) if found and is_json else found
 
 
 class Client:
@@ -190,11 +193,17 @@ class Producer(Client):
 
     requests = 0
 
+    def __init__(self, world: World, name: str) -> None:
+        self._recent: deque[tuple[Any, ...]] = deque(maxlen=4)
+        super().__init__(world, name)
+
     async def use(self) -> None:
         random = self.world.random
         if self.world.is_calm:
             await asyncio.sleep(10)
             return
+        if self._recent and random.random() < _AGAIN:
+            await self._send(*random.choice(self._recent))
         await self.post([self._operation() for _ in range(random.choice((1, 1, 1, 3, 12)))])
         await asyncio.sleep(random.expovariate(1 / random.choice((0.02, 0.5, 2))))
 
@@ -203,7 +212,7 @@ class Producer(Client):
         return {
             "event": random.choices(("insert", "update", "delete"), (3, 4, 2))[0],
             "type": random.choice(TYPES),
-            "id": f"o{random.randrange(_IDS)}",
+            "id": f"o{random.randrange(IDS)}",
             "parents": random.sample(PARENTS, random.choice((0, 1, 1, 2))),
         }
 
@@ -211,21 +220,27 @@ class Producer(Client):
         """Post one request, until it was answered or cannot be repeated."""
         self.requests += 1
         random, marker = self.world.random, f"{self.name}.{self.requests}"
-        headers = {"prefer": "return=representation", "content-type": "application/json"}
+        headers = {"prefer": "return=representation"}
         if random.random() < 0.5:
             headers["idempotency-key"] = marker
-        path, body = self._written(operations, marker)
-        end_us = self.world.machine.now_us + _KEY_US
-        await self._send(marker, path, body, headers, end_us)
-        if "idempotency-key" in headers and self.requests % 3 == 0:
-            await asyncio.sleep(random.uniform(0, 10))  # a repetition is answered as the first one
-            await self._send(marker, path, body, headers, end_us)
+        path, body, headers["content-type"] = self._written(operations, marker)
+        # A copy does not have the keys of requests to its master.
+        end = self.world.machine.now_us + _KEY_US, self.world.promotions
+        await self._send(marker, path, body, headers, *end)
+        if "idempotency-key" in headers:  # a repetition is answered as the first one
+            self._recent.append((marker, path, body, headers, *end))
 
     async def _send(
-        self, marker: str, path: str, body: bytes, headers: dict[str, str], end_us: int
+        self,
+        marker: str,
+        path: str,
+        body: bytes,
+        headers: dict[str, str],
+        end_us: int,
+        promotions: int,
     ) -> None:
-        random = self.world.random
-        while self.world.machine.now_us < end_us:
+        world, random = self.world, self.world.random
+        while world.machine.now_us < end_us and world.promotions == promotions:
             try:
                 hurries = random.random() < 0.1 and not self.world.is_calm
                 within_s = random.uniform(0, 0.02) if hurries else _PATIENCE_S
@@ -243,13 +258,17 @@ class Producer(Client):
                     raise Broken(f"{marker} was answered with {status}: {answer}")
             await asyncio.sleep(random.uniform(*_RETRY_S))
 
-    def _written(self, operations: list[dict[str, Any]], marker: str) -> tuple[str, bytes]:
-        """Return the path and the body of a request."""
-        if self.world.random.random() < 0.25:
-            return "/changes", json.dumps({"data": {"of": marker}}).encode()
+    def _written(self, operations: list[dict[str, Any]], marker: str) -> tuple[str, bytes, str]:
+        """Return the path, the body and the content type of a request."""
+        kind = self.world.random.random()
+        if kind < 0.25:
+            return "/changes", json.dumps({"data": {"of": marker}}).encode(), _JSON
         for at, operation in enumerate(operations):
             operation["data"] = {"of": marker, "at": at}
-        return "/ops", json.dumps(operations).encode()
+        if kind < 0.5:
+            lines = "".join(f"{json.dumps(each)}\n" for each in operations)
+            return "/ops", lines.encode(), "application/x-ndjson"
+        return "/ops", json.dumps(operations).encode(), _JSON
 
     def _acknowledged(self, marker: str, path: str, answer: Any) -> None:
         if path == "/changes":
@@ -320,6 +339,7 @@ class Reader(Client):
             self.world.faults.saw("reset was told")
         elif self.was_lost:
             raise Broken(f"{self.name} was not told that {self.consumer.cursor} is lost")
+        data.pop("ref", None)  # see `operators.Settings`
         self.session.event(id, name, data)
         self.consumer.objects = {
             key: at for key, at in self.consumer.objects.items() if key[0] != _CHANGE
@@ -541,6 +561,10 @@ def begin(world: World) -> list[Client]:
     made: list[Client] = [Producer(world, f"p{at}") for at in range(random.randint(1, 3))]
     made += [EventStream(world, f"s{at}") for at in range(random.randint(1, 2))]
     made += [Socket(world, f"w{at}") for at in range(random.randint(1, 2))]
-    made += [Forger(world, "f0")] if world.key else []
+    from tests.simulation.server import operators
+
+    made += [Forger(world, "f0"), operators.Guest(world, "g0")] if world.key else []
+    made += [operators.Corrector(world, "x0"), operators.Settings(world, "t0")]
+    made += [operators.HookOwner(world, "h0")]
     made += [Worker(world, f"c{at}") for at in range(2)]
     return [*made, List(world, "l0"), Operator(world, "o0")]

@@ -110,6 +110,8 @@ class Disk:
     def fails(self, sql: str) -> str:
         """Return the error of SQLite that the statement meets, if any."""
         faults = self._world.faults
+        if self._world.disk is not self:  # it is that of a copy
+            return ""
         verb = sql.lstrip().split(" ", 1)[0]
         if verb in ("SELECT", "WITH"):
             serves = self._world.process is not None  # most errors would only delay its start
@@ -130,7 +132,8 @@ class Disk:
             return
         if sql(connection, "PRAGMA synchronous").fetchone() == (_FULL,):
             self._synced = self.read()
-        if sql(connection, "PRAGMA user_version").fetchone() == (len(MIGRATIONS),):
+        version = sql(connection, "PRAGMA user_version").fetchone()
+        if version == (len(MIGRATIONS),) and self._world.disk is self:
             self._world.written(connection)
 
     def read(self) -> dict[str, bytes]:

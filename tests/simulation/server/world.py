@@ -1,9 +1,10 @@
 """
 One run of a seed: a server is killed, restored and put to sleep while clients use it.
 
-The server is the real host with its app; requests and messages enter at ASGI. `Truth` is the log as
-it must be: it gets each page when SQLite has committed it, and loses pages only when the world
-restores a backup.
+The server is the real host with its app; requests and messages enter at ASGI. A copy on a second
+host may be promoted in place of a server that has ended. `Truth` is the log as it must be: it gets
+each page when SQLite has committed it, and loses pages only when the world restores a backup or
+promotes a copy.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextvars import copy_context
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urlsplit
 
 from greenlet import GreenletExit
 
@@ -30,10 +32,11 @@ from tests.simulation.parts import bounds, instead
 from tests.simulation.server import clients
 from tests.simulation.server.disk import FILE, Disk
 from tests.simulation.server.machine import OWNER, Machine, Pool
+from tests.simulation.server.operators import Receiver
 from tidings.core.auth import quotas  # noqa: F401 (it is patched, so it is loaded before)
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
-from tidings.core.errors import TidingsError
+from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.sums import SumReader
@@ -64,6 +67,8 @@ RATES: Final = {
     "kill_start": 0.2,
     "stop": 0.2,
     "restore": 0.25,
+    "promotion": 0.35,  # of a copy on another host, in place of a server that has ended
+    "upstream_fails": 0.1,  # at each request of a relay
     "outage": 0.15,  # days pass while the server is down
     "clock_step": 0.5,
     "clock_ahead": 0.5,  # by days, for some seconds
@@ -73,6 +78,7 @@ RATES: Final = {
     "read_error_at_start": 0.001,
     "rollback_error": 0.3,
     "write_error": 0.001,
+    "hook_refuses": 0.05,  # an event, once
     "slow_disk": 0.3,  # commits take longer than the loop may wait
 }
 _STAY_S = (2.0, 25.0)  # how long a server runs until it is killed
@@ -88,6 +94,7 @@ _SMALL: dict[tuple[Any, str], int] = {
     (writer, "JOBS_MAX"): 3,
     (database_module, "CHECKPOINT_PAGES"): 40,
 }
+_SOURCES = {FEED: {"url": "https://master.example/feeds/main"}}
 _ISSUER = {"issuer": "https://issuer.example", "audience": "tidings", "claim": "tidings"}
 _FLOOR = "SELECT floor FROM heads WHERE feed = ?"
 _STEPS_S = (-7_200, -600, -70, -2, 2, 70, 600, 7_200)
@@ -115,11 +122,22 @@ class Truth(Log):
         self.last = self.frontier = page.number
         for slot, line in enumerate(lines):
             op = self._placed(_op(page.number, slot, page.at_ms, line))
+            self._check_correction(op)
             self.ops.append(op)
             self._positions.append(op.at)
             at = self.of_marker.setdefault(op.marker, page.number)
             if at != page.number:
                 raise Broken(f"{op.marker} is on pages {at} and {page.number}")
+
+    def _check_correction(self, op: Op) -> None:
+        """Check that the object of a correction is still where it was when its row was read."""
+        if "after" not in op.data["data"]:
+            return
+        last = next((each for each in reversed(self.ops) if each.key == op.key), None)
+        after = op.data["data"]["after"]
+        forgotten = after is None and (last is None or last.event == "delete")
+        if not forgotten and (last is None or [*last.at] != after):
+            raise Broken(f"{op.marker} corrects {op.key} after {after}, which is at {last}")
 
     def latest(self, wanted: Wanted) -> dict[tuple[str, str], Op]:
         """Return the fold, which has no changes: the state has none."""
@@ -141,6 +159,12 @@ class Truth(Log):
     def is_lost(self, page: int) -> bool:
         return any(first <= page <= last for first, last in self.lost)
 
+    def check_copied(self, pages: dict[int, Page]) -> None:
+        """Check the pages of a copy, which are the pages that its master has committed."""
+        for number, page in pages.items():
+            if self._pages.get(number) != tuple(page.lines):
+                raise Broken(f"page {number} of the copy is not its master's")
+
     def check_pages(self, there: dict[int, Page], floor: int) -> None:
         """Check that a file has every page that was committed."""
         for number, lines in self._pages.items():
@@ -151,8 +175,8 @@ class Truth(Log):
 class Process:
     """One process of the server, from its start to its end."""
 
-    def __init__(self, world: World, number: int) -> None:
-        self.world, self.machine, self.disk = world, world.machine, world.disk
+    def __init__(self, world: World, number: int, disk: Disk) -> None:
+        self.world, self.machine, self.disk = world, world.machine, disk
         self.name = f"server-{number}"
         self.dead = False
         self.tasks: dict[Any, None] = {}
@@ -217,8 +241,12 @@ class World:
         self.disk.folder.mkdir()
         self.backups: list[tuple[str, Path]] = []
         self.process: Process | None = None
+        self.copy: Process | None = None
+        self.reached_us = 0  # until then the copy reaches its master
+        self.sources: dict[str, Any] = {}
         self.is_calm = False
-        self.floor, self.leased_us = 1, 0
+        self.floor, self.leased_us, self.restores, self.promotions = 1, 0, 0, 0
+        self.hook = Receiver(self)
         self.context = copy_context()
         self.key = PresentedKey("k" * ID_LENGTH, "s" * 32) if plan.seed % 4 == 3 else None
         self.acknowledged: dict[str, list[tuple[int, int]]] = {}  # markers, with their places
@@ -268,6 +296,8 @@ class World:
         self.disk.is_slow = self.faults.strikes("slow_disk")
         process = await self._start()
         chaos = self.machine.loop.create_task(self._chaos(process))
+        if self.faults.strikes("promotion"):
+            self.copy = await self._start_copy()
         stay_s = self.random.uniform(*_STAY_S)
         stops = self.faults.strikes("stop")
         if not stops and self.faults.strikes("kill"):
@@ -285,7 +315,9 @@ class World:
         process.crash(synced=stops)
         self._end(process)
         await asyncio.sleep(self.random.uniform(0.1, 5))
-        if self.backups and self.faults.strikes("restore"):
+        if self.copy is not None:
+            await self._promote(self.copy)
+        elif self.backups and self.faults.strikes("restore"):
             self._restore()
         if self.faults.strikes("outage"):
             self.machine.now_us += int(self.random.uniform(1, 30) * _DAY_S * 1e6)
@@ -295,10 +327,11 @@ class World:
         while True:
             self._starts += 1
             self.disk.is_full = self.disk.is_full and self.random.random() < 0.5
-            process = Process(self, self._starts)
+            process = Process(self, self._starts, self.disk)
             if self.faults.strikes("kill_start"):
                 process.kill_in = self.random.randint(1, 80)
-            began = process.run(self._open(process))
+            _set_began(self.machine)
+            began = process.run(self._open(process, self.sources))
             ended = self.machine.loop.create_task(process.ended.wait())
             await asyncio.wait([began, ended], return_when=asyncio.FIRST_COMPLETED)
             ended.cancel()
@@ -318,19 +351,77 @@ class World:
             self._end(process)
             await asyncio.sleep(1)
 
-    async def _open(self, process: Process) -> None:
-        host_module._BEGAN_MS = self.machine.time_ns() // 10**6
-        host_module._BEGAN_S = self.machine.now_us / 1e6
+    async def _open(self, process: Process, sources: dict[str, Any]) -> None:
         values = {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}
+        values |= {"TIDINGS_SOURCES": json.dumps(sources)} if sources else {}
         if self.key is not None:
             values["TIDINGS_OIDC"] = json.dumps(_ISSUER)
         parsed = settings.parse(settings.values_of(values, settings.SHARED), coordinated=False)
-        host = process.host = await Host.open(self.disk.path, parsed)
+        host = process.host = await Host.open(process.disk.path, parsed)
         if self.key is not None:
             await asyncio.to_thread(self._add_key, host)
         await asyncio.to_thread(host.start)
         process.app = ServerApp(host, HostCheck(), None)
         process.run(serving._sweep(host))
+
+    # A copy on another host. It meets no faults of its own before it is promoted.
+
+    async def _start_copy(self) -> Process:
+        folder = self._new_place()
+        folder.mkdir()
+        process = Process(self, 0, Disk(folder, self))
+        process.name = "copy"
+        self.reached_us = self.machine.now_us + int(self.random.uniform(1, 20) * 1e6)
+        await process.run(self._open(process, _SOURCES))
+        self.machine.note("copy", "serves")
+        return process
+
+    async def _promote(self, copy: Process) -> None:
+        """Promote the copy, and go on with its data and its clients; the master never returns."""
+        assert copy.host is not None
+        control, self.copy = copy.host.relay_control, None
+        try:
+            await copy.run(asyncio.to_thread(control.act, FEED, "promote", {"why": "a test"}))
+            await copy.run(self._stop(copy))
+        except TidingsError as error:  # such as a copy that has not read all rows
+            self.machine.note("copy", "is not promoted", str(error))
+            return
+        finally:
+            copy.crash(synced=True)
+            copy.end()
+        self.disk, self.sources = copy.disk, _SOURCES
+        self.disk.restart()
+        pages, self.floor = _pages_of(self.disk.read(), self._folder)
+        jump = pages.pop(max(pages))  # in place of pages that the master may have had
+        self.truth.check_copied(pages)
+        self.machine.note("world", "promotes", jump.first - 1, self.truth.frontier, jump.number)
+        self._went_back(jump.first - 1)
+        self.promotions += 1
+        self.truth.committed(jump)
+        self.faults.saw("copy was promoted")
+
+    def _ask_upstream(
+        self, _: object, url: str, parameters: dict[str, str], block_s: int = 0, after: int = 0
+    ) -> str:
+        """Implement `HttpUpstream._ask`: let the thread of a relay wait for the server's answer."""
+        if self.machine.now_us > self.reached_us or self.faults.strikes("upstream_fails"):
+            raise Unavailable("the upstream does not answer")
+        process = OWNER.get()
+        target = f"{urlsplit(url).path}?{urlencode(parameters)}"
+
+        async def ask() -> tuple[int, Any]:
+            try:
+                return await clients.request(self, "GET", target, is_json=False)
+            except clients.Lost:
+                return 503, b""
+
+        asked = self.machine.loop.create_task(ask(), context=self.context)
+        asked.add_done_callback(lambda _: self.machine.wake(process), context=self.context)
+        self.machine.wait("waits for an upstream", asked.done)
+        status, found = asked.result()
+        if status != 200:
+            raise upstream._refusal("master", status, found.decode(), after)
+        return str(found.decode())
 
     def _add_key(self, host: Host) -> None:
         """Close the feed to clients without this key, if it is not closed yet."""
@@ -425,7 +516,12 @@ class World:
         self.disk.write(content)
         end = max(pages, default=0)
         self.machine.note("world", "restores", kind, end, self.truth.frontier)
+        self._went_back(end)
+
+    def _went_back(self, end: int) -> None:
+        """The log has no page after *end* any more."""
         self.truth.cut(end)
+        self.restores += 1
         self.backups.clear()  # another one of before would be a restore of a restore
         for client in self.clients:
             client.restored()
@@ -483,6 +579,12 @@ class World:
                 raise Broken(f"{marker} was acknowledged at {places} and is not there")
         for client in self.clients:
             client.check()
+
+
+def _set_began(machine: Machine) -> None:
+    """Let a process begin now; a copy on another host has no clock of its own here."""
+    host_module._BEGAN_MS = machine.time_ns() // 10**6
+    host_module._BEGAN_S = machine.now_us / 1e6
 
 
 def _read_pages(connection: sqlite3.Connection, after: int) -> list[Page]:
@@ -552,6 +654,9 @@ def play(plan: Plan, parts: Parts) -> Outcome:
         stack.enter_context(machine.installed())
         stack.enter_context(_logged(world))
         stack.enter_context(instead(database_module, "_lock_file", lambda path: None)())
+        stack.enter_context(instead(host_module, "Poster", world.hook.poster)())
+        asks = lambda *of, **more: world._ask_upstream(*of, **more)  # noqa: E731
+        stack.enter_context(instead(upstream.HttpUpstream, "_ask", asks)())
         stack.enter_context(instead(Host, "ask_issuer", property(lambda host: world._ask))())
         elapsed = (machine.monotonic,)  # bound when the module was loaded
         stack.enter_context(instead(credentials.Tokens.__init__, "__defaults__", elapsed)())
