@@ -61,7 +61,7 @@ class Lake:
         try:
             parse_columns(json.dumps(self.columns))
         except BadColumns as error:
-            raise InvalidSetting("lake.columns", self.columns, str(error)) from None
+            raise InvalidSetting("lake.columns", self.columns, f"valid columns ({error})") from None
 
 
 @dataclass(frozen=True, slots=True)
