@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 # Each server that a test starts refuses to wait for a lock in its event loop.
-os.environ.setdefault(loop_guard.VARIABLE, "1")
+os.environ.setdefault(loop_guard.VARIABLE, "0")
 
 
 # A busy machine answers later than the 5 s that httpx waits by default.

@@ -5,6 +5,8 @@ If the loop waits for the lock of a thread that waits for the loop, the server d
 loop must never wait for a lock. `Database` always enforces this rule for its own lock. If the
 environment variable `VARIABLE` is set, as in the tests, `install` enforces it for all other locks
 of Tidings, for sleeping and for network calls, and `watch` measures the CPU time of each callback.
+The value is the longest time in milliseconds. It is 0, for no limit, in the tests, because a slow
+or busy machine needs more CPU time for the same work.
 """
 
 from __future__ import annotations
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 VARIABLE = "TIDINGS_DEBUG_LOOP"
 _PLACES = ("tidings.server.", "tidings.core.", "tidings.http.")
 _KINDS = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")
-# Longest CPU time of a callback. Other processes of a busy machine do not count.
-CALLBACK_S_MAX = 0.05
 # The methods of a loop that schedule a callback, and the place of the callback in their arguments.
 _SCHEDULERS = {"call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1, "call_at": 1}
 
@@ -129,12 +129,22 @@ class _collections:
             self.total_s += time.thread_time() - self._began_s
 
 
-def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """End *loop* with `LoopBlocked` after a callback that used too much CPU time."""
+def watch(loop: asyncio.AbstractEventLoop, value: str) -> None:
+    """
+    End *loop* with `LoopBlocked` after a callback that used too much CPU time.
+
+    *value* is that of `VARIABLE`.
+
+    Raises:
+        ValueError: *value* is not a number.
+    """
+    max_s = float(value) / 1000
+    if not max_s:
+        return
 
     def measured(callback: Any) -> Any:
         is_measured = isinstance(callback, partial) and callback.func is _run
-        return callback if is_measured else partial(_run, loop, callback)
+        return callback if is_measured else partial(_run, loop, max_s, callback)
 
     def checked(schedule: Callable[..., Any], at: int) -> Callable[..., Any]:
         @wraps(schedule)
@@ -148,12 +158,12 @@ def watch(loop: asyncio.AbstractEventLoop) -> None:
         setattr(loop, name, checked(getattr(loop, name), at))
 
 
-def _run(loop: asyncio.AbstractEventLoop, callback: Any, *arguments: Any) -> None:
+def _run(loop: asyncio.AbstractEventLoop, max_s: float, callback: Any, *arguments: Any) -> None:
     collections = _collections()
     began_s = time.thread_time() - collections.total_s
     callback(*arguments)
     used_s = time.thread_time() - collections.total_s - began_s
-    if used_s > CALLBACK_S_MAX:
+    if used_s > max_s:
         used = f"{used_s * 1000:.0f} ms of CPU in one callback of the event loop"
         error = LoopBlocked(f"{_name(callback)} used {used}")
         loop.call_soon(_raise, error)

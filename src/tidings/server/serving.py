@@ -113,8 +113,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
             )
             stack.push_async_callback(child.end)
         await asyncio.to_thread(_warn_if_closed, host, options.data)
-        if options.environment.get(loop_guard.VARIABLE):
-            loop_guard.watch(asyncio.get_running_loop())
+        if longest := options.environment.get(loop_guard.VARIABLE):
+            loop_guard.watch(asyncio.get_running_loop(), longest)
         ready(*urls)
         await stopped.wait()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -230,7 +231,7 @@ async def hosted(
         {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true", **given}, settings.SHARED
     )
     parsed = settings.parse(values, coordinated=False)
-    loop_guard.watch(asyncio.get_running_loop())
+    loop_guard.watch(asyncio.get_running_loop(), os.environ[loop_guard.VARIABLE])
     host = await Host.open(path, parsed, archive=archive)
     await asyncio.to_thread(host.start)
     try:
