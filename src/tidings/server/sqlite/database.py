@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from tidings.core.errors import Unavailable
 from tidings.server.loop_guard import LoopWouldBlock, check_may_block
@@ -115,13 +115,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class _Store(Protocol):
-    """A class whose methods may be decorated by `in_transaction`."""
-
-    _database: Database
-
-
-Store = TypeVar("Store", bound=_Store)
+Store = TypeVar("Store")  # a class with an attribute `_database`
 
 
 def in_transaction(
@@ -131,7 +125,8 @@ def in_transaction(
 
     @wraps(method)
     def write(store: Store, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
-        return store._database.write(lambda sql: method(store, sql, *arguments, **named))
+        database: Database = store._database  # type: ignore[attr-defined]
+        return database.write(lambda sql: method(store, sql, *arguments, **named))
 
     return write
 
