@@ -277,7 +277,7 @@ class Effects:
         self._process, self._port, self._target = process, port, target
 
     def together(self, run: Callable[[], Any]) -> Any:
-        """Run *run*, whose calls are effects of their own, as on DynamoDB."""
+        """Run *run*. Each of its calls is an effect of its own, as on DynamoDB."""
         self._process.effect(_label(self._port, "together"), lambda: None)
         return run()
 

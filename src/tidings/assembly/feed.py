@@ -296,12 +296,14 @@ class Assembly:
 
         return WriteGuard(self.copies, self._master)
 
-    def _master(self, feed: str) -> str:
+    def _master(self, feed: str) -> str | None:
         """
         Return the URL of the master of *feed*, to which producers post; "" if it is unknown.
 
+        Return None if *feed* was promoted, which `copies` may not know for up to a second.
+
         Raises:
-            Unavailable: the relay cannot be read, or *feed* was promoted less than a second ago.
+            Unavailable: the relay cannot be read.
         """
         from tidings.core.errors import TidingsError, Unavailable
         from tidings.core.replication.relay import Wanted
@@ -312,9 +314,7 @@ class Assembly:
             raise
         except TidingsError:
             return ""
-        if relay.wanted is Wanted.PROMOTED:
-            raise Unavailable(f"{feed} was promoted a moment ago")
-        return relay.master
+        return None if relay.wanted is Wanted.PROMOTED else relay.master
 
     @cached_property
     def appender(self) -> Appender:

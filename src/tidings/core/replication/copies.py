@@ -76,11 +76,11 @@ class WriteGuard:
     A guard that refuses writes to chained feeds.
 
     *master* returns the address of the feed's master, to which producers post, or "" if the address
-    is unknown.
+    is unknown. It returns None if *sources* still contains the feed, but the feed was promoted.
     """
 
     sources: Sources
-    master: Callable[[str], str] | None = None
+    master: Callable[[str], str | None] | None = None
 
     def check(self, feed: str) -> None:
         """
@@ -88,10 +88,14 @@ class WriteGuard:
 
         Raises:
             Chained: *feed* is a copy; the error contains the address to post to.
+            Unavailable: *master* cannot read whether *feed* is a copy.
         """
         source = self.sources.get(feed)
-        if source is not None:
-            raise Chained(feed, (self.master(feed) if self.master else "") or source.url)
+        if source is None:
+            return
+        master = self.master(feed) if self.master else ""
+        if master is not None:
+            raise Chained(feed, master or source.url)
 
 
 ALL_LOCAL = WriteGuard({})
