@@ -213,7 +213,7 @@ MUTATIONS = (
     Mutation("readers read on after a hole", Parts(HoleReader), 0, 10),
     Mutation("a page missed by a stale read counts as absent", Parts(log=CredulousLog), 107, 300),
     Mutation("acknowledged before it is written", Parts(EarlyAppender), 0, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 8, 300, plan=LANES),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 201, 500, plan=LANES),
     Mutation(
         "one look is enough to take over", Parts(around=broken_leases.without_margin), 937, 1400
     ),
