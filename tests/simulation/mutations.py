@@ -221,7 +221,7 @@ MUTATIONS = (
         "a checkpoint is saved without a fence", Parts(followers=UnfencedFollowers), 3, plan=CLOCKS
     ),
     Mutation("a mark is lost", Parts(followers=MarklessFollowers), 4, plan=CLEAR),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 1217, 1700),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 1355, 1700),
     Mutation("rows in doubt are taken for written", Parts(HastyProjector), 0, 50),
     Mutation(
         "an unanswered message is sent again", Parts(around=broken_websocket.repeats_all), 3, 50
@@ -274,7 +274,7 @@ MUTATIONS = (
     Mutation("a join misses what lies between", Parts(HastyPusher), 4, 100),
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 1, 60),
     Mutation("an old change is believed", Parts(TrustingPusher), 8, 200),
-    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 200, 400),
+    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 219, 400),
     Mutation("a copy continues at the next bucket", Parts(NextBucket), plan=COPIES),
     Mutation("a cut copy forgets deletions", Parts(ForgottenTombstones), 28, plan=COPIES),
     Mutation("the log begins after the rows", Parts(LateCheckpoint), plan=COPIES),
@@ -292,7 +292,7 @@ MUTATIONS = (
     Mutation("a push does not wait", Parts(HastyLeaves), 14, 20, plan=CLEAR),
     Mutation("removed parents are not reported", Parts(SilentProjector), 1, 20, plan=CLEAR),
     Mutation("removed parents are read too early", Parts(EagerReader), 1, 20, plan=CLEAR),
-    Mutation("an object with unknown parents did not leave", Parts(CredulousReader), 4, 100),
+    Mutation("an object with unknown parents did not leave", Parts(CredulousReader), 55, 100),
     Mutation("a begun page is skipped", Parts(SkipsRestOfPage), 229, 1335),
     Mutation("a copy is silent about leaves", Parts(StickyCopies), 7, plan=COPIES),
     Mutation("a sum subtracts a guess", Parts(GuessingProjector), 0, 20),
@@ -301,13 +301,13 @@ MUTATIONS = (
     Mutation("a replay leaves the archive early", Parts(LeapingReplay), plan=ARCHIVE),
     Mutation("the last look is before the number", Parts(LooksBefore), plan=SYNCS),
     Mutation("a correction leaps over holes", Parts(LeapsOverHoles), plan=SYNCS),
-    Mutation("rows are read before the checkpoint", Parts(RowsFirst), 348, 500, plan=SYNCS),
+    Mutation("rows are read before the checkpoint", Parts(RowsFirst), 436, 600, plan=SYNCS),
     Mutation("a full buffer drops items", Parts(buffer=DroppingBuffer), plan=LISTENERS),
     Mutation("a listener starts at push's position", Parts(LateRegistrar), 3, plan=LISTENERS),
     Mutation("an answer may be lost", Parts(CarelessRegistrar), 14, plan=LISTENERS),
     Mutation("a lane releases too far ahead", Parts(LeapingPusher), plan=LANES),
     Mutation("a lane releases and sends", Parts(ClingingPusher), 15, 300, plan=LANES),
-    Mutation("a lane takes what is another's", Parts(GraspingPusher), 13, 500, plan=LANES),
+    Mutation("a lane takes what is another's", Parts(GraspingPusher), 31, 500, plan=LANES),
     Mutation(
         "a lane is not woken",
         Parts(DeafPusher),
