@@ -26,8 +26,7 @@ from tidings.http.asgi import (
     body_of,
     check_announced,
     headers_of,
-    send_body,
-    send_head,
+    send_response,
 )
 from tidings.http.request import Answer, decompress, is_compressed
 from tidings.http.router import UnknownPath, WrongMethod
@@ -112,10 +111,8 @@ class Application:
         except Rejected as error:
             answer = refusal(error)
         if answer is not None:
-            length = {"content-length": str(len(answer.body.encode()))}
-            headers = {**ALWAYS, **answer.headers, **(length if answer.status != 204 else {})}
-            await send_head(send, answer.status, headers)
-            await send_body(send, answer.body, more=False)
+            headers = {**ALWAYS, **answer.headers}
+            await send_response(send, answer.status, headers, answer.body.encode())
 
     async def _answer(self, scope: Message, receive: Receive) -> Answer | None:
         headers = headers_of(scope)

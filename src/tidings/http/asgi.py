@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, unquote
 
@@ -65,10 +66,14 @@ async def send_answer(
 ) -> None:
     """Send the whole *answer* to a request with *request_headers*."""
     headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
-    body = answer.body.encode()
-    if has_length(answer.status):
-        headers["content-length"] = str(len(body))
-    await send_head(send, answer.status, headers)
+    await send_response(send, answer.status, headers, answer.body.encode())
+
+
+async def send_response(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """Send a response with its whole *body*, and with a Content-Length if it may have one."""
+    if has_length(status):
+        headers = {**headers, "content-length": str(len(body))}
+    await send_head(send, status, headers)
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
@@ -94,8 +99,13 @@ def has_length(status: int) -> bool:
 
 
 async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    pairs = [*_encode(tuple(headers.items()))]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
+
+
+@lru_cache(maxsize=64)  # nearly all answers to producers have the same headers
+def _encode(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers]
 
 
 def disable_buffering(send: Send) -> Send:
@@ -198,7 +208,7 @@ class BodyBudget:
 
 async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
     """
-    Return the body. If *is_complete* is True, the whole body has arrived, so there is no timeout.
+    Return the body. With *is_complete*, the whole body has arrived, and no timeout applies.
 
     Raises:
         TimeoutError: the body took longer than BODY_S, or nothing arrived for BODY_IDLE_S.

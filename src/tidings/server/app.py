@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -30,11 +29,11 @@ from tidings.http.asgi import (
     below,
     body_of,
     check_announced,
-    has_length,
     headers_of,
     join_headers,
     raw_path,
     send_answer,
+    send_response,
 )
 from tidings.http.durable_streams import ACCEPTED
 from tidings.http.endpoints import status
@@ -132,7 +131,8 @@ class ServerApp:
             else:
                 await self._waiting(scope, receive, send)
         except TimeoutError:
-            await _send(send, _problem(408, "Request Timeout", path, connection="close"))
+            problem = _problem(408, "Request Timeout", path, connection="close")
+            await send_response(send, problem.status, problem.headers, problem.body.encode())
         except (TooLarge, Overloaded) as error:
             await send_answer(send, refusal(error, path=path), headers, self._origins)
         except Gone:
@@ -160,7 +160,7 @@ class ServerApp:
             answer = await self._answer_late(match.route.function, request, receive)
         if match.route.path == STREAM:
             self._streams.waiting.notify(request.feed, request.parameters["name"])
-        await _send(send, answer)
+        await send_response(send, answer.status, answer.headers, answer.body.encode())
 
     async def _answer_late(self, function: str, request: Request, receive: Receive) -> Answer:
         try:
@@ -263,17 +263,3 @@ def _problem(status: int, text: str, path: str, **headers: str) -> Answer:
     """Return an error that no endpoint raised, in the format that *path* uses (PROTOCOL 12.8)."""
     name = "error" if CHANGEAGENT.fullmatch(path) else "message"
     return Answer(status, {"content-type": "application/json", **headers}, json.dumps({name: text}))
-
-
-@lru_cache(maxsize=64)  # nearly all answers to producers have the same headers
-def _encode(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-
-
-async def _send(send: Send, answer: Answer) -> None:
-    body = answer.body.encode()
-    headers = [*_encode(tuple(answer.headers.items()))]
-    if has_length(answer.status):
-        headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -36,7 +36,7 @@ from tidings.http.asgi import (
     preflight,
     query_of,
     send_answer,
-    send_head,
+    send_response,
     wait_for_disconnect,
 )
 from tidings.http.request import Answer, accepts_gzip, base_url, root_links
@@ -322,9 +322,7 @@ class ReplicationApp(WaitingList):
         if len(body) >= PACKED_BYTES_MIN and accepts_gzip(headers):
             body = await in_thread(partial(gzip.compress, body, _PACKING, mtime=0))
             fields["content-encoding"] = "gzip"
-        fields["content-length"] = str(len(body))
-        await send_head(send, answer.status, fields)
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await send_response(send, answer.status, fields, body)
 
     def _rows(self, feed: str, query: serve.Query, allowed: Allowed) -> str:
         requested = restrict(serve.parse_rows_request(query), allowed)
