@@ -108,12 +108,14 @@ class Run:
         self.copy.close()
 
     def _fault(self) -> None:
-        machine = self._random.choice((self.main, self.main, self.copy))
         if self._kills:
-            machine = self.master
+            self.faults["kill"] += 1
+            self._kill(self.master)
+            return
+        machine = self._random.choice((self.main, self.main, self.copy))
         faults = [self._kill, self._stop, self._pause, self._restore, self._step]
         faults += [self._fill] * machine.can_fill
-        fault = self._kill if self._kills else self._random.choice(faults)
+        fault = self._random.choice(faults)
         if fault == self._restore and not (self._restores and machine is self.master):
             fault = self._kill
         self.faults[fault.__name__.strip("_")] += 1
@@ -231,8 +233,7 @@ def main() -> int:
     options = parser.parse_args()
     _say(f"seed {options.seed}, {options.seconds:.0f} s of faults")
     with tempfile.TemporaryDirectory(prefix="tidings-oracle-") as folder:
-        given = {"producers": options.producers, "kills": options.kills}
-        run = Run(Path(folder), options.seed, **given)
+        run = Run(Path(folder), options.seed, producers=options.producers, kills=options.kills)
         try:
             run(options.seconds)
         except BaseException:

@@ -115,7 +115,7 @@ def _check_event(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 @cache
-class _collections:
+class _CollectorTime:
     """The CPU time of the garbage collector, which depends on all objects of the process."""
 
     def __init__(self) -> None:
@@ -159,10 +159,10 @@ def watch(loop: asyncio.AbstractEventLoop, value: str) -> None:
 
 
 def _run(loop: asyncio.AbstractEventLoop, max_s: float, callback: Any, *arguments: Any) -> None:
-    collections = _collections()
-    began_s = time.thread_time() - collections.total_s
+    collector = _CollectorTime()
+    began_s = time.thread_time() - collector.total_s
     callback(*arguments)
-    used_s = time.thread_time() - collections.total_s - began_s
+    used_s = time.thread_time() - collector.total_s - began_s
     if used_s > max_s:
         used = f"{used_s * 1000:.0f} ms of CPU in one callback of the event loop"
         error = LoopBlocked(f"{_name(callback)} used {used}")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tidings.core import limits
 from tidings.core.catchup.matching import with_ref
@@ -45,6 +45,7 @@ Find = Callable[[str], Sequence[Subscription]]
 Resources = Mapping[str, "Resource"]  # the resources that the feed declares, by name
 Lefts = Mapping[int, "Left"]  # removed parents by page, without pages for which they are unknown
 _NONE: Resources = {}
+Filtered = TypeVar("Filtered", Subscription, "Audience")
 
 
 @dataclass(eq=False, slots=True)
@@ -144,34 +145,33 @@ class Index:
     """
     The audiences of a feed by key. Each key is looked up at most once.
 
-    *audiences* returns all audiences, and *everybody* all subscriptions. *empty* is True if the
-    feed has no subscriptions.
+    *audiences* returns all audiences, and *subscriptions* returns all subscriptions. *empty* is
+    True if the feed has no subscriptions.
     """
 
     find: Callable[[str], Sequence[Audience]]
     audiences: Callable[[], Sequence[Audience]]
-    everybody: Callable[[], Sequence[Subscription]]
+    subscriptions: Callable[[], Sequence[Subscription]]
     empty: bool = False
 
     @staticmethod
-    def of(find: Find, everybody: Callable[[], Sequence[Subscription]], after: int = 0) -> Index:
+    def of(
+        find: Find, subscriptions: Callable[[], Sequence[Subscription]], after: int = 0
+    ) -> Index:
         """Return an index for pages after page *after*."""
-        everybody, known = cache(everybody), _Audiences(after)
-        finding = _Finding(find, everybody)
+        subscriptions, known = cache(subscriptions), _Audiences(after)
+        finding = _Finding(find, subscriptions)
         return Index(
             cache(lambda key: known.of(finding.find(key))),
-            cache(lambda: known.of(everybody())),
-            everybody,
+            cache(lambda: known.of(subscriptions())),
+            subscriptions,
         )
 
     @staticmethod
     def of_few(subscriptions: Sequence[Subscription], after: int = 0) -> Index:
         """Return an index of a feed that has only these subscriptions."""
         audiences = _Audiences(after).of(subscriptions)
-        filed: dict[str, list[Audience]] = {}
-        for each in audiences:
-            for key in each.filter.keys():  # noqa: SIM118 a filter is not a dictionary
-                filed.setdefault(key, []).append(each)
+        filed = _group_by_key(audiences)
         return Index(
             lambda key: filed.get(key, ()),
             lambda: audiences,
@@ -208,7 +208,7 @@ class _Finding:
     """The subscriptions by key. After `limits.LOOK_UPS_MAX` keys, all subscriptions are read."""
 
     ask: Find
-    everybody: Callable[[], Sequence[Subscription]]
+    subscriptions: Callable[[], Sequence[Subscription]]
     asked: int = 0
     filed: dict[str, list[Subscription]] | None = None
 
@@ -217,16 +217,16 @@ class _Finding:
             self.asked += 1
             return self.ask(key)
         if self.filed is None:
-            self.filed = _group_by_key(self.everybody())
+            self.filed = _group_by_key(self.subscriptions())
         return self.filed.get(key, ())
 
 
-def _group_by_key(subscriptions: Iterable[Subscription]) -> dict[str, list[Subscription]]:
-    """Return the subscriptions by key, under the keys that the store uses."""
-    filed: dict[str, list[Subscription]] = {}
-    for subscription in subscriptions:
-        for key in subscription.filter.keys():  # noqa: SIM118 a filter is not a dictionary
-            filed.setdefault(key, []).append(subscription)
+def _group_by_key(several: Iterable[Filtered]) -> dict[str, list[Filtered]]:
+    """Return the subscriptions or audiences by key, under the keys that the store uses."""
+    filed: dict[str, list[Filtered]] = {}
+    for each in several:
+        for key in each.filter.keys():  # noqa: SIM118 a filter is not a dictionary
+            filed.setdefault(key, []).append(each)
     return filed
 
 

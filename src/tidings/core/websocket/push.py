@@ -378,10 +378,10 @@ class Pusher:
         messages = {connection_id: batch for ids, batch in plan.messages() for connection_id in ids}
         known, last = self._of(feed), pages[-1].number
         if self._is_idle_cursor_due(feed, pages):
-            self._forget_leavers(feed, index.everybody())
+            self._forget_leavers(feed, index.subscriptions())
             known.idle = {
                 subscription.connection_id: subscription
-                for subscription in filter(_minds_cursors, index.everybody())
+                for subscription in filter(_minds_cursors, index.subscriptions())
                 if subscription.connection_id not in messages and subscription.since < last
             }
             if known.idle:
@@ -415,13 +415,13 @@ class Pusher:
         lost = self.delivery.send_each(messages, self.spread)
         self.spread(lambda lost_id: self.subscriptions.remove(lane, subscriptions[lost_id]), lost)
 
-    def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
+    def _forget_leavers(self, feed: str, subscriptions: Sequence[Subscription]) -> None:
         """
         Remove the marker if no subscription requests `leave` events any more.
 
         After that, push no longer waits for the follower `state`.
         """
-        if [subscription for subscription in everybody if subscription.filter.leave] == [
+        if [subscription for subscription in subscriptions if subscription.filter.leave] == [
             LEAVE_SENTINEL
         ]:
             self.subscriptions.remove(self._place(feed), LEAVE_SENTINEL)

@@ -186,7 +186,7 @@ class Database:
 
     def write(self, run: Callable[[sqlite3.Connection], Result]) -> Result:
         """
-        Return the result of *run*, whose statements are one transaction.
+        Run the statements of *run* as one transaction; return its result.
 
         When the call returns, all writes are on disk. On an exception, all are undone. Within
         another transaction, *run* is a part of it.
@@ -501,11 +501,15 @@ class Database:
             with self.reading() as sql:
                 keys = sql.execute(f"SELECT {key} {expired}", (now_ms,)).fetchall()
             here = " AND ".join(f"{column} = ?" for column in key.split(", "))
-            for at in range(0, len(keys), DELETED_TOGETHER):
-                rows = [(now_ms, *each) for each in keys[at : at + DELETED_TOGETHER]]
-                delete = f"DELETE {expired} AND {here}"
-                deleted += self.write(lambda sql: sql.executemany(delete, rows).rowcount)  # noqa: B023
+            rows = [(now_ms, *each) for each in keys]
+            for at in range(0, len(rows), DELETED_TOGETHER):
+                some = rows[at : at + DELETED_TOGETHER]
+                deleted += self._execute_each(f"DELETE {expired} AND {here}", some)
         return deleted
+
+    def _execute_each(self, statement: str, rows: Sequence[tuple[object, ...]]) -> int:
+        """Execute *statement* with each of *rows*; return the number of changed rows."""
+        return self.write(lambda sql: sql.executemany(statement, rows).rowcount)
 
     def close(self) -> None:
         """Interrupt backups and close the file. Committed data stays."""

@@ -109,10 +109,7 @@ class SqliteLog:
         if successor:
             raise Yielded(feed, successor)
         # A page above the head, which only a damaged file has, must not be overwritten.
-        last = _number(
-            sql, "SELECT page FROM pages WHERE feed = ? ORDER BY page DESC LIMIT 1", feed
-        )
-        head = max(head, last)
+        head = max(head, _number(sql, _LAST, feed))
         if not self._tails:
             self._database.on_rollback(self._tails.clear)
             self._database.defer(self._write_tails)
