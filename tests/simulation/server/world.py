@@ -130,7 +130,7 @@ class Truth(Log):
                 raise Broken(f"{op.marker} is on pages {at} and {page.number}")
 
     def _check_correction(self, op: Op) -> None:
-        """Check that the object of a correction is still where it was when its row was read."""
+        """Check that the corrected object has the position that its row had when it was read."""
         if "after" not in op.data["data"]:
             return
         last = next((each for each in reversed(self.ops) if each.key == op.key), None)
@@ -377,7 +377,7 @@ class World:
         return process
 
     async def _promote(self, copy: Process) -> None:
-        """Promote the copy, and go on with its data and its clients; the master never returns."""
+        """Promote the copy, and use its data and its clients now; the master never returns."""
         assert copy.host is not None
         control, self.copy = copy.host.relay_control, None
         try:

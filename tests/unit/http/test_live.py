@@ -191,7 +191,7 @@ def test_many_streams_leave_time_for_others_and_may_leave_meanwhile(
 
 
 def test_a_feed_with_removed_parents_is_always_read(scene: Scene) -> None:
-    """Those of a page may not be stored yet when the page is committed."""
+    """The removed parents of a page may not be stored yet when the page is committed."""
 
     async def act(poller: Poller) -> None:
         poller._selects = True

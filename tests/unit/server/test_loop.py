@@ -129,7 +129,7 @@ LONGEST_S = 0.05  # of a callback in this test
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_callback_that_computes_for_long_ends_the_loop(run: Callable[[Any], object]) -> None:
-    """In both kinds of loops; the error names it. Waiting is no computing."""
+    """In both kinds of loops, the error names the callback. Waiting does not count."""
 
     async def compute() -> None:
         until_s = time.thread_time() + 2 * LONGEST_S

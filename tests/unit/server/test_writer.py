@@ -78,7 +78,7 @@ def test_jobs_that_wait_share_a_commit(database: Counted, monkeypatch: pytest.Mo
 
 
 def test_long_jobs_share_no_commit(database: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two of them, the loop does other work; one that fails delays none after it."""
+    """The loop does other work after each of them. A failed job does not delay the next one."""
     monkeypatch.setattr(writer_module, "JOBS_S_MAX", 0.0)
 
     first, failed, *others = run(database, append, partial(append, fails=True), append, append)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidings.core.tracing import Tracer
 
 
-_LARGE_BYTES = 32 * 1024  # the size of a body whose parsing takes longer than a write
+_LARGE_BYTES = 32 * 1024  # the parsing of a larger body takes longer than a write
 _GONE = "is not in the log any more, or never was; read from -1, or from now"
 
 

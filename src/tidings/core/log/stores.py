@@ -23,7 +23,7 @@ class LogStore(Protocol):
 
     def together(self, run: Callable[[], Result]) -> Result:
         """
-        Return the result of *run*, whose writes succeed or fail together.
+        Return the result of *run*. Its writes succeed or fail together.
 
         With transactions, a crash never leaves a number without its page. *run* must not wait for
         another writer, because transactions run one after the other. It is repeated if another
