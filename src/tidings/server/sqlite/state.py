@@ -16,6 +16,7 @@ from tidings.server.sqlite.documents import Documents
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from tidings.core.state.rows import Difference
     from tidings.core.state.tombstones import Remembered
@@ -89,30 +90,36 @@ class SqliteState:
         return [None] * len(rows)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
-        return self._read(feed, bucket, after)[0]
+        rows, _ = self._read("key, line, page, slot, at_ms, expires_ms", feed, bucket, after)
+        return [Row(key, *at, line, expires_ms) for key, line, *at, expires_ms in rows]
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        rows, cut = self._read(feed, bucket, after)
-        return Lines([row.line for row in rows], rows[-1].key if cut else None)
+        rows, cut = self._read("key, line", feed, bucket, after)
+        return Lines([line for _, line in rows], rows[-1][0] if cut else None)
 
-    def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
-        """Return the rows of *bucket* that follow the key *after*, and True if there are more."""
-        batch: list[Row] = []
-        size = 0
+    def _read(
+        self, columns: str, feed: str, bucket: int, after: str | None
+    ) -> tuple[list[tuple[Any, ...]], bool]:
+        """
+        Return *columns* of the rows of *bucket* after the key *after*, and True if there are more.
+
+        The first two columns must be the key and the line.
+        """
         above = "" if after is None else "AND key > ?3"
         values = (feed, bucket) if after is None else (feed, bucket, after)
+        batch: list[tuple[Any, ...]] = []
+        size = 0
         with self._database.reading() as sql:
             rows = sql.execute(
-                f"SELECT {_ROW} FROM rows WHERE feed = ?1 AND bucket = ?2 {above} ORDER BY key",
+                f"SELECT {columns} FROM rows WHERE feed = ?1 AND bucket = ?2 {above} ORDER BY key",
                 values,
             )
             for each in rows:
-                row = Row(*each)
-                size += len(row.key) + len(row.line)
+                size += len(each[0]) + len(each[1])
                 if batch and size > limits.READ_PAGES_BYTES_MAX:
                     rows.close()
                     return batch, True
-                batch.append(row)
+                batch.append(each)
         return batch, False
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
