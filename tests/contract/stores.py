@@ -25,6 +25,7 @@ from tests.fakes import (
     MemoryConsumers,
     MemoryCoordinator,
     MemoryCounters,
+    MemoryErasures,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeys,
@@ -36,6 +37,7 @@ from tests.fakes import (
     MemoryRegistry,
     MemoryRelays,
     MemoryRemovedParents,
+    MemoryRewrites,
     MemoryState,
     MemoryStreams,
     MemorySubscriptions,
@@ -75,6 +77,7 @@ from tidings.core.changeagent.tag_index import TagStore
 from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
 from tidings.core.durable_streams.stream import StreamStore
+from tidings.core.erasure.records import ErasureStore, RewriteStore
 from tidings.core.followers.leases import FollowerStore
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
@@ -95,11 +98,13 @@ from tidings.server.sqlite.documents import (
     Documents,
     SqliteConsumers,
     SqliteCoordinator,
+    SqliteErasures,
     SqliteKeys,
     SqliteOperatorDocuments,
     SqliteProfiles,
     SqliteStreams,
 )
+from tidings.server.sqlite.erasures import SqliteRewrites
 from tidings.server.sqlite.log import (
     SqliteClaims,
     SqliteCounters,
@@ -177,16 +182,18 @@ class Stores:
     tombstones: tombstones.TombstoneStore
     sums: SumStore
     streams: StreamStore
+    erasures: ErasureStore
+    rewrites: RewriteStore
 
 
 def in_memory() -> Stores:
     consumers = MemoryConsumers()
     inbox, subscriptions, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
-    log = MemoryLog()
+    log, removed_parents = MemoryLog(), MemoryRemovedParents()
     return Stores(
         log,
         MemoryState(),
-        MemoryRemovedParents(),
+        removed_parents,
         MemoryFollowers(),
         MemoryClaims(),
         MemoryProfiles(),
@@ -208,6 +215,8 @@ def in_memory() -> Stores:
         MemoryTombstones(),
         MemorySums(),
         MemoryStreams(),
+        MemoryErasures(),
+        MemoryRewrites(log, removed_parents, consumers),
     )
 
 
@@ -238,6 +247,8 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBTombstones(client, "control"),
         DynamoDBSums(client, "control"),
         MemoryStreams(),
+        MemoryErasures(),
+        in_memory().rewrites,
     )
 
 
@@ -266,6 +277,8 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         tombstones=SqliteTombstones(database),
         sums=SqliteSums(database),
         streams=SqliteStreams(database),
+        erasures=SqliteErasures(database),
+        rewrites=SqliteRewrites(database, consumers),
     )
     database.close()
 

@@ -21,10 +21,12 @@ from .outbox import MemoryOutbox
 from .settings import (
     MemoryConsumers,
     MemoryCoordinator,
+    MemoryErasures,
     MemoryKeys,
     MemoryOperatorDocuments,
     MemoryProfiles,
     MemoryRelays,
+    MemoryRewrites,
     MemoryStreams,
 )
 from .sockets import MemorySockets, MemoryWaker
@@ -39,6 +41,7 @@ __all__ = [
     "MemoryConsumers",
     "MemoryCoordinator",
     "MemoryCounters",
+    "MemoryErasures",
     "MemoryFollowers",
     "MemoryInbox",
     "MemoryKeyUsage",
@@ -50,6 +53,7 @@ __all__ = [
     "MemoryRegistry",
     "MemoryRelays",
     "MemoryRemovedParents",
+    "MemoryRewrites",
     "MemorySockets",
     "MemorySpill",
     "MemoryState",

@@ -151,6 +151,14 @@ class MemoryLog:
             if page in pages and 0 < pages[page].expires_ms < expires_ms:
                 pages[page] = replace(pages[page], expires_ms=expires_ms)
 
+    def rewrite(self, feed: str, page: Page, body: str | bytes) -> bool:
+        with self._lock:
+            pages = self._feeds[feed].pages
+            stored = pages.get(page.number)
+            if stored is not None and stored.body == page.body:
+                stored = pages[page.number] = replace(stored, body=body)
+            return stored is not None and stored.body == body
+
     def round(self, feed: str) -> Round:
         with self._lock:
             return self._feeds[feed].round

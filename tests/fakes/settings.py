@@ -7,16 +7,19 @@ from dataclasses import replace
 from threading import Lock
 
 from tests.fakes.log import MemoryLog
+from tests.fakes.state import MemoryRemovedParents
 from tidings.core import limits
 from tidings.core.auth.keys import Key
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
 from tidings.core.durable_streams.stream import Extent, Stream
+from tidings.core.erasure.records import Erasure, Phase, sort_key
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease, Member
 from tidings.core.replication.relay import Relay
 from tidings.core.settings.profiles import Profile, next_version
+from tidings.core.state.removed_parents import RemovedParents
 
 
 class MemoryProfiles:
@@ -115,6 +118,58 @@ class MemoryOperatorDocuments:
             return True
 
 
+class MemoryErasures:
+    """Implements `ErasureStore`."""
+
+    def __init__(self) -> None:
+        self._erasures: dict[tuple[str, str], Erasure] = {}
+        self._lock = Lock()
+
+    def erasure(self, feed: str, erasure_id: str) -> Erasure | None:
+        with self._lock:
+            return self._erasures.get((feed, erasure_id))
+
+    def erasures(
+        self, feed: str, after: str = "", limit: int = limits.ERASURES_LISTED
+    ) -> Sequence[Erasure]:
+        with self._lock:
+            found = [each for (of, _), each in self._erasures.items() if of == feed]
+        found.sort(key=lambda each: sort_key(each.id))
+        return [each for each in found if sort_key(each.id) > sort_key(after)][:limit]
+
+    def unfinished(self, feed: str) -> Sequence[Erasure]:
+        found = self.erasures(feed, limit=len(self._erasures))
+        return [each for each in found if each.phase is not Phase.DONE]
+
+    def save(self, feed: str, erasure: Erasure) -> bool:
+        with self._lock:
+            standing = self._erasures.get((feed, erasure.id))
+            if (standing.version if standing else 0) != erasure.version:
+                return False
+            self._erasures[feed, erasure.id] = replace(erasure, version=erasure.version + 1)
+            return True
+
+
+class MemoryRewrites:
+    """Implements `RewriteStore` on other fakes."""
+
+    def __init__(
+        self, log: MemoryLog, removed_parents: MemoryRemovedParents, consumers: MemoryConsumers
+    ) -> None:
+        self._log, self._removed_parents, self._consumers = log, removed_parents, consumers
+
+    def rewrite_page(self, feed: str, page: Page, body: str | bytes) -> bool:
+        return self._log.rewrite(feed, page, body)
+
+    def rewrite_removed_parents(
+        self, feed: str, removed: RemovedParents, body: str | bytes
+    ) -> bool:
+        return self._removed_parents.rewrite(feed, removed, body)
+
+    def rewrite_parked(self, feed: str, name: str, parked: Parked, changed: Parked) -> bool:
+        return self._consumers.rewrite_parked(feed, name, parked, changed)
+
+
 Name = tuple[str, str]  # the feed, and the name of a consumer
 
 
@@ -151,6 +206,13 @@ class MemoryConsumers:
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         with self._lock:
             return [found for _, found in sorted(self._parked.get((feed, name), {}).items())]
+
+    def rewrite_parked(self, feed: str, name: str, parked: Parked, changed: Parked) -> bool:
+        with self._lock:
+            standing = self._parked.get((feed, name), {})
+            if standing.get(parked.id) == parked:
+                standing[parked.id] = changed
+            return standing.get(parked.id) == changed
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         with self._lock:

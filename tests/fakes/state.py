@@ -123,6 +123,14 @@ class MemoryRemovedParents:
             wanted = [number for number in sorted(pages) if first <= number <= last]
             return [replace(pages[number], expires_ms=0) for number in wanted]
 
+    def rewrite(self, feed: str, removed: RemovedParents, body: str | bytes) -> bool:
+        with self._lock:
+            pages = self._feeds[feed]
+            stored = pages.get(removed.page)
+            if stored is not None and stored.body == removed.body:
+                stored = pages[removed.page] = replace(stored, body=body)
+            return stored is not None and stored.body == body
+
     def expire(self, now_ms: int) -> None:
         """Delete the expired tombstones, as DynamoDB's TTL does at some time."""
         with self._lock:

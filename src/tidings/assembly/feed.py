@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.consumers.service import Consumers
     from tidings.core.effects import Clock, Runtime
+    from tidings.core.erasure.service import Erasures
     from tidings.core.followers.follower import Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tidings.core.settings.values import Admission
     from tidings.core.state.projector import SumDemand
     from tidings.core.state.removed_parents import RemovedParentsReader
-    from tidings.core.state.rows import StateStore
+    from tidings.core.state.rows import Row, StateStore
     from tidings.core.state.sums import SumReader
     from tidings.core.sync.apply import Corrector
     from tidings.core.tracing import Tracer
@@ -509,6 +510,7 @@ class Assembly:
             sums=SumKeeper(self.stores.sums, self.stores.state, wanted, self.sum_rows_max),
             tombstone_ms=self.settings.tombstone_ms,
             page_ms=self.settings.page_ms,
+            on_erasure=self._record_erasure,
         )
         return self.trace(projector)
 
@@ -689,6 +691,43 @@ class Assembly:
 
         view = LogView(self.reader, self.losses)
         return Consumers(ConsumerRepository(self.stores.consumers), view, self.runtime.clock)
+
+    # Erasures.
+
+    @cached_property
+    def erasures(self) -> Erasures | None:
+        """Return the service for requests of erasures; None if this host cannot erase."""
+        if self.stores.erasures is None:
+            return None
+        from tidings.core.erasure.service import Erasures
+        from tidings.core.ingest.write_bounds import ParentBoundCheck
+
+        return Erasures(
+            appender=self.appender,
+            current=ParentBoundCheck(self.stores.state, self.reader, self.runtime.await_writer),
+            store=self.stores.erasures,
+            consumers=self.stores.consumers,
+            tombstone_ms=self.settings.tombstone_ms,
+            archives=self.stores.archive is not None,
+            has_file=self.free_space is not None,
+        )
+
+    @property
+    def free_space(self) -> Callable[[], None] | None:
+        """Return a function that overwrites the free space of a database file, or None."""
+        return None
+
+    def _record_erasure(self, feed: str, row: Row) -> None:
+        """Record the erasure whose entry is in *row*, unless it is known, and start it."""
+        if self.stores.erasures is None:
+            return
+        from tidings.core.erasure.records import erasure_of
+
+        self.stores.erasures.save(feed, erasure_of(row, self.settings.tombstone_ms))
+        self.wake_eraser(feed)
+
+    def wake_eraser(self, feed: str) -> None:
+        """Start the erasures of *feed* soon. A host without a job for this does nothing."""
 
     # Maintenance.
 

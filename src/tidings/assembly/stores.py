@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.tag_index import TagStore
     from tidings.core.consumers.consumer import ConsumerStore
     from tidings.core.counters import Counters
+    from tidings.core.erasure.records import ErasureStore, RewriteStore
     from tidings.core.followers.leases import FollowerStore, Waker
     from tidings.core.log.append import ClaimStore
     from tidings.core.log.stores import LogStore
@@ -36,7 +37,8 @@ class Stores(Protocol):
 
     The stores in `without_retries` fail at once, without retries; reports and health checks use
     them. `without_retries` is None if the stores never retry. `replay_room` checks if a connection
-    has room for more messages. `replay_room` is None if a connection always has room.
+    has room for more messages. `replay_room` is None if a connection always has room. A host that
+    cannot erase has None for `erasures` and `rewrites`.
     """
 
     @property
@@ -83,6 +85,12 @@ class Stores(Protocol):
 
     @property
     def consumers(self) -> ConsumerStore: ...
+
+    @property
+    def erasures(self) -> ErasureStore | None: ...
+
+    @property
+    def rewrites(self) -> RewriteStore | None: ...
 
     @property
     def relays(self) -> RelayStore: ...

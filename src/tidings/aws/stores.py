@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
+    from tidings.core.erasure.records import ErasureStore, RewriteStore
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -159,6 +160,14 @@ class StageStores:
         from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 
         return DynamoDBConsumers(self._client(), self._settings.control_table, self._new_id)
+
+    @property
+    def erasures(self) -> ErasureStore | None:
+        return None
+
+    @property
+    def rewrites(self) -> RewriteStore | None:
+        return None
 
     @cached_property
     def relays(self) -> DynamoDBRelays:

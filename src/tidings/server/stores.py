@@ -16,12 +16,14 @@ from tidings.server.sqlite.documents import (
     Documents,
     SqliteConsumers,
     SqliteCoordinator,
+    SqliteErasures,
     SqliteKeys,
     SqliteOperatorDocuments,
     SqliteProfiles,
     SqliteStreams,
     SqliteUpstreams,
 )
+from tidings.server.sqlite.erasures import SqliteRewrites
 from tidings.server.sqlite.log import (
     SqliteClaims,
     SqliteCounters,
@@ -81,6 +83,8 @@ class FileStores:
         self.key_usage = MemoryKeyUsage()
         self.streams = SqliteStreams(database)
         self.consumers = SqliteConsumers(database)
+        self.erasures = SqliteErasures(database)
+        self.rewrites = SqliteRewrites(database, self.consumers)
         self.relays = SqliteRelays(database, self.log)
         self.relay_passwords = SqliteUpstreams(database)
         self.coordinator = SqliteCoordinator(elections) if elections else None

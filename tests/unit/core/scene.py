@@ -19,6 +19,7 @@ from tests.fakes import (
     MemoryConnections,
     MemoryConsumers,
     MemoryCounters,
+    MemoryErasures,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeys,
@@ -29,6 +30,7 @@ from tests.fakes import (
     MemoryRegistry,
     MemoryRelays,
     MemoryRemovedParents,
+    MemoryRewrites,
     MemorySockets,
     MemoryState,
     MemorySubscriptions,
@@ -137,7 +139,9 @@ class Host(Assembly):
             documents=MemoryOperatorDocuments(),
             keys=scene.keys,
             key_usage=scene.key_usage,
-            consumers=MemoryConsumers(),
+            consumers=scene.consumers,
+            erasures=scene.erasures,
+            rewrites=MemoryRewrites(scene.log, scene.removed_parents, scene.consumers),
             relays=MemoryRelays(scene.log),
             archive=scene.archive,
             connections=scene.connections,
@@ -195,6 +199,8 @@ class Scene:
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
     removed_parents: MemoryRemovedParents = field(default_factory=MemoryRemovedParents)
+    consumers: MemoryConsumers = field(default_factory=MemoryConsumers)
+    erasures: MemoryErasures = field(default_factory=MemoryErasures)
     archive: MemoryArchive = field(default_factory=MemoryArchive)
     inbox: MemoryInbox = field(default_factory=MemoryInbox)
     subscriptions: MemorySubscriptions = field(default_factory=MemorySubscriptions)

@@ -17,7 +17,7 @@ from tidings.core import limits
 from tidings.core.archive.segments import Span
 from tidings.core.consumers import position
 from tidings.core.followers.follower import effective_checkpoints
-from tidings.core.model.operations import is_change, key_of
+from tidings.core.model.operations import has_object, is_change, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -118,16 +118,16 @@ def select_entries(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[
     Return the page and slot of each entry that compaction keeps. *pages* must be in order.
 
     Compaction keeps the last operation of each object and, if *changes*, all changes of
-    changeagent, which have no object.
+    changeagent, which have no object. It drops erased entries.
     """
     latest: dict[str, tuple[int, int]] = {}
     without: set[tuple[int, int]] = set()
     for page in pages:
         for slot, line in page.entries():
             at = (page.number, slot)
-            if not is_change(line):
+            if has_object(line):
                 latest[key_of(line)] = at
-            elif changes:
+            elif changes and is_change(line):
                 without.add(at)
     return without | set(latest.values())
 

@@ -422,3 +422,30 @@ def is_change(line: str) -> bool:
     Such a line ends with a mark after the data, where no operation of a client can have it.
     """
     return line.endswith(MARKED)
+
+
+# The marks at the end of the entry that records an erasure, and of an entry that was erased. As
+# with `MARKED`, no operation of a client can end like this.
+ERASURE_MARK = ',"erase":true}'
+ERASED_MARK = ',"erased":true}'
+_WITHOUT_OBJECT = (MARKED, ERASED_MARK)
+
+
+def is_erasure(line: str) -> bool:
+    """Return True if *line* is the entry that records an erasure: a deletion, with details."""
+    return line.endswith(ERASURE_MARK)
+
+
+def is_erased(line: str) -> bool:
+    """Return True if the content of *line* was removed by an erasure."""
+    return line.endswith(ERASED_MARK)
+
+
+def has_object(line: str) -> bool:
+    """Return True if *line* is an operation of an object: neither a change nor an erased entry."""
+    return not line.endswith(_WITHOUT_OBJECT)
+
+
+def quoted(text: str) -> str:
+    """Return *text* as a JSON string, spelled as in the lines of the log."""
+    return without_breaks(_quoted(text))

@@ -158,12 +158,12 @@ def lines_of(text: str) -> list[str]:
     return text.split("\n") if text else []
 
 
-def encode(lines: Sequence[str]) -> str | bytes:
+def encode(lines: Sequence[str], bytes_max: int = limits.PAGE_BYTES_MAX) -> str | bytes:
     """
     Return the body of a page that holds *lines*.
 
     Raises:
-        TooLarge: the compressed body exceeds `limits.PAGE_BYTES_MAX`.
+        TooLarge: the compressed body exceeds *bytes_max*.
     """
     assert 0 < len(lines) <= limits.REQUEST_OPERATIONS_MAX
     text = "\n".join(lines)
@@ -171,8 +171,8 @@ def encode(lines: Sequence[str]) -> str | bytes:
     if len(raw) <= limits.PAGE_PLAIN_BYTES_MAX:
         return text
     packed = zlib.compress(raw, _DEFLATE_LEVEL)
-    if len(packed) > limits.PAGE_BYTES_MAX:
-        rule = f"a page has up to {limits.PAGE_BYTES_MAX} compressed bytes, this one {len(packed)}"
+    if len(packed) > bytes_max:
+        rule = f"a page has up to {bytes_max} compressed bytes, this one {len(packed)}"
         raise TooLarge(f"{rule}; send fewer operations in one request", field="body")
     return packed
 

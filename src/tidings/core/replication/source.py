@@ -29,7 +29,7 @@ from tidings.core.model import filters
 from tidings.core.model.feeds import NAME, check_known
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.json_body import unique
-from tidings.core.model.operations import as_event, is_change, object_key, parse_line
+from tidings.core.model.operations import as_event, has_object, is_erasure, object_key, parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,9 +87,10 @@ class Selection:
     """
     The part of a feed to copy.
 
-    An operation without an object (`is_change`) is in every share, but is copied only if *filter*
-    selects everything. If *filter* names parents, it also selects operations that remove these
-    parents from an object, so that the copy removes the object.
+    An entry without an object (`has_object`) is in every share, but is copied only if *filter*
+    selects everything. An entry that records an erasure is always copied. If *filter* names
+    parents, it also selects operations that remove these parents from an object, so that the copy
+    removes the object.
     """
 
     filter: Filter = EVERYTHING
@@ -105,7 +106,9 @@ class Selection:
 
         *left* are the parents that the operation removed, or None if they are unknown.
         """
-        if is_change(line):
+        if is_erasure(line):
+            return line
+        if not has_object(line):
             return line if self.filter.is_everything else None
         if not (self.filter.leave or self.filter.may_match(line)):
             return None  # avoids most of the parsing

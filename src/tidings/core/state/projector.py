@@ -15,6 +15,7 @@ state has been counted. A stage maintains the sums of every feed, which adds 2 %
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -270,6 +271,9 @@ class Projector:
     Removed parents are written before the new rows, while the old rows still have these parents.
     The lifetime of tombstones is recorded before tombstones are written, so that no tombstone has a
     shorter life than the record says.
+
+    *on_erasure* is called with the feed and the row of each entry that records an erasure. It must
+    be idempotent, because pages may be handled again.
     """
 
     states: StateStore
@@ -281,6 +285,7 @@ class Projector:
     sums: SumKeeper
     tombstone_ms: int
     page_ms: int
+    on_erasure: Callable[[str, Row], object] | None = None
 
     @property
     def name(self) -> str:
@@ -299,7 +304,12 @@ class Projector:
         return self.sums.note(feed)
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
-        rows = project(pages, tombstone_ms=self.tombstone_ms, now_ms=self.clock())
+        rows = project(
+            pages,
+            tombstone_ms=self.tombstone_ms,
+            now_ms=self.clock(),
+            on_erasure=self.on_erasure and partial(self.on_erasure, feed),
+        )
         first = bool(pages) and pages[0].number == 1
         if first or any(row.expires_ms for row in rows):
             note(self.tombstones, feed, self.tombstone_ms, self.clock(), first=first)

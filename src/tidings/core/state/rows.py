@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core import limits
-from tidings.core.model.operations import event_of, is_change, key_of
+from tidings.core.model.operations import event_of, has_object, is_erasure, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -158,9 +158,17 @@ def bucket_of(key: str) -> int:
     return zlib.crc32(key.encode()) % limits.BUCKETS
 
 
-def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> list[Row]:
+def project(
+    pages: Iterable[Page],
+    *,
+    tombstone_ms: int,
+    now_ms: int = 0,
+    on_erasure: Callable[[Row], object] | None = None,
+) -> list[Row]:
     """
     Return the last operation of each object in *pages* as a row.
+
+    Call *on_erasure* with each entry that records an erasure.
 
     A tombstone expires at least `limits.RETENTION_MS_MIN` after *now_ms*, even if the pages are
     old. If it expired earlier, an older write of the object that is still in flight would restore
@@ -169,6 +177,8 @@ def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> lis
     latest: dict[str, Row] = {}
     for page in pages:
         for row in rows_of(page, tombstone_ms=tombstone_ms):
+            if row.expires_ms and on_erasure and is_erasure(row.line):
+                on_erasure(row)
             latest[row.key] = row
     soon_ms = now_ms + limits.RETENTION_MS_MIN
     return [
@@ -180,8 +190,8 @@ def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> lis
 def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
     """Yield each operation of *page* as the row of its object, as if no operation followed."""
     for slot, line in page.entries():
-        if is_change(line):
-            continue  # the operation has no object
+        if not has_object(line):
+            continue  # the entry has no object
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
         yield Row(
             key=key_of(line),

@@ -20,6 +20,7 @@ from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
 from tidings.core.consumers.position import Span
 from tidings.core.durable_streams.stream import Extent, Producer, Stream
+from tidings.core.erasure.records import Erasure, Phase, sort_key
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
@@ -45,6 +46,8 @@ _TYPES: dict[str, type] = {
     "durable-producer": Producer,
     "durable-stream": Stream,
     "ended": Ended,
+    "erasure": Erasure,
+    "erasure-phase": Phase,
     "failure": Failure,
     "filter": Filter,
     "key": Key,
@@ -279,6 +282,51 @@ class SqliteKeys:
         return self._documents.replace(feed, key.id, key.version, stored)
 
 
+class SqliteErasures:
+    """
+    Implements `ErasureStore`.
+
+    Records in the phase DONE are documents of another kind, so that they are not read with others.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._unfinished = Documents(database, "erasure")
+        self._done = Documents(database, "erasure-done")
+
+    def erasure(self, feed: str, erasure_id: str) -> Erasure | None:
+        name = sort_key(erasure_id)
+        erasure: Erasure | None = self._unfinished.get(feed, name) or self._done.get(feed, name)
+        return erasure
+
+    def erasures(
+        self, feed: str, after: str = "", limit: int = limits.ERASURES_LISTED
+    ) -> Sequence[Erasure]:
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT body FROM documents WHERE kind IN ('erasure', 'erasure-done')"
+                " AND feed = ? AND name > ? ORDER BY name LIMIT ?",
+                (feed, sort_key(after), limit),
+            ).fetchall()
+        return [from_json(body) for (body,) in rows]
+
+    def unfinished(self, feed: str) -> Sequence[Erasure]:
+        return self._unfinished.all(feed)
+
+    @in_transaction
+    def save(self, _: sqlite3.Connection, feed: str, erasure: Erasure) -> bool:
+        standing = self.erasure(feed, erasure.id)
+        if (standing.version if standing else 0) != erasure.version:
+            return False
+        name, stored = sort_key(erasure.id), replace(erasure, version=erasure.version + 1)
+        if erasure.phase is Phase.DONE:
+            self._unfinished.remove(feed, name)
+            self._done.put(feed, name, stored)
+        else:
+            self._unfinished.put(feed, name, stored)
+        return True
+
+
 class SqliteConsumers:
     """Implements `ConsumerStore`."""
 
@@ -312,6 +360,17 @@ class SqliteConsumers:
     def parked(self, feed: str, name: str) -> Sequence[Parked]:
         by_id: dict[str, Parked] = {each.id: each for each in self._of(self._parked, feed, name)}
         return [parked for _, parked in sorted(by_id.items())]
+
+    @in_transaction
+    def rewrite_parked(
+        self, _: sqlite3.Connection, feed: str, name: str, parked: Parked, changed: Parked
+    ) -> bool:
+        """See `RewriteStore`."""
+        messages = self._of(self._parked, feed, name)
+        if parked in messages:
+            messages = tuple(changed if each == parked else each for each in messages)
+            self._parked.put(feed, name, messages)
+        return changed in messages
 
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         return self._of(self._notes, feed, name)[::-1]

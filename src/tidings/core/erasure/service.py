@@ -1,0 +1,225 @@
+"""Accept requests for erasures, and report their progress for each location of the data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from tidings.core import limits
+from tidings.core.consumers import position
+from tidings.core.erasure.entries import encode_entry
+from tidings.core.erasure.records import Phase, erasure_of
+from tidings.core.errors import InvalidOperation, TidingsError, Unavailable
+from tidings.core.ingest.write_bounds import CurrentObjects
+from tidings.core.model import cursors
+from tidings.core.model.cursors import Place
+from tidings.core.model.operations import Operation, event_of, is_erasure, object_key, parse_line
+from tidings.core.state.rows import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.consumers.consumer import ConsumerStore
+    from tidings.core.erasure.entries import Entry
+    from tidings.core.erasure.records import Erasure, ErasureStore
+    from tidings.core.ingest.write_bounds import ParentBoundCheck
+    from tidings.core.log.append import Appender
+    from tidings.core.model.pages import Page
+
+Status = Literal["done", "pending", "outside"]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """
+    One location of the erased data.
+
+    *status* is `done`, `pending` (until *until_ms*, or until the job has run if that is 0), or
+    `outside` if Tidings cannot erase the data. *note* says in one sentence what that means.
+    """
+
+    name: str
+    status: Status
+    note: str
+    until_ms: int = 0
+
+
+class _ObjectMoved(TidingsError):
+    """The object has changed since the request read it."""
+
+
+class _LatestOperation(CurrentObjects):
+    """
+    The latest operation of the object *key*. It implements `Precondition` after `pin`.
+
+    *at* and *line* are the position and the line; *line* is "" if the object is unknown.
+    """
+
+    def __init__(self, stores: ParentBoundCheck, feed: str, key: str) -> None:
+        super().__init__(stores, feed, [key])
+        self.at, self.line = (0, 0), ""
+        self._pinned = (0, 0)
+
+    def pin(self) -> None:
+        """Require that the object stays at the current position."""
+        self._pinned = self.at
+
+    def _see(self, key: str, line: str, at: tuple[int, int]) -> None:
+        if at >= self.at:
+            self.at, self.line = at, line
+
+    def _decide(self) -> None:
+        if self.at != self._pinned:
+            raise _ObjectMoved(f"{self._feed}: the object changed during the request")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasures:
+    """
+    The erasures of feeds, as clients request and see them. The caller has authorized the client.
+
+    *current* are the stores that have an object's latest operation. *archives* is True if the
+    deployment has an archive, *has_file* if it has a database file of its own.
+    """
+
+    appender: Appender
+    current: ParentBoundCheck
+    store: ErasureStore
+    consumers: ConsumerStore
+    tombstone_ms: int
+    archives: bool = False
+    has_file: bool = False
+
+    def request(self, feed: str, entry: Entry, key: str | None = None) -> Erasure:
+        """
+        Append the erasure entry for *entry* and return the record of the erasure.
+
+        A repeated request with the same Idempotency-Key *key*, as `Allowed.namespaced_key` returns
+        it, returns the record of the first request.
+
+        If entries from *entry.before* on stay, the page also repeats the object's latest operation
+        after the erasure entry, so that the object continues to exist.
+
+        Raises:
+            InvalidOperation: *entry.before* is not a place in the log.
+            Chained: *feed* is a copy; erase the object in the feed that it copies.
+            KeyReused, TooLarge, Unavailable: see `Appender.append_once`.
+        """
+        self.appender.check_writable(feed)
+        before = self._before(feed, entry.before)
+        for _ in range(limits.APPEND_ATTEMPTS_MAX):
+            try:
+                page = self._append(feed, entry, before, key)
+            except _ObjectMoved:
+                continue
+            return self._record(feed, page)
+        raise Unavailable(f"{feed}: the object kept changing; try again")
+
+    def list(self, feed: str, after: str = "") -> Sequence[Erasure]:
+        """
+        Return the records of the erasures of *feed* after the id *after*, the oldest first.
+
+        Return at most `limits.ERASURES_LISTED` records.
+        """
+        return self.store.erasures(feed, after)
+
+    def show(self, feed: str, erasure_id: str) -> Erasure | None:
+        """Return the record with the event id *erasure_id*, or None if there is no such erasure."""
+        stored = self.store.erasure(feed, erasure_id)
+        place = cursors.parse_cursor(erasure_id)
+        if stored or not isinstance(place, Place):
+            return stored
+        page = self.current.reader.at(feed, place.page)  # the state may not have handled it yet
+        if page is None or page.seconds != place.seconds or place.slot:
+            return None
+        return self._of_page(page)
+
+    def locations(self, feed: str, erasure: Erasure) -> Sequence[Location]:
+        """Return the status of *erasure* for each location of the data."""
+        return [*self._stored(erasure), *self._others(feed, erasure)]
+
+    def _before(self, feed: str, text: str) -> Place | None:
+        if not text:
+            return None
+        place = cursors.parse_cursor(text)
+        if not isinstance(place, Place) or not 0 < place.page <= self.appender.log.head(feed):
+            rule = "must be the id of an entry in the log"
+            raise InvalidOperation(rule, field="before", value=text)
+        return place
+
+    def _append(self, feed: str, entry: Entry, before: Place | None, key: str | None) -> Page:
+        object_ = object_key(Operation("delete", entry.type, entry.id, ()))
+        latest = _LatestOperation(self.current, feed, object_)
+        latest.read()
+        latest.pin()
+        lives = latest.line != "" and event_of(latest.line) != "delete"
+        if lives:
+            entry = replace(entry, parents=parse_line(latest.line).parents)
+        lines = [encode_entry(entry, now_ms=self.appender.clock())]
+        if lives and before is not None and latest.at >= (before.page, before.slot):
+            lines.append(latest.line)
+        if key is None:
+            return self.appender.append(feed, lines, latest)
+        return self.appender.append_once(feed, lines, key, _fingerprint(entry), latest)
+
+    def _record(self, feed: str, page: Page) -> Erasure:
+        # The erasure entry is the first one of its page.
+        stored = self.store.erasure(feed, Place(page.number, 0, page.seconds).encode())
+        erasure = stored or self._of_page(page)
+        assert erasure is not None
+        return erasure
+
+    def _of_page(self, page: Page) -> Erasure | None:
+        row = next(rows_of(page, tombstone_ms=self.tombstone_ms), None)
+        if row is None or row.slot or not is_erasure(row.line):
+            return None
+        return erasure_of(row, self.tombstone_ms)
+
+    def _stored(self, erasure: Erasure) -> Sequence[Location]:
+        """Return the locations that the job erases."""
+        counts = f"{erasure.entries} entries on {erasure.pages} pages"
+        found = [
+            _step("log", erasure.reached(Phase.PARKED), counts),
+            _step("state", True, "the object's row is a tombstone without its data"),
+            _step("removed parents", erasure.reached(Phase.PARKED), "of the same pages"),
+            _step("parked messages", erasure.reached(Phase.ARCHIVE), f"{erasure.parked} messages"),
+        ]
+        if erasure.as_parent:
+            note = f"{erasure.corrected} objects have lost the parent"
+            found.append(_step("parents", erasure.reached(Phase.WAITING), note))
+        if self.archives:
+            note = f"{erasure.parts} parts rewritten"
+            found.append(_step("archive", erasure.reached(Phase.SPACE), note))
+        if self.has_file:
+            note = "free space of the database file is overwritten"
+            found.append(_step("free space", erasure.reached(Phase.KEPT), note))
+        note = "the erasure entry and the tombstone have the type, the id and the parents"
+        kept: Status = "done" if erasure.phase is Phase.DONE else "pending"
+        found.append(Location("erasure entry", kept, note, erasure.until_ms))
+        return found
+
+    def _others(self, feed: str, erasure: Erasure) -> Sequence[Location]:
+        behind = sorted(
+            consumer.name
+            for consumer in self.consumers.consumers(feed)
+            if position.rank(consumer.position) < position.rank(erasure.place)
+        )
+        note = f"not acknowledged by: {', '.join(behind)}" if behind else "all have acknowledged it"
+        return [
+            Location("named consumers", "pending" if behind else "done", note),
+            Location("copies", "outside", "each copy erases its own data and reports it"),
+            Location("tables", "outside", "the lake's job removes the rows from its tables"),
+            Location("exports", "outside", "remove plans and dumps of syncs yourself"),
+            Location("backups", "outside", "backups made before the erasure have the data"),
+        ]
+
+
+def _step(name: str, is_done: bool, note: str) -> Location:
+    return Location(name, "done" if is_done else "pending", note)
+
+
+def _fingerprint(entry: Entry) -> str:
+    fields = entry.type, entry.id, entry.reason, entry.before, entry.as_parent
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()

@@ -1,0 +1,206 @@
+"""Requests for erasures: what they append, and what they report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, op
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.erasure.entries import Entry, parse_entry
+from tidings.core.erasure.records import Erasure, Phase
+from tidings.core.erasure.service import Erasures
+from tidings.core.errors import Chained, InvalidOperation, KeyReused, Unavailable
+from tidings.core.model.cursors import Place
+from tidings.core.model.operations import event_of, is_erasure, parse_line
+
+ENTRY = Entry("video", "x1", "ann", "a test")
+
+
+def service(scene: Scene) -> Erasures:
+    assert scene.host.erasures is not None
+    return scene.host.erasures
+
+
+def lines(scene: Scene, page: int) -> list[str]:
+    return scene.log.read(FEED, page - 1, 1)[0].lines
+
+
+@pytest.mark.parametrize("projected", [True, False])
+def test_the_entry_has_the_parents_of_the_object(scene: Scene, projected: bool) -> None:
+    """Of its latest operation, whether the state has it already or not; and nothing follows it."""
+    scene.projected(op(parents=["old"]))
+    scene.post(op(parents=["user/ann", "b"]), op("y"))
+    if projected:
+        scene.project()
+    erasure = service(scene).request(FEED, ENTRY)
+
+    assert erasure.place == Place(3, 0, scene.now_ms // 1000)
+    assert [parse_entry(each) for each in lines(scene, 3)] == [
+        replace(ENTRY, parents=("user/ann", "b"))
+    ]
+    assert scene.log.log_counter(FEED).operations == 4
+
+
+def test_an_unknown_or_deleted_object_has_no_parents(scene: Scene) -> None:
+    """The log may have older entries of it all the same."""
+    scene.projected(op("gone", parents=["a"]), op("gone", "delete", parents=["a"]))
+    for name in ("gone", "never"):
+        erasure = service(scene).request(FEED, replace(ENTRY, id=name))
+        assert parse_entry(lines(scene, erasure.place.page)[0]).parents == ()
+
+
+def test_the_record_is_known_before_and_after_the_state(scene: Scene) -> None:
+    """The same one; listed once the state has it."""
+    scene.projected(op())
+    erasure = service(scene).request(FEED, ENTRY)
+    assert service(scene).show(FEED, erasure.id) == erasure
+    assert list(service(scene).list(FEED)) == []
+    scene.project()
+    stored = replace(erasure, version=1)
+    assert service(scene).show(FEED, erasure.id) == stored
+    assert list(service(scene).list(FEED)) == [stored]
+    assert erasure == Erasure(
+        erasure.id,
+        "video",
+        "x1",
+        "ann",
+        "a test",
+        scene.now_ms,
+        through=2,
+        until_ms=scene.now_ms + TOMBSTONE_MS,
+    )
+    scene.set_checkpoint("state", 0)
+    scene.project()
+    assert list(service(scene).list(FEED)) == [stored]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "0" * 24, Place(1, 0, 0).encode(), Place(2, 1, 0).encode()]
+)
+def test_what_is_no_erasure_is_not_shown(scene: Scene, text: str) -> None:
+    """Neither another entry of the log, nor another slot of the page."""
+    scene.projected(op())
+    service(scene).request(FEED, ENTRY)
+    assert service(scene).show(FEED, text) is None
+
+
+def test_the_state_becomes_a_tombstone(scene: Scene) -> None:
+    """As after any deletion, so that sums, copies and readers need no rule of their own."""
+    scene.projected(op(data="secret"))
+    service(scene).request(FEED, ENTRY)
+    scene.project()
+    assert event_of(scene.rows()["video/x1"]) == "delete"
+    assert "secret" not in scene.rows()["video/x1"]
+
+
+def test_an_object_lives_on_if_its_latest_operation_stays(scene: Scene) -> None:
+    """It is repeated after the entry; not if it is erased, too, or a deletion."""
+    places = [scene.projected(op(data=number)).end for number in range(3)]
+    for before, count in ((places[0], 2), (replace(places[0], page=4), 1)):
+        asked = replace(ENTRY, before=before.encode())
+        page = service(scene).request(FEED, asked).place.page
+        scene.project()
+        assert len(lines(scene, page)) == count
+        if count == 2:
+            assert lines(scene, page)[1] == lines(scene, 3)[0]
+            assert scene.rows()["video/x1"] == lines(scene, 3)[0]
+    assert event_of(scene.rows()["video/x1"]) == "delete"
+    page = service(scene).request(FEED, replace(ENTRY, before=places[0].encode())).place.page
+    assert len(lines(scene, page)) == 1
+
+
+@pytest.mark.parametrize("before", ["now", "0", "0" * 24, Place(9, 0, 5).encode(), "x"])
+def test_a_place_that_the_log_does_not_have_is_refused(scene: Scene, before: str) -> None:
+    """Nothing is written."""
+    scene.post(op())
+    with pytest.raises(InvalidOperation) as raised:
+        service(scene).request(FEED, replace(ENTRY, before=before))
+    assert raised.value.field == "before"
+    assert scene.log.head(FEED) == 1
+
+
+def test_a_change_in_the_meantime_is_seen(scene: Scene) -> None:
+    """The entry has the parents after it; the number that was taken is filled."""
+    scene.projected(op(parents=["a"]))
+    take = scene.log.take
+
+    def overtaken(feed: str, operations: int = 0) -> int:
+        scene.log.take = take  # type: ignore[method-assign]
+        scene.post(op(parents=["b"]))
+        return take(feed, operations)
+
+    scene.log.take = overtaken  # type: ignore[method-assign]
+    erasure = service(scene).request(FEED, ENTRY)
+    entries = [line for page in scene.log.read(FEED, 0) for line in page.lines]
+    assert [is_erasure(line) for line in entries] == [False, False, True]
+    assert parse_line(entries[-1]).parents == ("b",)
+    assert erasure.place.page == 4
+
+
+def test_a_retry_with_its_key_is_the_same_erasure(scene: Scene) -> None:
+    """Although the object has changed since; with another request the key is refused."""
+    scene.projected(op(parents=["a"]))
+    first = service(scene).request(FEED, ENTRY, "key")
+    scene.projected(op(parents=["b"]))
+    assert service(scene).request(FEED, ENTRY, "key").id == first.id
+    assert scene.log.head(FEED) == 3
+    with pytest.raises(KeyReused):
+        service(scene).request(FEED, replace(ENTRY, reason="another"), "key")
+
+
+def test_a_copy_refuses(scene: Scene) -> None:
+    """Before it reads anything."""
+
+    def chained(feed: str) -> None:
+        raise Chained(feed, "https://a.example/feeds/main")
+
+    erasures = replace(service(scene), appender=replace(scene.appender, check_writable=chained))
+    with pytest.raises(Chained):
+        erasures.request(FEED, ENTRY)
+
+
+def test_each_location_has_a_status(scene: Scene) -> None:
+    """A consumer that has not acknowledged the entry is named."""
+    scene.projected(op())
+    erasure = service(scene).request(FEED, replace(ENTRY, as_parent=True))
+    scene.project()
+    for name, position in (("late", Place(1, 0, 0)), ("done", erasure.place), ("new", None)):
+        consumer = Consumer(FEED, name, position=position)
+        assert scene.consumers.write(FEED, name, 0, Change(consumer))
+
+    def found(phase: Phase, **changed: bool) -> dict[str, str]:
+        at = replace(erasure, phase=phase, **changed)  # type: ignore[arg-type]
+        return {each.name: each.status for each in service(scene).locations(FEED, at)}
+
+    begun = found(Phase.PARENTS)
+    assert {begun[name] for name in ("log", "archive", "parents", "erasure entry")} == {"pending"}
+    assert begun["backups"] == begun["copies"] == "outside"
+    notes = {each.name: each.note for each in service(scene).locations(FEED, erasure)}
+    assert notes["named consumers"] == "not acknowledged by: late, new"
+    kept = found(Phase.KEPT)
+    assert [name for name, status in kept.items() if status == "pending"] == [
+        "erasure entry",
+        "named consumers",
+    ]
+    assert found(Phase.LOG, final=True) == kept
+    assert found(Phase.DONE)["erasure entry"] == "done"
+
+
+def test_an_object_that_keeps_changing_is_not_erased(scene: Scene) -> None:
+    """The client is told to try again, and no entry was written."""
+    scene.projected(op())
+    take = scene.log.take
+
+    def always(feed: str, operations: int = 0) -> int:
+        scene.log.take = take  # type: ignore[method-assign]
+        scene.post(op())
+        scene.log.take = always  # type: ignore[method-assign]
+        return take(feed, operations)
+
+    scene.log.take = always  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="kept changing"):
+        service(scene).request(FEED, ENTRY)
+    entries = [line for page in scene.log.read(FEED, 0) for line in page.lines]
+    assert not any(map(is_erasure, entries))
