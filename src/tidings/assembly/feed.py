@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.consumers.service import Consumers
     from tidings.core.effects import Clock, Runtime
+    from tidings.core.erasure.eraser import Eraser
     from tidings.core.erasure.service import Erasures
     from tidings.core.followers.follower import Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
@@ -78,6 +79,7 @@ class Assembly:
     few_subscriptions = 0  # read at once for a batch of push, if more than on a stage
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
+    erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
 
     @property
     def ca_file(self) -> str | None:
@@ -382,7 +384,7 @@ class Assembly:
             return None
         from tidings.core.archive.reader import ArchiveReader
 
-        return ArchiveReader(self.stores.archive, self.runtime.count)
+        return ArchiveReader(self.stores.archive, self.runtime.count, self.aging)
 
     @cached_property
     def catch_up(self) -> CatchUp:
@@ -710,6 +712,32 @@ class Assembly:
             tombstone_ms=self.settings.tombstone_ms,
             archives=self.stores.archive is not None,
             has_file=self.free_space is not None,
+        )
+
+    @cached_property
+    def eraser(self) -> Eraser | None:
+        """Return the job that erases; None if this host cannot erase."""
+        if self.stores.erasures is None or self.stores.rewrites is None:
+            return None
+        from tidings.core.erasure.eraser import Eraser
+
+        stores = self.stores
+        return Eraser(
+            store=self.stores.erasures,
+            rewrites=self.stores.rewrites,
+            log=stores.log,
+            checkpoints=stores.followers,
+            states=stores.state,
+            removed_parents=stores.removed_parents,
+            consumers=stores.consumers,
+            corrector=self.corrector,
+            runtime=self.runtime,
+            expiring=self.expiring,
+            archive=stores.archive,
+            lanes=self.lanes.count,
+            chained=self.copies,
+            overwrite=self.free_space,
+            settle_ms=self.erasure_settle_ms,
         )
 
     @property

@@ -91,6 +91,7 @@ ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # see
 ARCHIVE_PAGES = 1_000  # this many pages are archived without delay; at 8 KB each, they fill a part
 ARCHIVE_PART_OPERATIONS = 80_000  # operations per batch of `archive`: compressing takes a second
 ARCHIVE_STEP_BYTES = 2 * 1024 * 1024  # text sent in one step, some twenty messages
+ARCHIVE_CACHE_MS = 60_000  # a cached part may have content that was erased in this time
 ARCHIVE_LISTED = 1_000  # parts per listing, as in S3; 17 hours at a part per minute
 ARCHIVE_LISTS_MAX = 20  # listings searched for gaps before a replay, in two seconds
 
@@ -258,6 +259,8 @@ UPCOMING_READS_MAX = 256  # reads while an operator waits for a message of a rar
 PARKED_MAX = 90  # parked messages per consumer; with its other items they fit a transaction of 100
 ERROR_CHARS_MAX = 1000  # enough for a worker's error message, without a long stack trace
 ERASED_PAGE_BYTES_MAX = 395_000  # as PAGE_BYTES_MAX, and room for the marks of erased entries
+ERASURE_PAGES = 100  # pages that one step of an erasure reads, in some 5 ms
+ERASURE_BUCKETS = 8  # buckets of the state searched in one step; divides BUCKETS
 ERASURES_LISTED = 100  # records of erasures that are returned at once, some 50 KB
 WHY_CHARS_MAX = 500  # length of an operator's reason, a few sentences
 NOTES_MAX = 100  # records of operators' actions that are returned at once, the latest first

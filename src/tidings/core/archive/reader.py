@@ -3,7 +3,8 @@ Read from the archive the pages after a position, up to the first gap.
 
 A gap is a range of pages that no part has. Parts may overlap, and may be compacted or merged while
 they are read. Listings and parts that were read earlier stay valid, because all parts that have a
-page have the same entries for it, except for entries that compaction removed.
+page have the same entries for it, except for entries that compaction removed and entries that were
+erased.
 """
 
 from __future__ import annotations
@@ -13,24 +14,40 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.archive.segments import are_complete, decode
+from tidings.core.effects import is_ahead
 from tidings.core.errors import BrokenPart, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tidings.core.archive.segments import ArchiveStore, Span
-    from tidings.core.effects import Count
+    from tidings.core.effects import Clock, Count
     from tidings.core.model.pages import Page
+
+
+def never_aging() -> int:
+    """Implement `Clock` for a process that ends soon: a cached part never becomes too old."""
+    return 0
 
 
 @dataclass(slots=True)
 class ArchiveReader:
-    """A reader that caches the last listing of each feed, and the last part that was read."""
+    """
+    A reader that caches the last listing of each feed, and the last part that was read.
+
+    The part is read again after `limits.ARCHIVE_CACHE_MS` by *aging*, because an erasure may have
+    changed it.
+    """
 
     store: ArchiveStore
     count: Count
+    aging: Clock = never_aging
     _listed: dict[str, Sequence[Span]] = field(default_factory=dict)
-    _recent: tuple[str, Span, Sequence[Page]] | None = None
+    _recent: tuple[str, Span, Sequence[Page], int] | None = None
+
+    def forget(self) -> None:
+        """Discard the cached part."""
+        self._recent = None
 
     def read(self, feed: str, after: int, until: int) -> Sequence[Page]:
         """
@@ -82,12 +99,17 @@ class ArchiveReader:
     def _part(self, feed: str, number: int) -> Sequence[Page]:
         """Return the pages of a part that has page *number*, or no pages if no part has it."""
         recent = self._recent
-        if recent is not None and recent[0] == feed and recent[1].holds(number):
+        if (
+            recent is not None
+            and recent[0] == feed
+            and recent[1].holds(number)
+            and is_ahead(recent[3], self.aging(), limits.ARCHIVE_CACHE_MS)
+        ):
             return recent[2]
         for span in self._holders(feed, number):
             pages = self._read(feed, span)
             if pages:
-                self._recent = (feed, span, pages)
+                self._recent = feed, span, pages, self.aging() + limits.ARCHIVE_CACHE_MS
                 return pages
         return ()
 

@@ -8,8 +8,8 @@ that compaction kept or, with `"selected":true`, those that a chained feed copie
 `"first":7` means that the numbers 7 to 11 were skipped, so that no pages have them
 (`Page.skipped`).
 
-Parts may overlap. Pages never change, so all parts that have a page have the same entries for it,
-except for entries that compaction removed.
+Parts may overlap. All parts that have a page have the same entries for it, except for entries that
+compaction removed and for content that an erasure removed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ returns them from the stores. The host decides how long to wait if there is noth
 
 The tail cache holds the last pages of a log in memory, read once for all waiting streams. The cache
 has all pages from some page to `last`. A stream that needs only these pages gets them from memory;
-a stream that needs an earlier page reads the log. Pages never change, so the cache stays correct.
+a stream that needs an earlier page reads the log. Pages change only by an erasure: when the cache
+gets the erasure entry, it drops all pages before it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tidings.core.catchup.matching import Chosen, Lasting, PageSlice, Written, p
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, feeds, filters
 from tidings.core.model.events import Event
+from tidings.core.model.operations import begins_with_erasure
 from tidings.core.settings.profiles import must_disconnect
 from tidings.core.settings.values import FOR_GOOD
 
@@ -75,7 +77,10 @@ class Tail:
             return True
         for page in run.pages:
             assert page.first <= self.last + 1
-            self._hold(replace(page, body=page.text))
+            text = page.text
+            if begins_with_erasure(text):
+                self.start(page.first - 1)
+            self._hold(replace(page, body=text))
         return bool(run.pages)
 
     def reaches(self, page: int) -> bool:

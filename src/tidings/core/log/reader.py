@@ -11,8 +11,9 @@ the number is never filled.
 
 Far from the end of the log, reads are eventually consistent. They cost half as much as strongly
 consistent reads and put no load on the leader replica of DynamoDB, which followers and writers
-need. A page that such a read returns is correct, because pages never change. A page that such a
-read does not return may exist, so a missing page shows neither the end of the log nor a hole.
+need. A page that such a read returns is correct, because pages never change, except that an erasure
+removes content from entries. A page that such a read does not return may exist, so a missing page
+shows neither the end of the log nor a hole.
 """
 
 from __future__ import annotations

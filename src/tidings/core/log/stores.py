@@ -65,7 +65,9 @@ class LogStore(Protocol):
         reader.
 
         *eventual* makes the read eventually consistent, for half the price. The returned pages are
-        correct, because pages never change. A page that is missing from the result may exist.
+        correct, because pages never change, except that an erasure removes content from entries
+        (`erasure`): the read may still return that content for a few seconds. A page that is
+        missing from the result may exist.
         """
 
     def head(self, feed: str) -> int:

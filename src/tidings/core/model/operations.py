@@ -436,6 +436,16 @@ def is_erasure(line: str) -> bool:
     return line.endswith(ERASURE_MARK)
 
 
+def begins_with_erasure(text: str) -> bool:
+    """
+    Return True if the page with *text* has an erasure entry.
+
+    Such an entry is always the first of its page (`erasure.service`).
+    """
+    end = text.find("\n")
+    return text.endswith(ERASURE_MARK, 0, len(text) if end < 0 else end)
+
+
 def is_erased(line: str) -> bool:
     """Return True if the content of *line* was removed by an erasure."""
     return line.endswith(ERASED_MARK)

@@ -68,7 +68,7 @@ def test_an_entry_comes_back(entry: Entry) -> None:
 
 
 def test_others_see_a_plain_deletion() -> None:
-    """Without who asked and why; a line of an operation stays as it is."""
+    """Without the principal and the reason; a line of an operation stays as it is."""
     made = encode_entry(ENTRY, now_ms=NOW)
     shown = json.loads(as_deletion(made))
     assert sorted(shown) == ["event", "id", "parents", "timestamp", "type"]

@@ -1,0 +1,366 @@
+"""
+The job that erases: it removes the content of entries from every store of a feed, step by step.
+
+The job may be killed at any point. Each step changes only what still has content to be removed, and
+the record of the erasure (`records`) has the last page that was handled, so a later run continues.
+All erasures that are in the same phase share one reading of the log or the archive.
+
+The state needs no step, because the erasure entry has replaced the object's row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.archive.reader import all_spans
+from tidings.core.archive.segments import decode, encode
+from tidings.core.effects import is_ahead
+from tidings.core.erasure.entries import Scrubber, without_parent
+from tidings.core.erasure.records import Phase
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import effective_checkpoints
+from tidings.core.model.cursors import Place, parse_cursor
+from tidings.core.model.feeds import STATE, one_lane
+from tidings.core.model.operations import as_event, event_of, parse_line
+from tidings.core.state.rows import Difference, Kind, bucket_rows
+from tidings.core.sync import corrections
+from tidings.core.sync.corrections import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Mapping, Sequence
+
+    from tidings.core.archive.segments import ArchiveStore, Span
+    from tidings.core.consumers.consumer import ConsumerStore, Parked
+    from tidings.core.effects import Clock, Runtime
+    from tidings.core.erasure.entries import Scrubbed
+    from tidings.core.erasure.records import Erasure, ErasureStore, RewriteStore
+    from tidings.core.log.stores import Checkpoints, LogStore
+    from tidings.core.model.pages import Page
+    from tidings.core.state.removed_parents import RemovedParentsStore
+    from tidings.core.state.rows import Row, StateStore
+    from tidings.core.sync.apply import Corrector
+
+
+def never(feed: str) -> bool:
+    """Return False: by default, erased entries do not keep their ids."""
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eraser:
+    """
+    The job of all feeds; one process at a time runs it for a feed.
+
+    *keeps_ids* returns True for a feed whose erased entries keep their ids. *lanes* returns the
+    number of push lanes of a feed. *chained* has the feeds that are copies. *overwrite* overwrites
+    the free space of the database file. *settle_ms* is the longest time for which a process that
+    lost its lease may still write pages that it has read. *expiring* is the clock by which
+    tombstones expire.
+    """
+
+    store: ErasureStore
+    rewrites: RewriteStore
+    log: LogStore
+    checkpoints: Checkpoints
+    states: StateStore
+    removed_parents: RemovedParentsStore
+    consumers: ConsumerStore
+    corrector: Corrector
+    runtime: Runtime
+    expiring: Clock
+    archive: ArchiveStore | None = None
+    keeps_ids: Callable[[str], bool] = never
+    lanes: Callable[[str], int] = one_lane
+    chained: Container[str] = ()
+    overwrite: Callable[[], None] | None = None
+    settle_ms: int = 0
+
+    def run(self, feed: str, until_ms: int) -> bool:
+        """
+        Work on the erasures of *feed* until *until_ms* by the steady clock, for at least one step.
+
+        Return True if more can be done now. Otherwise, nothing is left to do, or the job waits for
+        followers, for corrections of a copied feed, or for the end of the phase KEPT.
+
+        Raises:
+            Unavailable: a store does not answer, or another process runs the job.
+        """
+        while self._step(feed):
+            if self.runtime.steady() >= until_ms:
+                return True
+        return False
+
+    def _step(self, feed: str) -> bool:
+        """Do one step of the latest phase with an erasure; return False if none can be done."""
+        unfinished = self.store.unfinished(feed)
+        # The latest phase is first, so that an erasure begins to rewrite the log only when no other
+        # is between LOG and SPACE. All that wait then begin together, and share the reading.
+        steps: Sequence[tuple[Phase, Callable[[str, Sequence[Erasure]], bool]]] = (
+            (Phase.SPACE, self._overwrite),
+            (Phase.ARCHIVE, self._rewrite_archive),
+            (Phase.PARKED, self._rewrite_parked),
+            (Phase.LOG, self._rewrite_log),
+            (Phase.KEPT, self._end_keeping),
+            (Phase.PARENTS, self._correct),
+            (Phase.WAITING, self._await_followers),
+        )
+        for phase, step in steps:
+            some = [each for each in unfinished if each.phase is phase]
+            if some and step(feed, some):
+                return True
+        return False
+
+    def _save(self, feed: str, erasure: Erasure, **changed: object) -> None:
+        """
+        Store *erasure* with the *changed* fields.
+
+        Raises:
+            Unavailable: another process has changed it.
+        """
+        if not self.store.save(feed, replace(erasure, **changed)):  # type: ignore[arg-type]
+            raise Unavailable(f"{feed}: another process works on the erasure {erasure.id}")
+
+    def _begin(self, feed: str, erasure: Erasure, phase: Phase, **changed: object) -> None:
+        self._save(feed, erasure, phase=phase, page=0, **changed)
+
+    def _scrubber(self, feed: str, erasures: Sequence[Erasure]) -> Scrubber:
+        return Scrubber([each.target for each in erasures], self.keeps_ids(feed))
+
+    # Corrections: other objects lose the erased object as a parent.
+
+    def _correct(self, feed: str, erasures: Sequence[Erasure]) -> bool:
+        """
+        Append corrections for the objects of some buckets.
+
+        A copy appends nothing: it receives the corrections, and waits until no row needs one.
+        """
+        erasure = erasures[0]
+        through = self.checkpoints.checkpoints(feed).get(STATE, 0)  # read before the rows
+        if through < erasure.place.page:
+            return False
+        rows = self._rows_with_parent(feed, erasure)
+        if rows and feed in self.chained:
+            return False
+        corrected = self._apply(feed, erasure, through, rows) if rows else 0
+        corrected += erasure.corrected
+        if (bucket := erasure.page + limits.ERASURE_BUCKETS) < limits.BUCKETS:
+            self._save(feed, erasure, page=bucket, corrected=corrected)
+        else:
+            through = self.log.head(feed)  # after all corrections, also those of a killed run
+            self._begin(feed, erasure, Phase.WAITING, corrected=corrected, through=through)
+        return True
+
+    def _rows_with_parent(self, feed: str, erasure: Erasure) -> list[Row]:
+        """Return the rows of the next buckets with an old operation that has the parent."""
+        target = erasure.target
+        return [
+            row
+            for bucket in range(erasure.page, erasure.page + limits.ERASURE_BUCKETS)
+            for row in bucket_rows(self.states.read, feed, bucket)
+            if row.is_complete
+            and (row.page, row.slot) < target.until
+            and target.strips((row.page, row.slot), row.line)
+            and target.parent in parse_line(row.line).parents
+        ]
+
+    def _apply(self, feed: str, erasure: Erasure, through: int, rows: Sequence[Row]) -> int:
+        """Append the corrections of *rows*; return their number."""
+        part = []
+        for row in rows:
+            event = "delete" if event_of(row.line) == "delete" else "update"
+            line = as_event(without_parent(row.line, erasure.target.parent), event)
+            found = corrections.correction(line, Position(row.page, row.slot))
+            part.append(corrections.encode(found).encode())
+        outcome = self.corrector.apply(feed, through, part)
+        while not outcome.complete:
+            outcome = self.corrector.apply(feed, through, part, outcome.behind)
+        return len(rows)
+
+    def _await_followers(self, feed: str, erasures: Sequence[Erasure]) -> bool:
+        """Begin to rewrite the log for each erasure that all followers have handled."""
+        handled = effective_checkpoints(
+            self.checkpoints.checkpoints(feed),
+            archives=self.archive is not None,
+            lanes=self.lanes(feed),
+        )
+        now_ms, moved = self.runtime.clock(), False
+        for erasure in erasures:
+            settled_ms = erasure.requested_ms + self.settle_ms
+            is_settled = not is_ahead(settled_ms, now_ms, self.settle_ms)
+            if is_settled and min(handled.values()) >= erasure.through:
+                first = erasure.place.page if erasure.final else self.log.floor(feed)
+                self._save(feed, erasure, phase=Phase.LOG, page=first - 1)
+                moved = True
+        return moved
+
+    # The log.
+
+    def _rewrite_log(self, feed: str, erasures: Sequence[Erasure]) -> bool:
+        """Rewrite some pages, and move all erasures that need these pages."""
+        after = min(each.page for each in erasures)
+        end = max(each.through for each in erasures)
+        pages = self.log.read(feed, after, limits.ERASURE_PAGES)
+        last = pages[-1].number if pages else end
+        some = [page for page in pages if page.number <= end]
+        counts = Counter[tuple[str, str]]()
+        scrubber = self._scrubber(feed, erasures)
+        is_done = self.log.together(partial(self._rewrite_pages, feed, scrubber, some, counts))
+        if not is_done:
+            return True  # a page was trimmed or changed in the meantime: read again
+        for erasure in erasures:
+            reached = max(erasure.page, last)
+            name = erasure.target.name
+            done = {
+                "entries": erasure.entries + counts["entries", name],
+                "pages": erasure.pages + counts["pages", name],
+            }
+            if reached >= erasure.through:
+                self._begin(feed, erasure, Phase.PARKED, **done)
+            else:
+                self._save(feed, erasure, page=reached, **done)
+        return True
+
+    def _rewrite_pages(
+        self,
+        feed: str,
+        scrubber: Scrubber,
+        pages: Sequence[Page],
+        counts: Counter[tuple[str, str]],
+    ) -> bool:
+        """
+        Rewrite *pages* and their removed parents; return False if one of them has changed.
+
+        Removed parents are rewritten first: a page that still has content is rewritten again after
+        a crash, and so are its removed parents.
+        """
+        counts.clear()  # the store may repeat this call
+        found = {each.page.number: each for page in pages if (each := scrubber.scrub(page))}
+        if not self._rewrite_removed(feed, scrubber, pages, found):
+            return False
+        for page in pages:
+            scrubbed = found.get(page.number)
+            if scrubbed is None:
+                continue
+            if not self.rewrites.rewrite_page(feed, page, scrubbed.page.body):
+                return False
+            for name, entries in scrubbed.entries.items():
+                counts["entries", name] += entries
+                counts["pages", name] += 1
+        return True
+
+    def _rewrite_removed(
+        self, feed: str, scrubber: Scrubber, pages: Sequence[Page], found: Mapping[int, Scrubbed]
+    ) -> bool:
+        """Rewrite the removed parents of *pages*, of which *found* are about to be rewritten."""
+        if not found and not (pages and any(each.parent for each in scrubber.targets)):
+            return True
+        first, last = pages[0].number, pages[-1].number
+        for removed in self.removed_parents.read(feed, first, last):
+            scrubbed = found.get(removed.page)
+            left = scrubber.scrub_removed(removed, scrubbed.slots if scrubbed else ())
+            if left and not self.rewrites.rewrite_removed_parents(feed, removed, left.body):
+                return False
+        return True
+
+    # Parked messages.
+
+    def _rewrite_parked(self, feed: str, erasures: Sequence[Erasure]) -> bool:
+        """Rewrite the parked messages of all named consumers."""
+        scrubber, counts = self._scrubber(feed, erasures), Counter[str]()
+        for consumer in self.consumers.consumers(feed):
+            for parked in self.consumers.parked(feed, consumer.name):
+                at = _position_of(parked)
+                line = scrubber.scrub_line(parked.line, at)
+                if line == parked.line:
+                    continue
+                # The worker's error may quote the content.
+                changed = replace(parked, line=line, error="")
+                self.rewrites.rewrite_parked(feed, consumer.name, parked, changed)
+                found = (each for each in scrubber.targets if each.changes(at, parked.line))
+                counts.update(each.name for each in found)
+        for erasure in erasures:
+            parked_count = erasure.parked + counts[erasure.target.name]
+            self._begin(feed, erasure, Phase.ARCHIVE, parked=parked_count)
+        return True
+
+    # The archive.
+
+    def _rewrite_archive(self, feed: str, erasures: Sequence[Erasure]) -> bool:
+        """Rewrite the next part, and the parts that end with the same page."""
+        after = min(each.page for each in erasures)
+        end = max(each.through for each in erasures)
+        spans = self._next_parts(feed, after, end)
+        scrubber, counts = self._scrubber(feed, erasures), Counter[str]()
+        for span in spans:
+            counts += self._rewrite_part(feed, span, scrubber)
+        for erasure in erasures:
+            parts = erasure.parts + counts[erasure.target.name]
+            if spans:
+                self._save(feed, erasure, page=max(erasure.page, spans[0].last), parts=parts)
+            else:
+                self._begin(feed, erasure, Phase.SPACE, parts=parts)
+        return True
+
+    def _next_parts(self, feed: str, after: int, end: int) -> list[Span]:
+        """
+        Return the first parts that end after page *after* and have a page up to *end*.
+
+        All of them end with the same page. Parts overlap while the archive is compacted.
+        """
+        found: list[Span] = []
+        for span in all_spans(self.archive, feed, after) if self.archive else ():
+            if found and span.last > found[0].last:
+                break
+            if span.first <= end:
+                found.append(span)
+        return found
+
+    def _rewrite_part(self, feed: str, span: Span, scrubber: Scrubber) -> Counter[str]:
+        """Rewrite the part *span* if needed; return its number of parts (1) by `Target.name`."""
+        assert self.archive is not None
+        body = self.archive.get(feed, span)
+        counts = Counter[str]()
+        if body is None:
+            return counts  # compaction has replaced the part; the phase KEPT ends with a new pass
+        pages = decode(body)
+        found = {each.page.number: each for page in pages if (each := scrubber.scrub(page))}
+        if found:
+            scrubbed = [found[page.number].page if page.number in found else page for page in pages]
+            self.archive.put(feed, *encode(scrubbed))
+            counts.update({name for each in found.values() for name in each.entries})
+        return counts
+
+    # The end.
+
+    def _overwrite(self, feed: str, erasures: Sequence[Erasure]) -> bool:
+        """Overwrite the free space of the database file; then only the erasure entry is left."""
+        if self.overwrite is not None:
+            self.overwrite()
+        for erasure in erasures:
+            if erasure.final:
+                self._begin(feed, erasure, Phase.DONE, object_id="")
+            else:
+                self._begin(feed, erasure, Phase.KEPT, done_ms=self.runtime.clock())
+        return True
+
+    def _end_keeping(self, feed: str, erasures: Sequence[Erasure]) -> bool:
+        """Remove the tombstone and begin to erase the entry of each erasure that is old enough."""
+        due = [each for each in erasures if self.expiring() >= each.until_ms]
+        for erasure in due:
+            target = erasure.target
+            for row in self.states.find(feed, [target.key]):
+                if (row.page, row.slot) == target.own:
+                    gone = Difference(Kind.ALIEN, row.bucket, row.key, row, None)
+                    self.states.repair(feed, [gone])
+            self._begin(feed, erasure, Phase.WAITING, final=True)
+        return bool(due)
+
+
+def _position_of(parked: Parked) -> tuple[int, int]:
+    place = parse_cursor(parked.id)
+    assert isinstance(place, Place)
+    return place.page, place.slot

@@ -1,0 +1,415 @@
+"""The job that erases: what is left in each store, and that it may be killed at any point."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
+from tidings.core import limits
+from tidings.core.consumers.consumer import Change, Consumer, Parked
+from tidings.core.erasure.entries import Entry
+from tidings.core.erasure.eraser import Eraser
+from tidings.core.erasure.records import Erasure, Phase
+from tidings.core.errors import Unavailable
+from tidings.core.model.cursors import Place
+from tidings.core.model.operations import is_erased, parse_line
+from tidings.core.state.rows import project
+
+MARKER = "the-secret"
+ENTRY = Entry("video", "x-secret-id", "ann", "a test")
+PARENT = "video/x-secret-id"
+FOREVER = 2**60
+
+
+def eraser(scene: Scene) -> Eraser:
+    found = scene.host.eraser
+    assert found is not None
+    return replace(found, corrector=scene.host.corrector)
+
+
+def erase(scene: Scene, entry: Entry = ENTRY) -> Erasure:
+    """Request an erasure and run everything, up to the phase KEPT."""
+    assert scene.host.erasures is not None
+    found = scene.host.erasures.request(FEED, entry)
+    work(scene)
+    return record(scene, found.id)
+
+
+def work(scene: Scene) -> None:
+    """Run all followers and the job until nothing is left to do now."""
+    for _ in range(3):
+        scene.project()
+        scene.push()
+        scene.archived()
+        assert not eraser(scene).run(FEED, FOREVER)
+
+
+def record(scene: Scene, erasure_id: str) -> Erasure:
+    found = scene.erasures.erasure(FEED, erasure_id)
+    assert found is not None
+    return found
+
+
+def archived(scene: Scene) -> Iterator[str]:
+    for span in scene.archive.list(FEED, 0, 1000):
+        body = scene.archive.get(FEED, span)
+        assert body is not None
+        yield gzip.decompress(body).decode()
+
+
+def everything(scene: Scene) -> str:
+    """Return the text of all that the stores have of the feed."""
+    pages = scene.log.read(FEED, 0)
+    removed = scene.removed_parents.read(FEED, 0, 2**40)
+    parked = [
+        each
+        for consumer in scene.consumers.consumers(FEED)
+        for each in scene.consumers.parked(FEED, consumer.name)
+    ]
+    return "\n".join(
+        [
+            *(page.text for page in pages),
+            *(json.dumps(each.left) for each in removed),
+            *scene.rows().values(),
+            *(f"{each.line} {each.error}" for each in parked),
+            *archived(scene),
+            *map(repr, scene.erasures.erasures(FEED)),
+        ]
+    )
+
+
+def fold(scene: Scene) -> dict[str, str]:
+    """Return the state as the log has it."""
+    rows = project(scene.log.read(FEED, 0), tombstone_ms=TOMBSTONE_MS)
+    return {row.key: row.line for row in rows}
+
+
+def secret(name: str = "x-secret-id", **fields: Any) -> dict[str, Any]:
+    return op(name, data={"text": MARKER}, **fields)
+
+
+def used(scene: Scene) -> list[tuple[int, int]]:
+    """Use the feed in every way that leaves data of the object; return its pages and slots."""
+    scene.keep_removed_parents()
+    scene.projected(secret(parents=["user/ann"]), op("y"))
+    scene.projected(*(op(f"z{n}") for n in range(50)), secret(parents=["user/bob"]))
+    scene.push()
+    scene.archived()
+    scene.projected(op("y", parents=[PARENT, "user/ann"]), op("w", parents=[PARENT]))
+    scene.projected(op("y", parents=[PARENT]), op("w", parents=["user/ann"]))
+    page = scene.projected(secret(), secret(event="delete"), secret(event="insert"))
+    parked = Parked(page.id_prefix + "000002", page.lines[2], f"bad: {MARKER}", scene.now_ms, 2)
+    other = Parked(page.id_prefix + "000001", line("other"), "bad", scene.now_ms, 2)
+    for version, each in enumerate((parked, other)):
+        consumer = Consumer(FEED, "index", position=page.end, parked=version + 1)
+        assert scene.consumers.write(FEED, "index", version, Change(consumer, park=each))
+    scene.push()
+    scene.archived()
+    return [(page.number, slot) for page in scene.log.read(FEED, 0) for slot, _ in page.entries()]
+
+
+def test_no_store_has_the_object_any_more(scene: Scene) -> None:
+    """Entries keep their places, the state is the fold of the log, and the record counts."""
+    places = used(scene)
+    before = {place.number: place for place in scene.log.read(FEED, 0)}
+    found = erase(scene)
+
+    assert MARKER not in everything(scene)
+    assert found.phase is Phase.KEPT and found.done_ms == scene.now_ms
+    assert (found.entries, found.pages, found.parts, found.parked) == (5, 3, 2, 1)
+    for page in scene.log.read(FEED, 0, 5):
+        assert replace(page, body=before[page.number].body) == before[page.number]
+    after = [(page.number, slot) for page in scene.log.read(FEED, 0) for slot, _ in page.entries()]
+    assert after[: len(places)] == places
+    assert fold(scene) == scene.rows()
+    ids = [parse_line(each).id for each in scene.log.read(FEED, 0)[4].lines]
+    assert ids == ["erased:6"] * 3
+    left = scene.removed_parents.read(FEED, 2, 2)[0].left
+    assert "user/ann" not in json.dumps(left)
+    index = scene.consumers.parked(FEED, "index")
+    assert [is_erased(each.line) for each in index] == [False, True]
+    assert index[0].error == "bad"
+
+
+def test_the_entry_is_erased_when_the_tombstone_expires(scene: Scene) -> None:
+    """Then no store has the id any more, nor has the record."""
+    used(scene)
+    found = erase(scene)
+    text = everything(scene)
+    assert ENTRY.id in text and ENTRY.reason in text
+    scene.now_ms += TOMBSTONE_MS - 1
+    work(scene)
+    assert record(scene, found.id).phase is Phase.KEPT
+    scene.now_ms += 1
+    work(scene)
+
+    done = record(scene, found.id)
+    assert (done.phase, done.object_id) == (Phase.DONE, "")
+    text = everything(scene).replace(PARENT, "")  # others still have it as a parent
+    assert ENTRY.id not in text
+    assert "video/x-secret-id" not in scene.rows()
+    assert scene.erasures.unfinished(FEED) == []
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_the_value_is_removed_from_the_parents_of_others(scene: Scene, final: bool) -> None:
+    """By corrections first, so that consumers learn of it; the rest of these objects stays."""
+    used(scene)
+    rows = scene.rows()
+    found = erase(scene, replace(ENTRY, as_parent=True))
+    assert found.corrected == 1
+    parents = [
+        parse_line(each).parents for page in scene.log.read(FEED, 0, 5) for each in page.lines
+    ]
+    assert all(PARENT not in each for each in parents)
+    assert fold(scene) == scene.rows()
+    assert scene.rows()["video/y"] == rows["video/y"].replace(f'"{PARENT}"', "")
+    assert scene.rows()["video/w"] == rows["video/w"]
+    removed = {each.page: each.left for each in scene.removed_parents.read(FEED, 0, 9)}
+    assert PARENT not in str({page: left for page, left in removed.items() if page < 6})
+    assert removed[7] == {0: (PARENT,)}  # consumers with `leave` need it
+    if final:
+        scene.now_ms += TOMBSTONE_MS
+        work(scene)
+        assert record(scene, found.id).phase is Phase.DONE
+        assert "secret" not in everything(scene)
+
+
+def test_a_deleted_object_loses_the_parent_and_stays_deleted(scene: Scene) -> None:
+    """A correction of a tombstone is a deletion."""
+    scene.projected(op("y", parents=[PARENT]), op("y", "delete", parents=[PARENT]))
+    erase(scene, replace(ENTRY, as_parent=True))
+    assert parse_line(scene.rows()["video/y"]).event == "delete"
+    assert PARENT not in scene.rows()["video/y"]
+    assert fold(scene) == scene.rows()
+
+
+def test_only_entries_before_a_place_are_erased(scene: Scene) -> None:
+    """The object lives on, and later entries stay letter by letter."""
+    scene.projected(secret(), op("y"))
+    page = scene.projected(op("x-secret-id", data="kept"))
+    before = Place(page.number, 0, page.seconds).encode()
+    found = erase(scene, replace(ENTRY, before=before))
+    assert MARKER not in everything(scene)
+    assert scene.log.read(FEED, 1, 1)[0].lines == page.lines
+    assert parse_line(scene.rows()["video/x-secret-id"]).event == "update"
+    assert fold(scene) == scene.rows()
+    scene.now_ms += TOMBSTONE_MS
+    work(scene)
+    assert record(scene, found.id).phase is Phase.DONE
+    assert scene.rows()["video/x-secret-id"] == page.lines[0]
+    assert fold(scene) == scene.rows()
+
+
+def test_ids_are_kept_if_the_feed_says_so(scene: Scene) -> None:
+    """Only the content goes."""
+    scene.projected(secret())
+    assert scene.host.erasures is not None
+    scene.host.erasures.request(FEED, ENTRY)
+    scene.project()
+    scene.push()
+    scene.archived()
+    job = replace(eraser(scene), keeps_ids=lambda feed: True)
+    assert not job.run(FEED, FOREVER)
+    assert MARKER not in everything(scene)
+    assert parse_line(scene.log.read(FEED, 0)[0].lines[0]).id == ENTRY.id
+
+
+def test_the_log_is_not_rewritten_before_all_followers_have_passed(scene: Scene) -> None:
+    """One that is behind may hold old pages in memory, and would write them."""
+    scene.projected(secret())
+    scene.push()
+    scene.archived()
+    assert scene.host.erasures is not None
+    found = scene.host.erasures.request(FEED, ENTRY)
+    for follow in (scene.project, scene.push, scene.archived):
+        assert not eraser(scene).run(FEED, FOREVER)
+        assert MARKER in scene.log.read(FEED, 0)[0].text
+        follow()
+    late = replace(eraser(scene), settle_ms=60_000)
+    assert not late.run(FEED, FOREVER)
+    assert record(scene, found.id).phase is Phase.WAITING
+    scene.now_ms += 60_000
+    assert not late.run(FEED, FOREVER)
+    assert record(scene, found.id).phase is Phase.KEPT
+
+
+def test_all_that_wait_share_one_reading(scene: Scene) -> None:
+    """Reading is what an erasure costs; an erasure of nothing is done as well."""
+    for n in range(300):
+        scene.projected(secret(f"x{n}"))
+    scene.push()
+    scene.archived()
+    assert scene.host.erasures is not None
+    for n in range(20):
+        scene.host.erasures.request(FEED, replace(ENTRY, id=f"x{n}"))
+    scene.host.erasures.request(FEED, replace(ENTRY, id="never"))
+    scene.project()
+    scene.push()
+    scene.archived()
+    reads = scene.reads()
+    assert not eraser(scene).run(FEED, FOREVER)
+    assert len(reads) <= 5
+    assert [each.entries for each in scene.erasures.erasures(FEED)] == [1] * 20 + [0]
+    assert {each.phase for each in scene.erasures.erasures(FEED)} == {Phase.KEPT}
+
+
+def test_a_run_ends_when_its_time_is_over(scene: Scene) -> None:
+    """After at least one step; the next run continues."""
+    for n in range(3 * limits.ERASURE_PAGES):
+        scene.post(secret(f"x{n % 250}"))
+    scene.project()
+    assert scene.host.erasures is not None
+    found = scene.host.erasures.request(FEED, replace(ENTRY, id="x0"))
+    scene.project()
+    scene.push()
+    scene.archived()
+    runs = 0
+    while eraser(scene).run(FEED, 0):
+        runs += 1
+    assert runs > 5
+    done = record(scene, found.id)
+    assert (done.phase, done.entries) == (Phase.KEPT, 2)
+
+
+def test_a_part_that_ends_after_the_entry_is_rewritten(scene: Scene) -> None:
+    """And a part of later pages alone is not read."""
+    scene.projected(secret())
+    assert scene.host.erasures is not None
+    found = scene.host.erasures.request(FEED, ENTRY)
+    scene.projected(op("y"))
+    scene.push()
+    scene.archived()
+    scene.projected(op("z"))
+    scene.archived()
+    get, read = scene.archive.get, list[str]()
+    scene.archive.get = lambda feed, span: read.append(span.name) or get(feed, span)  # type: ignore
+    assert not eraser(scene).run(FEED, FOREVER)
+    assert len(read) == 1
+    scene.archive.get = get  # type: ignore[method-assign]
+    assert MARKER not in everything(scene)
+    assert record(scene, found.id).parts == 1
+
+
+def test_another_erasure_keeps_the_entry_of_the_first(scene: Scene) -> None:
+    """A copy that has not seen it yet needs it; each erases its own entry."""
+    scene.projected(secret())
+    first = erase(scene)
+    second = erase(scene)
+    assert second.entries == 0
+    text = "\n".join(page.text for page in scene.log.read(FEED, 0))
+    assert text.count('"erase":true') == 2
+    scene.now_ms += TOMBSTONE_MS
+    work(scene)
+    assert record(scene, first.id).phase is record(scene, second.id).phase is Phase.DONE
+    assert "secret" not in everything(scene)
+
+
+def test_a_copy_waits_for_the_corrections_of_its_upstream(scene: Scene) -> None:
+    """It must not append any itself."""
+    scene.projected(op("y", parents=[PARENT]), secret())
+    scene.push()
+    scene.archived()
+    assert scene.host.erasures is not None
+    found = scene.host.erasures.request(FEED, replace(ENTRY, as_parent=True))
+    scene.project()
+    scene.push()
+    scene.archived()
+    copy = replace(eraser(scene), chained={FEED})
+    assert not copy.run(FEED, FOREVER)
+    assert record(scene, found.id).phase is Phase.PARENTS
+    scene.projected(op("y"))
+    scene.push()
+    scene.archived()
+    assert not copy.run(FEED, FOREVER)
+    assert record(scene, found.id).phase is Phase.KEPT
+    assert scene.log.head(FEED) == 3
+
+
+class Killed(Exception):
+    """The process was killed."""
+
+
+def calls_of(job: Eraser, act: Callable[[], None]) -> Eraser:
+    """Return *job* with stores that call *act* after each call."""
+
+    class Watched:
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(self._store, name)
+
+            def call(*arguments: Any, **named: Any) -> Any:
+                result = method(*arguments, **named)
+                act()
+                return result
+
+            return call
+
+    names = "store", "rewrites", "log", "states", "removed_parents", "consumers", "archive"
+    watched: dict[str, Any] = {name: Watched(getattr(job, name)) for name in names}
+    return replace(job, **watched)
+
+
+@pytest.mark.parametrize("as_parent", [False, True])
+def test_a_job_that_is_killed_after_any_call_continues(as_parent: bool) -> None:
+    """The result is the same; only the counts of entries may miss those before the kill."""
+    at = 0
+    while True:
+        scene, left, at = Scene(), [at], at + 1
+        used(scene)
+        assert scene.host.erasures is not None
+        found = scene.host.erasures.request(FEED, replace(ENTRY, as_parent=as_parent))
+        for follow in (scene.project, scene.push, scene.archived):
+            follow()
+
+        def act(left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+
+        killed = False
+        try:
+            calls_of(eraser(scene), act).run(FEED, FOREVER)
+        except Killed:
+            killed = True
+        work(scene)
+        assert MARKER not in everything(scene)
+        assert fold(scene) == scene.rows()
+        assert record(scene, found.id).phase is Phase.KEPT
+        scene.now_ms += TOMBSTONE_MS
+        work(scene)
+        assert record(scene, found.id).phase is Phase.DONE
+        text = everything(scene) if as_parent else everything(scene).replace(PARENT, "")
+        assert ENTRY.id not in text
+        if not killed:
+            break
+    assert at > 30
+
+
+def test_two_jobs_at_once_do_no_harm(scene: Scene) -> None:
+    """The second one finds a record that has changed, and gives up for now."""
+    used(scene)
+    assert scene.host.erasures is not None
+    scene.host.erasures.request(FEED, ENTRY)
+    scene.project()
+    scene.push()
+    scene.archived()
+    done = list[bool]()
+
+    def act() -> None:
+        if not done:
+            done.append(True)
+            eraser(scene).run(FEED, FOREVER)
+
+    with pytest.raises(Unavailable, match="another process"):
+        calls_of(eraser(scene), act).run(FEED, FOREVER)
+    work(scene)
+    assert MARKER not in everything(scene)
