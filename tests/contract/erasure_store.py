@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.stores import NOT_ON_A_STAGE, Stores, unset
+from tests.contract.stores import DYNAMODB_LOCAL, Stores, on, unset
+from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer, Parked
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.model.cursors import Place
@@ -14,6 +15,7 @@ from tidings.core.model.pages import Page
 from tidings.core.state.removed_parents import RemovedParents
 
 AT = 4_102_444_800_000  # in 2100
+TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
 FULL = Erasure(
     Place(2**33, 3, AT // 1000).encode(),
     "video",
@@ -38,7 +40,6 @@ FULL = Erasure(
 PLAIN = Erasure(Place(9, 0, AT // 1000 + 5).encode(), "video", "x", "ann", "a test", AT)
 
 
-@NOT_ON_A_STAGE
 class TestErasures:
     def test_a_record_comes_back_whole(self, stores: Stores, feed: str) -> None:
         """Every field, under its feed alone, as the next version."""
@@ -93,15 +94,14 @@ BODIES: list[tuple[str | bytes, str | bytes]] = [
 ]
 
 
-@NOT_ON_A_STAGE
 class TestRewrites:
     @pytest.mark.parametrize(("before", "after"), BODIES)
     def test_only_the_body_of_a_page_changes(
         self, stores: Stores, feed: str, before: str | bytes, after: str | bytes
     ) -> None:
         """Its append id, its time, its expiry, its trace and its neighbours stay."""
-        written = Page(2, before, "ours", AT, AT + 1, trace="00-1", skipped=1)
-        neighbour = Page(3, before, "theirs", AT, AT + 1)
+        written = Page(2, before, "ours", AT, AT + 1000, trace=TRACE, skipped=1)
+        neighbour = Page(3, before, "theirs", AT, AT + 1000)
         for page in (written, neighbour):
             stores.log.put(feed, page)
         read = stores.log.read(feed, 1, 1)[0]
@@ -112,7 +112,15 @@ class TestRewrites:
             replace(neighbour, append_id="", expires_ms=0),
         ]
         assert stores.log.put(feed, replace(written, append_id="late")) == "ours"
-        assert list(stores.renewals.expiries(feed, 1, 2)) == [(2, AT + 1)]
+        assert list(stores.renewals.expiries(feed, 1, 2)) == [(2, AT + 1000)]
+
+    @on("memory", "sqlite", DYNAMODB_LOCAL)  # moto counts binary values as base64
+    def test_the_largest_page_is_rewritten(self, stores: Stores, feed: str) -> None:
+        """The body that was read and the new body fit one request."""
+        before, after = b"x" * limits.PAGE_BYTES_MAX, b"y" * limits.ERASED_PAGE_BYTES_MAX
+        stores.log.put(feed, Page(1, before, "ours", AT, AT))
+        assert stores.rewrites.rewrite_page(feed, stores.log.read(feed, 0)[0], after)
+        assert stores.log.read(feed, 0)[0].body == after
 
     def test_a_page_is_rewritten_once_or_not_at_all(self, stores: Stores, feed: str) -> None:
         """A repeated call finds its result; a page that is gone or other is left alone."""

@@ -56,6 +56,7 @@ from tidings.aws.dynamodb.connections import (
 )
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.counters import DynamoDBCounters
+from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
 from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBNumbers, DynamoDBRenewals
@@ -247,8 +248,8 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBTombstones(client, "control"),
         DynamoDBSums(client, "control"),
         MemoryStreams(),
-        MemoryErasures(),
-        in_memory().rewrites,
+        DynamoDBErasures(client, "control"),
+        DynamoDBRewrites(client, "log", "state", consumers),
     )
 
 

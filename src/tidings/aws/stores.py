@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
     from tidings.aws.dynamodb.counters import DynamoDBCounters
+    from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
     from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBRenewals
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
-    from tidings.core.erasure.records import ErasureStore, RewriteStore
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -161,13 +161,18 @@ class StageStores:
 
         return DynamoDBConsumers(self._client(), self._settings.control_table, self._new_id)
 
-    @property
-    def erasures(self) -> ErasureStore | None:
-        return None
+    @cached_property
+    def erasures(self) -> DynamoDBErasures:
+        from tidings.aws.dynamodb.erasures import DynamoDBErasures
 
-    @property
-    def rewrites(self) -> RewriteStore | None:
-        return None
+        return DynamoDBErasures(self._client(), self._settings.control_table)
+
+    @cached_property
+    def rewrites(self) -> DynamoDBRewrites:
+        from tidings.aws.dynamodb.erasures import DynamoDBRewrites
+
+        tables = self._settings.log_table, self._settings.state_table
+        return DynamoDBRewrites(self._client(), *tables, self.consumers)
 
     @cached_property
     def relays(self) -> DynamoDBRelays:

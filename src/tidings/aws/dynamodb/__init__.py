@@ -18,6 +18,8 @@ Some kinds of items have older names than the code: `tally` (counter), `left` (r
 | follower     | control     | `follower#<feed>`, name                      | forever              |
 | claim        | control     | `claim#<feed>`, Idempotency-Key              | 24 hours             |
 | profile      | control     | `profile#<feed>`, `-`                        | forever              |
+| erasure      | control     | `erasure#<feed>`, page of its entry, in hex  | until it is done     |
+| erased       | control     | `erased#<feed>`, page of its entry, in hex   | forever              |
 | relay        | control     | `relay`, feed                                | forever              |
 | upstream     | control     | `upstream#<feed>`, `-`                       | forever              |
 | served       | control     | `served`, `-`; a twin's only                 | forever              |

@@ -166,6 +166,18 @@ class DynamoDBConsumers:
         items = self._table.of_kind(parked_kind(feed, name))
         return [_PARKED.decode(item, id=text_of(item, "name")) for item in items]
 
+    def rewrite_parked(self, feed: str, name: str, parked: Parked, changed: Parked) -> bool:
+        """Replace the message *parked* with *changed*; see `RewriteStore`."""
+        key, before = parked_key(feed, name, parked.id), _PARKED.encode(parked)
+        condition = " AND ".join(f"#{field} = :{field}" for field in before)
+        values = {f":{field}": value for field, value in before.items()}
+        item = {**key, **_PARKED.encode(changed)}
+        try:
+            self._table.put(item, condition, values)
+        except ConditionFailed as failed:
+            return failed.item == item
+        return True
+
     def notes(self, feed: str, name: str) -> Sequence[Note]:
         answer = self._table.page(
             "#kind = :kind",

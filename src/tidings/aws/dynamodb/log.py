@@ -4,12 +4,13 @@ The log on DynamoDB. Pages have a table of their own; all other items are in the
 Each paragraph about an item begins with the kind of the item. After the colon are the item's
 partition key and its sort key.
 
-A page: feed, page number. Only its expiry ever changes. `body` is NDJSON (S) or deflated NDJSON
-(B), `append` identifies the write, and `at` is the commit time in ms. `slots` are the slots of the
-page's entries, if entries were left out. `skipped` is how many numbers directly before this page
-have no page. `trace` is the trace of the request, if the request is traced. It is packed into 24
-bytes (`tracing.pack_trace`), because a trace as text would make a plain page of
-`limits.PAGE_PLAIN_BYTES_MAX` take a second write unit.
+A page: feed, page number. Only its expiry changes, and its body if an erasure removes content
+(`erasures.DynamoDBRewrites`). `body` is NDJSON (S) or deflated NDJSON (B), `append` identifies the
+write, and `at` is the commit time in ms. `slots` are the slots of the page's entries, if entries
+were left out. `skipped` is how many numbers directly before this page have no page. `trace` is the
+trace of the request, if the request is traced. It is packed into 24 bytes (`tracing.pack_trace`),
+because a trace as text would make a plain page of `limits.PAGE_PLAIN_BYTES_MAX` take a second write
+unit.
 
 The head: `head#<feed>`, `-`. `page` is the last page number taken, which only grows. If the item is
 missing, the feed is new. `operations` counts the operations of all numbers taken; the same write
