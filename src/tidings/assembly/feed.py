@@ -79,6 +79,7 @@ class Assembly:
     few_subscriptions = 0  # read at once for a batch of push, if more than on a stage
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
+    file_rewritten_ms = 0  # when the database file was last rewritten, see `SqliteFreeSpace`
     erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
 
     @property
@@ -712,6 +713,7 @@ class Assembly:
             tombstone_ms=self.settings.tombstone_ms,
             archives=self.stores.archive is not None,
             has_file=self.free_space is not None,
+            rewritten_ms=self.file_rewritten_ms,
         )
 
     @cached_property
@@ -733,6 +735,7 @@ class Assembly:
             corrector=self.corrector,
             runtime=self.runtime,
             expiring=self.expiring,
+            waker=stores.waker,
             archive=stores.archive,
             lanes=self.lanes.count,
             chained=self.copies,
@@ -741,8 +744,12 @@ class Assembly:
         )
 
     @property
-    def free_space(self) -> Callable[[], None] | None:
-        """Return a function that overwrites the free space of a database file, or None."""
+    def free_space(self) -> Callable[[], bool] | None:
+        """
+        Return a function that overwrites the free space of a database file, or None.
+
+        The function returns False if it must be called again later.
+        """
         return None
 
     def _record_erasure(self, feed: str, row: Row) -> None:

@@ -10,8 +10,9 @@ import secrets
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from threading import local
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
-from tidings.core.model.feeds import PUSH
+from tidings.core.model.feeds import ERASE, PUSH
 from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.projector import SumDemand
@@ -36,6 +37,7 @@ from tidings.http.outbound.webhooks import Poster
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.erasures import SqliteFreeSpace
 from tidings.server.stores import FileStores
 from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks
 from tidings.server.writer import StateProjection, Writer
@@ -63,6 +65,9 @@ WEBHOOK_WORKER = "tidings-serve"
 # short, because connected clients wait for its messages.
 PUSH_REST, RELAY_REST = 1.0, 1.0
 ARCHIVE_REST = 1.0  # the pause of the archive, which the sweep wakes once a minute
+ERASE_REST = 3.0  # an erasure may take long, and is never urgent
+ERASE_AGAIN_S = 2.0  # the pause while an erasure waits, for example for the archive
+ERASE_MS = 10  # the duration of a run; the pause after it is longer
 IDLE_REST = 100.0  # the pause of push without connected clients, when it only follows the log
 # All batches are large, including the first one: the store is local, and a row costs half as much
 # if many rows are written at once.
@@ -155,6 +160,8 @@ class Host(Assembly):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._path, self.database = path, Database(path)
+        is_rewritten = SqliteFreeSpace(self.database).rewrite_file()
+        self.file_rewritten_ms = now_ms() if is_rewritten else 0
         self._elections = Database(coordinator, shared=True) if coordinator else None
         self._counters = ThreadCounters()
         self.count = self._counters.add  # implements `Count`
@@ -230,6 +237,7 @@ class Host(Assembly):
         self.webhooks.start()
         for feed in self.settings.feeds:
             self.waker.wake(feed, STATE)
+            self.waker.wake(feed, ERASE)
         for feed in self.settings.sources:
             self._free(feed)
             self.waker.wake(feed, RELAY)
@@ -347,6 +355,7 @@ class Host(Assembly):
                 self._recover(feed)
             with failures.record(f"the index of the feed {feed}"):
                 self.indexer.run(feed)
+            self.waker.wake(feed, ERASE)  # for those that wait until a tombstone expires
         with failures.record("the deletion of expired rows"):
             self.database.delete_expired(expiring_ms())
         if failures.count:
@@ -396,10 +405,31 @@ class Host(Assembly):
             archiver, archiving = self.archiver(), self.archive_follower
             run = lambda feed: archiving.run(feed, archiver)  # noqa: E731
             self.waker.runs[ARCHIVE] = Runs(ARCHIVE, run, lambda: ARCHIVE_REST, loop)
+        self.waker.runs[ERASE] = Runs(ERASE, self._erase, lambda: ERASE_REST, loop)
         self.waker.relays = {
             feed: Runs(RELAY, lambda feed: self.relayer(feed).run(feed), lambda: RELAY_REST, loop)
             for feed in self.settings.sources
         }
+
+    def _erase(self, feed: str) -> None:
+        """Work on the erasures of *feed* for a short time; continue in the next run."""
+        assert self.eraser is not None
+        more = self.eraser.run(feed, steady_ms() + ERASE_MS)
+        if self.archive_reader is not None:
+            self.archive_reader.forget()
+        if more:
+            self.waker.wake(feed, ERASE)
+        elif self.eraser.waits(feed):
+            wake, loop = partial(self.waker.wake, feed, ERASE), self.notifications.loop
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(loop.call_later, ERASE_AGAIN_S, wake)
+
+    def wake_eraser(self, feed: str) -> None:
+        self.database.on_commit(partial(self.waker.wake, feed, ERASE))
+
+    @property
+    def free_space(self) -> Callable[[], bool]:
+        return self.stores.free_space.overwrite
 
     @property
     def broadcast(self) -> Broadcast:

@@ -23,7 +23,7 @@ from tidings.server.sqlite.documents import (
     SqliteStreams,
     SqliteUpstreams,
 )
-from tidings.server.sqlite.erasures import SqliteRewrites
+from tidings.server.sqlite.erasures import SqliteFreeSpace, SqliteRewrites
 from tidings.server.sqlite.log import (
     SqliteClaims,
     SqliteCounters,
@@ -85,6 +85,7 @@ class FileStores:
         self.consumers = SqliteConsumers(database)
         self.erasures = SqliteErasures(database)
         self.rewrites = SqliteRewrites(database, self.consumers)
+        self.free_space = SqliteFreeSpace(database)
         self.relays = SqliteRelays(database, self.log)
         self.relay_passwords = SqliteUpstreams(database)
         self.coordinator = SqliteCoordinator(elections) if elections else None

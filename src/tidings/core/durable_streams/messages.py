@@ -20,7 +20,7 @@ from tidings.core import limits
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import JSON_TYPE, check_count, check_size, decode_json
-from tidings.core.model.operations import decode, line_from, to_canonical_json
+from tidings.core.model.operations import decode, is_erased, line_from, to_canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,9 +146,9 @@ def data_of(page: Page, first: int) -> list[Any]:
     """
     Return the data of the messages on *page* from slot *first* on.
 
-    The page has messages of one stream, and no other operations.
+    The page has messages of one stream, and no other operations. Erased messages are left out.
     """
-    return [decode(line).get("data") for _, line in page.entries(first)]
+    return [decode(line).get("data") for _, line in page.entries(first) if not is_erased(line)]
 
 
 def event(name: str, text: str) -> str:

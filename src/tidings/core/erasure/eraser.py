@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.entries import Scrubbed
     from tidings.core.erasure.records import Erasure, ErasureStore, RewriteStore
+    from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import RemovedParentsStore
@@ -57,9 +58,9 @@ class Eraser:
 
     *keeps_ids* returns True for a feed whose erased entries keep their ids. *lanes* returns the
     number of push lanes of a feed. *chained* has the feeds that are copies. *overwrite* overwrites
-    the free space of the database file. *settle_ms* is the longest time for which a process that
-    lost its lease may still write pages that it has read. *expiring* is the clock by which
-    tombstones expire.
+    the free space of the database file; it returns False if it must be called again later.
+    *settle_ms* is the longest time for which a process that lost its lease may still write pages
+    that it has read. *expiring* is the clock by which tombstones expire.
     """
 
     store: ErasureStore
@@ -72,11 +73,12 @@ class Eraser:
     corrector: Corrector
     runtime: Runtime
     expiring: Clock
+    waker: Waker
     archive: ArchiveStore | None = None
     keeps_ids: Callable[[str], bool] = never
     lanes: Callable[[str], int] = one_lane
     chained: Container[str] = ()
-    overwrite: Callable[[], None] | None = None
+    overwrite: Callable[[], bool] | None = None
     settle_ms: int = 0
 
     def run(self, feed: str, until_ms: int) -> bool:
@@ -93,6 +95,10 @@ class Eraser:
             if self.runtime.steady() >= until_ms:
                 return True
         return False
+
+    def waits(self, feed: str) -> bool:
+        """Return True if an erasure waits for followers, for corrections, or for a free file."""
+        return any(each.is_waiting for each in self.store.unfinished(feed))
 
     def _step(self, feed: str) -> bool:
         """Do one step of the latest phase with an erasure; return False if none can be done."""
@@ -195,6 +201,9 @@ class Eraser:
                 first = erasure.place.page if erasure.final else self.log.floor(feed)
                 self._save(feed, erasure, phase=Phase.LOG, page=first - 1)
                 moved = True
+        if not moved:
+            for follower in (name for name, page in handled.items() if page < erasures[0].through):
+                self.waker.wake(feed, follower)
         return moved
 
     # The log.
@@ -338,8 +347,8 @@ class Eraser:
 
     def _overwrite(self, feed: str, erasures: Sequence[Erasure]) -> bool:
         """Overwrite the free space of the database file; then only the erasure entry is left."""
-        if self.overwrite is not None:
-            self.overwrite()
+        if self.overwrite is not None and not self.overwrite():
+            return False
         for erasure in erasures:
             if erasure.final:
                 self._begin(feed, erasure, Phase.DONE, object_id="")

@@ -81,7 +81,8 @@ class Erasures:
     The erasures of feeds, as clients request and see them. The caller has authorized the client.
 
     *current* are the stores that have an object's latest operation. *archives* is True if the
-    deployment has an archive, *has_file* if it has a database file of its own.
+    deployment has an archive, *has_file* if it has a database file of its own, which was rewritten
+    without its free space at *rewritten_ms*.
     """
 
     appender: Appender
@@ -91,6 +92,7 @@ class Erasures:
     tombstone_ms: int
     archives: bool = False
     has_file: bool = False
+    rewritten_ms: int = 0
 
     def request(self, feed: str, entry: Entry, key: str | None = None) -> Erasure:
         """
@@ -193,8 +195,11 @@ class Erasures:
             note = f"{erasure.parts} parts rewritten"
             found.append(_step("archive", erasure.reached(Phase.SPACE), note))
         if self.has_file:
-            note = "free space of the database file is overwritten"
+            note = "free pages of the database file, and its write-ahead log"
             found.append(_step("free space", erasure.reached(Phase.KEPT), note))
+            note = "copies in partly filled pages are removed when the server starts the next time"
+            is_rewritten = 0 < erasure.done_ms <= self.rewritten_ms
+            found.append(_step("database file", is_rewritten, note))
         note = "the erasure entry and the tombstone have the type, the id and the parents"
         kept: Status = "done" if erasure.phase is Phase.DONE else "pending"
         found.append(Location("erasure entry", kept, note, erasure.until_ms))

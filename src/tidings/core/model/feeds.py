@@ -77,4 +77,5 @@ def one_lane(feed: str) -> int:
 
 
 STATE, ARCHIVE = "state", "archive"
+ERASE = "erase"  # not a follower, but woken like one: the job of erasures
 FOLLOWERS = (STATE, PUSH)  # the followers of every feed; `archive` runs only if there is an archive

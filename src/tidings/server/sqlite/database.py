@@ -489,6 +489,36 @@ class Database:
         finally:
             part.unlink(missing_ok=True)
 
+    def truncate_wal(self) -> bool:
+        """
+        Copy the write-ahead log into the file and truncate it.
+
+        The log may have rows that were changed or deleted long ago. Return False if a reader
+        prevents that it is truncated.
+        """
+        # Most of the log is copied here, because the next commit must not take long.
+        with translate_errors(), closing(_open(self._path, SHARED_WAIT_S)) as sql:
+            sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        done: list[bool] = []
+
+        def truncate() -> None:  # after a commit, so that no transaction is open
+            (busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            done.append(not busy)
+
+        self.write(lambda _: self.on_commit(truncate))
+        return any(done)
+
+    def vacuum(self) -> None:
+        """
+        Rewrite the whole file without its free space. Nothing else may use the file at that time.
+
+        Raises:
+            Unavailable: the disk is full or does not answer; the file is as before.
+        """
+        with translate_errors():
+            self._connection.execute("VACUUM")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def delete_expired(self, now_ms: int) -> int:
         """
         Delete the rows that expired by *now_ms*; return their number.
@@ -585,6 +615,9 @@ def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        # Overwrite content within a database page when it is deleted. `SqliteFreeSpace` overwrites
+        # the free pages.
+        connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")

@@ -181,6 +181,24 @@ def test_a_part_that_nobody_could_hold_is_a_hole_too(monkeypatch: pytest.MonkeyP
     assert archive.counted["PartsBroken"] == 1
 
 
+def test_a_part_is_read_again_after_a_while() -> None:
+    """An erasure may have rewritten it; a process that runs the erasure forgets it at once."""
+    archive, now = Archive((1, 3)), [0]
+    archive.reader.aging = lambda: now[0]
+    for now_ms, gets in (
+        (0, 1),
+        (limits.ARCHIVE_CACHE_MS - 1, 1),
+        (limits.ARCHIVE_CACHE_MS, 2),
+        (limits.ARCHIVE_CACHE_MS + 1, 2),
+    ):
+        now[0] = now_ms
+        archive.numbers(0, 3)
+        assert archive.counted["get"] == gets
+    archive.reader.forget()
+    archive.numbers(0, 3)
+    assert archive.counted["get"] == 3
+
+
 def test_a_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large part is returned in several reads, each with at least one page."""
     archive = Archive((1, 5))

@@ -19,6 +19,7 @@ from tidings.core.auth.passwords import hash_password
 from tidings.core.catchup import sse
 from tidings.core.catchup.catchup import Progress, in_log
 from tidings.core.catchup.sse import Stream, Tail
+from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.errors import InvalidFilter
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
@@ -267,6 +268,20 @@ def tail_of(*numbers: int, bytes_max: int = limits.TAIL_BYTES_MAX) -> Tail:
     tail.start(numbers[0] - 1)
     tail.extend(Run([page(number, line(f"x{number}")) for number in numbers]))
     return tail
+
+
+def test_pages_before_an_erasure_are_read_from_the_log() -> None:
+    """The cache has them as they were; a page that only looks like one drops nothing."""
+    tail = Tail()
+    entry = encode_entry(Entry("video", "x", "ann", "why"), now_ms=NOW)
+    pages = page(1, line("x")), page(2, line("y"), entry), page(3, entry, line("x")), page(4)
+    tail.extend(Run(list(pages[:2])))
+    assert tail.reaches(0)
+    tail.extend(Run(list(pages[2:])))
+    assert not tail.reaches(1)
+    assert [held.page.number for held in tail.after(2)] == [3, 4]
+    tail.extend(Run([page(5, entry)]))
+    assert not tail.reaches(3) and [held.page.number for held in tail.after(4)] == [5]
 
 
 def numbers(tail: Tail, behind: int) -> list[int]:
