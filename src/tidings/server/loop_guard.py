@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from functools import cache, partial, wraps
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -129,16 +130,26 @@ class _CollectorTime:
             self.total_s += time.thread_time() - self._began_s
 
 
-def watch(loop: asyncio.AbstractEventLoop, value: str) -> None:
+def parse_limit_ms(value: str) -> float:
     """
-    End *loop* with `LoopBlocked` after a callback that used too much CPU time.
-
-    *value* is that of `VARIABLE`.
+    Return the limit in milliseconds from *value*, the value of `VARIABLE`; 0 is no limit.
 
     Raises:
-        ValueError: *value* is not a number.
+        ValueError: *value* is not a number, or negative, or infinite.
     """
-    max_s = float(value) / 1000
+    limit_ms = float(value)
+    if not 0 <= limit_ms < inf:
+        raise ValueError(f"must be at least 0 and finite, not {value}")
+    return limit_ms
+
+
+def watch(loop: asyncio.AbstractEventLoop, limit_ms: float) -> None:
+    """
+    End *loop* with `LoopBlocked` after a callback that used more than *limit_ms* of CPU time.
+
+    Do nothing if *limit_ms* is 0.
+    """
+    max_s = limit_ms / 1000
     if not max_s:
         return
 

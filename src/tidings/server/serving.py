@@ -87,7 +87,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     Raises:
         Problem: the server cannot start.
     """
-    _prepare(options)
+    limit_ms = _prepare(options)
     change, proxies = feed_options.profile_change(options), networks(options.proxies)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(await asyncio.to_thread(_listener, options))
@@ -113,20 +113,31 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
             )
             stack.push_async_callback(child.end)
         await asyncio.to_thread(_warn_if_closed, host, options.data)
-        if longest := options.environment.get(loop_guard.VARIABLE):
-            loop_guard.watch(asyncio.get_running_loop(), longest)
+        loop_guard.watch(asyncio.get_running_loop(), limit_ms)
         ready(*urls)
         await stopped.wait()
 
 
-def _prepare(options: Options) -> None:
-    """Configure the process and its event loop."""
+def _prepare(options: Options) -> float:
+    """
+    Configure the process and its event loop; return the limit of CPU time for `loop_guard.watch`.
+
+    Raises:
+        Problem: the value of `loop_guard.VARIABLE` is invalid.
+    """
+    value = options.environment.get(loop_guard.VARIABLE, "")
+    try:
+        limit_ms = loop_guard.parse_limit_ms(value or "0")
+    except ValueError:
+        rule = "must be a number of milliseconds, or 0 for no limit"
+        raise Problem(f"{loop_guard.VARIABLE}={value}: {rule}") from None
     os.umask(0o077)  # only the owner may read the files that this process creates
     sys.setswitchinterval(SWITCH_S)
-    if options.environment.get(loop_guard.VARIABLE):
+    if value:
         loop_guard.install()
     streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="stream")
     asyncio.get_running_loop().set_default_executor(streams)
+    return limit_ms
 
 
 def _warn_if_closed(host: Host, data: Path) -> None:

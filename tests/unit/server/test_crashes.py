@@ -231,7 +231,8 @@ async def hosted(
         {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true", **given}, settings.SHARED
     )
     parsed = settings.parse(values, coordinated=False)
-    loop_guard.watch(asyncio.get_running_loop(), os.environ[loop_guard.VARIABLE])
+    limit_ms = loop_guard.parse_limit_ms(os.environ[loop_guard.VARIABLE])
+    loop_guard.watch(asyncio.get_running_loop(), limit_ms)
     host = await Host.open(path, parsed, archive=archive)
     await asyncio.to_thread(host.start)
     try:

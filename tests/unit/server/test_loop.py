@@ -29,9 +29,10 @@ from tidings.core.durable_streams import messages
 from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender
 from tidings.core.model.pages import Page
-from tidings.server import loop_guard
+from tidings.server import loop_guard, serving
 from tidings.server.app import LOOP_BYTES_MAX
 from tidings.server.loop_guard import LoopBlocked, LoopWouldBlock
+from tidings.server.processes import Problem
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
@@ -139,7 +140,7 @@ def test_a_callback_that_computes_for_long_ends_the_loop(run: Callable[[Any], ob
 
     async def play(*computing: Any) -> None:
         loop = asyncio.get_running_loop()
-        loop_guard.watch(loop, f"{LONGEST_S * 1000}")
+        loop_guard.watch(loop, LONGEST_S * 1000)
         time.sleep(2 * LONGEST_S)
         tasks = [loop.create_task(each) for each in computing]
         await asyncio.sleep(0.01)
@@ -148,6 +149,13 @@ def test_a_callback_that_computes_for_long_ends_the_loop(run: Callable[[Any], ob
     run(play())
     with pytest.raises(LoopBlocked, match=r"compute > sleep used \d+ ms"):
         run(play(compute()))
+
+
+@pytest.mark.parametrize("value", ["5O", "-1", "nan", "inf"])
+def test_an_invalid_limit_is_refused_at_the_start(value: str) -> None:
+    options = serving.Options(environment={loop_guard.VARIABLE: value})
+    with pytest.raises(Problem, match=f"TIDINGS_DEBUG_LOOP={value}: must be a number of millis"):
+        asyncio.run(serving.run(options, lambda *urls: None, asyncio.Event()))
 
 
 WAITS = """
@@ -248,7 +256,7 @@ def test_a_large_body_of_a_stream_is_parsed_in_a_thread(
                 base_url="http://127.0.0.1/feeds/main/v1/stream",
                 headers={"content-type": "application/json"},
             )
-            body = json.dumps(["x" * (LOOP_BYTES_MAX // 500)] * 600)
+            body = json.dumps(["x" * (LOOP_BYTES_MAX // 100)] * 400)
             async with client:
                 answers = [
                     await client.put("/s", content=body),
