@@ -714,6 +714,7 @@ class Assembly:
             archives=self.stores.archive is not None,
             has_file=self.free_space is not None,
             rewritten_ms=self.file_rewritten_ms,
+            ledger=self.stores.erasure_ledger,
         )
 
     @cached_property
@@ -741,6 +742,7 @@ class Assembly:
             chained=self.copies,
             overwrite=self.free_space,
             settle_ms=self.erasure_settle_ms,
+            ledger=self.stores.erasure_ledger,
         )
 
     @property

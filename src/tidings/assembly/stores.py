@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.tag_index import TagStore
     from tidings.core.consumers.consumer import ConsumerStore
     from tidings.core.counters import Counters
-    from tidings.core.erasure.records import ErasureStore, RewriteStore
+    from tidings.core.erasure.records import ErasureStore, Ledger, RewriteStore
     from tidings.core.followers.leases import FollowerStore, Waker
     from tidings.core.log.append import ClaimStore
     from tidings.core.log.stores import LogStore
@@ -88,6 +88,9 @@ class Stores(Protocol):
 
     @property
     def erasures(self) -> ErasureStore | None: ...
+
+    @property
+    def erasure_ledger(self) -> Ledger | None: ...
 
     @property
     def rewrites(self) -> RewriteStore | None: ...

@@ -21,7 +21,7 @@ from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.effects import Runtime
-from tidings.core.errors import Unavailable
+from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
@@ -32,7 +32,7 @@ from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.projector import SumDemand
 from tidings.http.durable_streams import StreamReads, StreamWrites
-from tidings.http.outbound.folder_archive import FolderArchive
+from tidings.http.outbound.folder_archive import FolderArchive, FolderLedger
 from tidings.http.outbound.webhooks import Poster
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
@@ -178,6 +178,7 @@ class Host(Assembly):
             self.database,
             self._elections,
             FolderArchive(archive) if archive else None,
+            FolderLedger(archive or path.parent),
             sockets=self.sockets,
             waker=self.waker,
             sum_demand=self.sum_demand,
@@ -228,6 +229,8 @@ class Host(Assembly):
                 log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
         self._generations.begin(self.settings.feeds)
         self.database.record = self._generations.record
+        for feed in sorted(self.settings.feeds - set(self.copies)):
+            self._erase_lost(feed)
         for feed in self.settings.feeds:
             # Push starts at the end of the log, because no client is connected yet. If the log has
             # a hole, push starts before it: otherwise pages that are written into the hole later
@@ -241,6 +244,15 @@ class Host(Assembly):
         for feed in self.settings.sources:
             self._free(feed)
             self.waker.wake(feed, RELAY)
+
+    def _erase_lost(self, feed: str) -> None:
+        """Request the erasures again that a restored data file lacks."""
+        assert self.erasures is not None
+        try:
+            for erasure in self.erasures.request_again(feed):
+                log.warning("%s: an erasure was requested again: %s", feed, erasure.id)
+        except (TidingsError, OSError, ValueError) as error:  # such as a full disk
+            log.warning("%s: erasures were not requested again: %s", feed, error)
 
     def _close_if_used(self, feed: str) -> None:
         """

@@ -42,7 +42,7 @@ from tidings.server.sqlite.state import (
 if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.state.projector import SumDemand
-    from tidings.http.outbound.folder_archive import FolderArchive
+    from tidings.http.outbound.folder_archive import FolderArchive, FolderLedger
     from tidings.server.sockets import Sockets
     from tidings.server.sqlite.database import Database
     from tidings.server.wakeups import Wakeups
@@ -61,6 +61,7 @@ class FileStores:
         database: Database,
         elections: Database | None,
         archive: FolderArchive | None,
+        ledger: FolderLedger,
         *,
         sockets: Sockets,
         waker: Wakeups,
@@ -85,6 +86,7 @@ class FileStores:
         self.consumers = SqliteConsumers(database)
         self.erasures = SqliteErasures(database)
         self.rewrites = SqliteRewrites(database, self.consumers)
+        self.erasure_ledger = ledger
         self.free_space = SqliteFreeSpace(database)
         self.relays = SqliteRelays(database, self.log)
         self.relay_passwords = SqliteUpstreams(database)

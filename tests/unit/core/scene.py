@@ -141,6 +141,7 @@ class Host(Assembly):
             key_usage=scene.key_usage,
             consumers=scene.consumers,
             erasures=scene.erasures,
+            erasure_ledger=None,
             rewrites=MemoryRewrites(scene.log, scene.removed_parents, scene.consumers),
             relays=MemoryRelays(scene.log),
             archive=scene.archive,

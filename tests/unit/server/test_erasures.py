@@ -127,6 +127,32 @@ def test_a_server_continues_when_it_starts(tmp_path: Path) -> None:
     assert holders(tmp_path, MARKER) == []
 
 
+async def _restored(folder: Path) -> list[Erasure]:
+    async with hosted(folder / "feed.db") as (host, app):
+        await asyncio.to_thread(use, host)
+        await asyncio.to_thread(host.database.back_up, folder / "backup")
+        assert host.erasures is not None
+        erasure = await asyncio.to_thread(host.erasures.request, FEED, ENTRY)
+        await until(host, erasure, Phase.KEPT)
+        await Producer(app, "lost").post(3)
+    (folder / "backup").replace(folder / "feed.db")
+    for _ in range(2):
+        async with hosted(folder / "feed.db") as (host, app):
+            await Producer(app, "later").post(3)
+            found = await asyncio.to_thread(host.stores.erasures.erasures, FEED)
+            await until(host, found[0], Phase.KEPT)
+    return list(found)
+
+
+def test_an_erasure_that_a_restored_file_lacks_is_requested_again(tmp_path: Path) -> None:
+    """Once, with its principal and its reason; later operations of other objects stay."""
+    (found,) = asyncio.run(_restored(tmp_path))
+    assert (found.object_id, found.by, found.reason) == (ENTRY.id, ENTRY.by, ENTRY.reason)
+    assert found.entries == 40
+    assert holders(tmp_path, MARKER) == []
+    assert [path.stem for path in tmp_path.glob("erasures/*/*.json")] == [found.id]
+
+
 def database_with(path: Path, act: Callable[[Database], object]) -> None:
     database = Database(path)
     try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import ConsumerStore, Parked
     from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.entries import Scrubbed
-    from tidings.core.erasure.records import Erasure, ErasureStore, RewriteStore
+    from tidings.core.erasure.records import Erasure, ErasureStore, Ledger, RewriteStore
     from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.model.pages import Page
@@ -80,6 +80,7 @@ class Eraser:
     chained: Container[str] = ()
     overwrite: Callable[[], bool] | None = None
     settle_ms: int = 0
+    ledger: Ledger | None = None
 
     def run(self, feed: str, until_ms: int) -> bool:
         """
@@ -199,6 +200,8 @@ class Eraser:
             is_settled = not is_ahead(settled_ms, now_ms, self.settle_ms)
             if is_settled and min(handled.values()) >= erasure.through:
                 first = erasure.place.page if erasure.final else self.log.floor(feed)
+                if self.ledger is not None:
+                    self.ledger.add(feed, erasure)  # a copy has not accepted the request itself
                 self._save(feed, erasure, phase=Phase.LOG, page=first - 1)
                 moved = True
         if not moved:
@@ -351,6 +354,8 @@ class Eraser:
             return False
         for erasure in erasures:
             if erasure.final:
+                if self.ledger is not None:
+                    self.ledger.remove(feed, erasure.id)
                 self._begin(feed, erasure, Phase.DONE, object_id="")
             else:
                 self._begin(feed, erasure, Phase.KEPT, done_ms=self.runtime.clock())

@@ -8,6 +8,7 @@ moves the record from phase to phase, so that it can resume after a crash.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -129,6 +130,17 @@ class Erasure:
         return Target(key, self.object_id, until, own, name, parent, self.final)
 
 
+def to_json(erasure: Erasure) -> str:
+    """Return the request of *erasure* as JSON, for a ledger."""
+    fields = ("id", "type", "object_id", "by", "reason", "requested_ms", "before", "as_parent")
+    return json.dumps({name: getattr(erasure, name) for name in fields}, ensure_ascii=False)
+
+
+def from_json(text: str) -> Erasure:
+    """Return the erasure that was passed to `to_json`, with the fields of the request."""
+    return Erasure(**json.loads(text))
+
+
 def erasure_of(row: Row, tombstone_ms: int) -> Erasure:
     """
     Return the new record for *row*, which has an erasure entry.
@@ -179,6 +191,24 @@ class ErasureStore(Protocol):
 
         Otherwise return False. A record that does not exist has version 0.
         """
+
+
+class Ledger(Protocol):
+    """
+    The erasures of each feed that are not done, stored apart from the tables of the feed.
+
+    After the tables were restored from a backup, the log may lack an erasure entry that it had. The
+    ledger still has the erasure, so that it is requested again.
+    """
+
+    def add(self, feed: str, erasure: Erasure) -> None:
+        """Store *erasure*; it is durable when this method returns."""
+
+    def entries(self, feed: str) -> Sequence[Erasure]:
+        """Return the stored erasures, of which only the fields of the request are known."""
+
+    def remove(self, feed: str, erasure_id: str) -> None:
+        """Remove the erasure; do nothing if it does not exist."""
 
 
 class RewriteStore(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidings.core import limits
 from tidings.core.consumers import position
-from tidings.core.erasure.entries import encode_entry
+from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.erasure.records import Phase, erasure_of
 from tidings.core.errors import InvalidOperation, TidingsError, Unavailable
 from tidings.core.ingest.write_bounds import CurrentObjects
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.consumers.consumer import ConsumerStore
-    from tidings.core.erasure.entries import Entry
-    from tidings.core.erasure.records import Erasure, ErasureStore
+    from tidings.core.erasure.records import Erasure, ErasureStore, Ledger
     from tidings.core.ingest.write_bounds import ParentBoundCheck
     from tidings.core.log.append import Appender
     from tidings.core.model.pages import Page
@@ -82,7 +81,8 @@ class Erasures:
 
     *current* are the stores that have an object's latest operation. *archives* is True if the
     deployment has an archive, *has_file* if it has a database file of its own, which was rewritten
-    without its free space at *rewritten_ms*.
+    without its free space at *rewritten_ms*. *ledger* has the erasures that a restored log may
+    lack.
     """
 
     appender: Appender
@@ -93,6 +93,7 @@ class Erasures:
     archives: bool = False
     has_file: bool = False
     rewritten_ms: int = 0
+    ledger: Ledger | None = None
 
     def request(self, feed: str, entry: Entry, key: str | None = None) -> Erasure:
         """
@@ -116,8 +117,30 @@ class Erasures:
                 page = self._append(feed, entry, before, key)
             except _ObjectMoved:
                 continue
-            return self._record(feed, page)
+            erasure = self._record(feed, page)
+            if self.ledger is not None and erasure.phase is not Phase.DONE:
+                self.ledger.add(feed, erasure)
+            return erasure
         raise Unavailable(f"{feed}: the object kept changing; try again")
+
+    def request_again(self, feed: str) -> Sequence[Erasure]:
+        """
+        Request the erasures again that the ledger has and the log lacks; return the new records.
+
+        This is the case after the tables of the feed were restored from a backup. A copy receives
+        the entries from its upstream, so nothing is requested for it.
+        """
+        again = []
+        for lost in self.ledger.entries(feed) if self.ledger else ():
+            if self.show(feed, lost.id) is not None:
+                continue
+            # The counter was raised, so *before* is still below the end of the log.
+            fields = lost.type, lost.object_id, lost.by, lost.reason, (), lost.before
+            entry = Entry(*fields, as_parent=lost.as_parent)
+            again.append(self.request(feed, entry, f"erasure {lost.id}"))
+            assert self.ledger is not None
+            self.ledger.remove(feed, lost.id)
+        return again
 
     def list(self, feed: str, after: str = "") -> Sequence[Erasure]:
         """

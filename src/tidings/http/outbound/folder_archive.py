@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidings.core.archive.segments import Span, span_of
+from tidings.core.erasure.records import from_json, to_json
 from tidings.http.settings import ARCHIVE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tidings.core.erasure.records import Erasure
 
 
 class FolderArchive:
@@ -22,22 +25,7 @@ class FolderArchive:
         self._folder = folder
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
-        """
-        Write the file atomically: concurrent readers see either the old file or the whole new file.
-        """
-        path = self._path(feed, span)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, written = tempfile.mkstemp(dir=path.parent, prefix=".")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(written).replace(path)
-        except BaseException:
-            Path(written).unlink(missing_ok=True)
-            raise
-        _sync(path.parent)
+        _write(self._path(feed, span), body)
 
     def get(self, feed: str, span: Span) -> bytes | None:
         try:
@@ -65,6 +53,44 @@ class FolderArchive:
 
     def _of(self, feed: str) -> Path:
         return self._folder / ARCHIVE_FOLDER / feed
+
+
+class FolderLedger:
+    """Implements `Ledger` with a file for each erasure, in *folder*/erasures."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "erasures"
+
+    def add(self, feed: str, erasure: Erasure) -> None:
+        _write(self._path(feed, erasure.id), to_json(erasure).encode())
+
+    def entries(self, feed: str) -> Sequence[Erasure]:
+        return [from_json(path.read_text()) for path in sorted(self._of(feed).glob("*.json"))]
+
+    def remove(self, feed: str, erasure_id: str) -> None:
+        self._path(feed, erasure_id).unlink(missing_ok=True)
+
+    def _path(self, feed: str, erasure_id: str) -> Path:
+        return self._of(feed) / f"{erasure_id}.json"
+
+    def _of(self, feed: str) -> Path:
+        return self._folder / feed
+
+
+def _write(path: Path, body: bytes) -> None:
+    """Write the file atomically: concurrent readers see either the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, written = tempfile.mkstemp(dir=path.parent, prefix=".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(written).replace(path)
+    except BaseException:
+        Path(written).unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
 
 
 def _sync(folder: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ import pytest
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer, Parked
-from tidings.core.erasure.entries import Entry
+from tidings.core.erasure.entries import Entry, parse_entry
 from tidings.core.erasure.eraser import Eraser
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.operations import is_erased, parse_line
 from tidings.core.state.rows import project
+from tidings.http.outbound.folder_archive import FolderLedger
 
 MARKER = "the-secret"
 ENTRY = Entry("video", "x-secret-id", "ann", "a test")
@@ -219,6 +221,34 @@ def test_ids_are_kept_if_the_feed_says_so(scene: Scene) -> None:
     assert not job.run(FEED, FOREVER)
     assert MARKER not in everything(scene)
     assert parse_line(scene.log.read(FEED, 0)[0].lines[0]).id == ENTRY.id
+
+
+def test_the_ledger_has_it_until_it_is_done(scene: Scene, tmp_path: Path) -> None:
+    """All of its request, so that it can be requested again; also if another feed accepted it."""
+    scene.projected(secret())
+    ledger = FolderLedger(tmp_path)
+    assert scene.host.erasures is not None
+    service = replace(scene.host.erasures, ledger=ledger)
+    found = service.request(FEED, ENTRY)
+    (kept,) = ledger.entries(FEED)
+    assert kept == replace(found, through=0, until_ms=0)
+    assert service.request_again(FEED) == []
+    ledger.remove(FEED, found.id)
+    for follow in (scene.project, scene.push, scene.archived):
+        follow()
+    job = replace(eraser(scene), ledger=ledger)
+    assert not job.run(FEED, FOREVER)
+    assert [each.id for each in ledger.entries(FEED)] == [found.id]
+    scene.now_ms += TOMBSTONE_MS
+    assert not job.run(FEED, FOREVER)
+    assert ledger.entries(FEED) == []
+
+    asked = replace(ENTRY, id="lost", as_parent=True)
+    lost = replace(found, id="f" * 24, object_id="lost", as_parent=True)
+    ledger.add(FEED, lost)
+    (again,) = service.request_again(FEED)
+    assert parse_entry(scene.log.read(FEED, 2)[0].lines[0]) == asked
+    assert [each.id for each in ledger.entries(FEED)] == [again.id]
 
 
 def test_the_log_is_not_rewritten_before_all_followers_have_passed(scene: Scene) -> None:
