@@ -40,7 +40,7 @@ from tidings.core.model.pages import encode
 from tidings.core.state import removed_parents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import Left, RemovedParents
@@ -214,13 +214,14 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
     """
-    A page after an erasure. The content of the entries in *slots* was removed.
+    A page after an erasure.
 
+    The content of the entries in *slots* was removed; the value of a slot is `Target.name`.
     *entries* counts the changed entries by `Target.name`.
     """
 
     page: Page
-    slots: tuple[int, ...]
+    slots: Mapping[int, str]
     entries: Mapping[str, int]
 
 
@@ -249,19 +250,19 @@ class Scrubber:
         text = page.text
         if not self.may_match(text):
             return None
-        lines, slots, entries = page.lines.copy(), [], Counter[str]()
+        lines, slots, entries = page.lines.copy(), dict[int, str](), Counter[str]()
         for index, (slot, line) in enumerate(page.entries()):
             at = page.number, slot
             lines[index] = changed = self.scrub_line(line, at)
             if changed == line:
                 continue
             if is_erased(changed):
-                slots.append(slot)
+                slots[slot] = next(each.name for each in self.targets if each.erases(at, line))
             entries.update(each.name for each in self.targets if each.changes(at, line))
         if not entries:
             return None
         body = encode(lines, limits.ERASED_PAGE_BYTES_MAX)
-        return Scrubbed(replace(page, body=body), tuple(slots), entries)
+        return Scrubbed(replace(page, body=body), slots, entries)
 
     def scrub_line(self, line: str, at: Position) -> str:
         """Return the entry *line* at the position *at* without the content to be removed."""
@@ -279,7 +280,9 @@ class Scrubber:
         """Return False if no line in *text* has content to be removed."""
         return any(needle in text for needle in self._needles)
 
-    def scrub_removed(self, removed: RemovedParents, slots: Sequence[int]) -> RemovedParents | None:
+    def scrub_removed(
+        self, removed: RemovedParents, slots: Container[int]
+    ) -> RemovedParents | None:
         """
         Return *removed* without the entries in *slots*, which are erased, and without the parents.
 
@@ -308,6 +311,13 @@ class Scrubber:
             f'{{"event":"delete","timestamp":{quoted(fields["timestamp"])},"parents":[],'
             f'"type":{quoted(fields["type"])},"id":{quoted(id_)}{ERASED_MARK}'
         )
+
+
+def with_removed(removed: RemovedParents, slot: int, parents: Iterable[str]) -> RemovedParents:
+    """Return *removed* with *parents* added to those of the entry in *slot*, if they fit."""
+    there = removed.left.get(slot, ())
+    body = removed_parents.encode({**removed.left, slot: tuple(sorted({*there, *parents}))})
+    return removed if body is None else replace(removed, body=body)
 
 
 def without_parent(line: str, parent: str) -> str:

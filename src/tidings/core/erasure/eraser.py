@@ -19,7 +19,7 @@ from tidings.core import limits
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import decode, encode
 from tidings.core.effects import is_ahead
-from tidings.core.erasure.entries import Scrubber, without_parent
+from tidings.core.erasure.entries import Scrubber, with_removed, without_parent
 from tidings.core.erasure.records import Phase
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import effective_checkpoints
@@ -28,7 +28,6 @@ from tidings.core.model.feeds import STATE, one_lane
 from tidings.core.model.operations import as_event, event_of, parse_line
 from tidings.core.state.rows import Difference, Kind, bucket_rows
 from tidings.core.sync import corrections
-from tidings.core.sync.corrections import Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
     from tidings.core.archive.segments import ArchiveStore, Span
     from tidings.core.consumers.consumer import ConsumerStore, Parked
     from tidings.core.effects import Clock, Runtime
-    from tidings.core.erasure.entries import Scrubbed
+    from tidings.core.erasure.entries import Position, Scrubbed
     from tidings.core.erasure.records import Erasure, ErasureStore, Ledger, RewriteStore
     from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.model.pages import Page
-    from tidings.core.state.removed_parents import RemovedParentsStore
+    from tidings.core.state.removed_parents import RemovedParents, RemovedParentsStore
     from tidings.core.state.rows import Row, StateStore
     from tidings.core.sync.apply import Corrector
 
@@ -180,7 +179,7 @@ class Eraser:
         for row in rows:
             event = "delete" if event_of(row.line) == "delete" else "update"
             line = as_event(without_parent(row.line, erasure.target.parent), event)
-            found = corrections.correction(line, Position(row.page, row.slot))
+            found = corrections.correction(line, corrections.Position(row.page, row.slot))
             part.append(corrections.encode(found).encode())
         outcome = self.corrector.apply(feed, through, part)
         while not outcome.complete:
@@ -271,11 +270,41 @@ class Eraser:
         if not found and not (pages and any(each.parent for each in scrubber.targets)):
             return True
         first, last = pages[0].number, pages[-1].number
+        stored = self.removed_parents.read(feed, first, last)
+        if not self._move_removed(feed, scrubber, stored, found):
+            return False
         for removed in self.removed_parents.read(feed, first, last):
             scrubbed = found.get(removed.page)
             left = scrubber.scrub_removed(removed, scrubbed.slots if scrubbed else ())
             if left and not self.rewrites.rewrite_removed_parents(feed, removed, left.body):
                 return False
+        return True
+
+    def _move_removed(
+        self,
+        feed: str,
+        scrubber: Scrubber,
+        stored: Sequence[RemovedParents],
+        found: Mapping[int, Scrubbed],
+    ) -> bool:
+        """
+        Add the parents that erased entries had removed to those that the erasure entry removes.
+
+        A consumer that had not received such an entry still has the object because of one of these
+        parents. The erasure entry must reach this consumer.
+        """
+        moved: dict[Position, set[str]] = {}
+        targets = {target.name: target for target in scrubber.targets}
+        for removed in stored:
+            slots = found[removed.page].slots if removed.page in found else {}
+            for slot, name in slots.items():
+                if (removed.page, slot) != targets[name].own:
+                    moved.setdefault(targets[name].own, set()).update(removed.left.get(slot, ()))
+        for (page, slot), parents in moved.items():
+            for removed in self.removed_parents.read(feed, page, page) if parents else ():
+                body = with_removed(removed, slot, parents).body
+                if not self.rewrites.rewrite_removed_parents(feed, removed, body):
+                    return False
         return True
 
     # Parked messages.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.core.following import caught_up
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer, Parked
@@ -19,6 +20,7 @@ from tidings.core.erasure.eraser import Eraser
 from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
+from tidings.core.model.filters import Filter
 from tidings.core.model.operations import is_erased, parse_line
 from tidings.core.state.rows import project
 from tidings.http.outbound.folder_archive import FolderLedger
@@ -181,6 +183,29 @@ def test_the_value_is_removed_from_the_parents_of_others(scene: Scene, final: bo
         work(scene)
         assert record(scene, found.id).phase is Phase.DONE
         assert "secret" not in everything(scene)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_consumer_that_had_the_object_by_an_earlier_parent_is_told(
+    scene: Scene, final: bool
+) -> None:
+    """It has not received the entry that removed this parent, which is erased now."""
+    scene.keep_removed_parents()
+    first = scene.projected(secret(parents=["p"]))
+    scene.projected(secret(parents=["q"]))
+    scene.projected(secret(parents=["r"]), op("y"))
+    found = erase(scene)
+    removed = {each.page: each.left for each in scene.removed_parents.read(FEED, 0, 9)}
+    assert removed == {1: {}, 2: {}, 3: {}, 4: {0: ("p", "q")}}
+    for parent, event in (("p", "leave"), ("q", "leave"), ("r", "delete")):
+        wanted = Filter(parents=frozenset({parent}), leave=True)
+        events = caught_up(scene, first.end.encode(), wanted)
+        assert [each.name for each in events] == [event]
+    if final:
+        scene.now_ms += TOMBSTONE_MS
+        work(scene)
+        assert record(scene, found.id).phase is Phase.DONE
+        assert scene.removed_parents.read(FEED, 4, 4)[0].left == {}
 
 
 def test_a_deleted_object_loses_the_parent_and_stays_deleted(scene: Scene) -> None:
