@@ -46,26 +46,27 @@ KEY_PREFIX = "tdk_"
 
 class Role(Enum):
     """
-    A role that a key grants: `consume` moves named consumers, `admin` administers the feed.
+    A role that a key grants.
 
-    These two roles have no password of their own. The ingest password opens both of them.
+    `consume` moves named consumers, `erase` erases objects, and `admin` administers the feed. These
+    three roles have no password of their own. The ingest password opens all of them.
     """
 
     READ = "read"
     INGEST = "ingest"
     CONSUME = "consume"
+    ERASE = "erase"
     ADMIN = "admin"
 
 
-UNRESTRICTED_ROLES = frozenset(
-    {Role.CONSUME, Role.ADMIN}
-)  # roles that a restricted key cannot have
+_OF_ADMIN = (Role.CONSUME, Role.ERASE)  # the roles that `admin` includes
+UNRESTRICTED_ROLES = frozenset({*_OF_ADMIN, Role.ADMIN})  # roles that a restricted key cannot have
 PASSWORD_ROLES = (Role.READ, Role.INGEST)  # the password of one role does not open the other role
 
 
 def opens(roles: Collection[Role], wanted: Role) -> bool:
-    """Return True if *roles* include *wanted*; `admin` includes `consume`."""
-    return wanted in roles or (wanted is Role.CONSUME and Role.ADMIN in roles)
+    """Return True if *roles* include *wanted*; `admin` includes `consume` and `erase`."""
+    return wanted in roles or (wanted in _OF_ADMIN and Role.ADMIN in roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +335,14 @@ READ = Need(Role.READ)
 REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # a `leave` would reveal parents outside the bound
 READ_ALL = Need(Role.READ, Bounded.REFUSED)
 CONSUME = Need(Role.CONSUME, Bounded.REFUSED)  # moving a consumer affects every worker
+ERASE = Need(Role.ERASE, Bounded.REFUSED)  # an erasure reaches every store of the feed
 INGEST = Need(Role.INGEST)
 PUBLISH = Need(Role.INGEST, Bounded.BY_TYPE)  # items have no parents to compare with a bound
 ADMIN = Need(Role.ADMIN, Bounded.REFUSED)
 
 
 def password_role(role: Role) -> Role:
-    """Return the role with the password for *role*: INGEST for the roles CONSUME and ADMIN."""
+    """Return the role with the password for *role*: INGEST for all roles except READ."""
     return Role.READ if role is Role.READ else Role.INGEST
 
 

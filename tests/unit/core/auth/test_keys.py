@@ -255,6 +255,21 @@ def test_a_reader_moves_no_consumer(scene: Scene) -> None:
         scene.guard.check(FEED, Role.ADMIN, shown(worker))
 
 
+def test_erasing_is_a_role_of_its_own(scene: Scene) -> None:
+    """`admin` includes it, and no other role does; it needs the whole feed."""
+    eraser, operator = scene.key(Role.ERASE), scene.key(Role.ADMIN)
+    others = scene.key(Role.READ, Role.INGEST, Role.CONSUME)
+    for given in (eraser, operator):
+        scene.guard.check(FEED, Role.ERASE, shown(given))
+    with pytest.raises(OutsideKey, match="but this request needs erase"):
+        scene.guard.check(FEED, Role.ERASE, shown(others))
+    for wanted in (Role.READ, Role.CONSUME, Role.ADMIN):
+        with pytest.raises(OutsideKey, match=f"has erase, but this request needs {wanted.value}"):
+            scene.guard.check(FEED, wanted, shown(eraser))
+    with pytest.raises(InvalidSetting, match="erase needs the whole feed"):
+        scene.key(Role.ERASE, bound=bound_of(["video"], []))
+
+
 NEW = PresentedKey("abcabcabcabc", "t" * 32)
 HOUR_MS = 3600 * 1000
 
