@@ -20,6 +20,8 @@ PROFILE = Profile(
     lost=((3, 9), (12, 1_000_000_000_000)),
     push_lanes=4,
     closed=True,
+    ids_personal=False,
+    forget_after_days=30,
 )
 
 

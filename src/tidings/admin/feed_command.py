@@ -58,6 +58,8 @@ def settings_json(feed: str, profile: Profile) -> dict[str, object]:
         "resources": [resource.document() for resource in profile.resources],
         "max_age": profile.max_age_s,
         "push_lanes": profile.push_lanes,
+        "ids_personal": profile.ids_personal,
+        "forget_after_days": profile.forget_after_days,
         "closed": profile.closed,
         **{
             f"{role.value}_passwords": [
@@ -85,6 +87,12 @@ def settings_lines(feed: str, profile: Profile) -> list[str]:
         rows.append(("max age", f"{profile.max_age_s} s"))
     if profile.push_lanes > 1:
         rows.append(("push lanes", str(profile.push_lanes)))
+    if not profile.ids_personal:
+        rows.append(("ids personal", "no: erasures keep the ids of objects"))
+    if profile.forget_after_days:
+        rows.append(
+            ("forget after", f"{profile.forget_after_days} days: then deleted objects are erased")
+        )
     if profile.closed:
         rows.append(("closed", "yes, because the feed has or had keys or users"))
     for role in PASSWORD_ROLES:
@@ -153,6 +161,18 @@ def show(target: Target, in_json: bool) -> None:
 @click.option(
     "--push-lanes", type=int, help="Number of followers that push to the WebSockets of a stage."
 )
+@click.option(
+    "--ids-personal",
+    type=click.Choice(["on", "off"]),
+    help="Whether an erasure also removes the id of the object from earlier entries.",
+)
+@click.option(
+    "--forget-after",
+    "forget_after_days",
+    type=int,
+    metavar="DAYS",
+    help="Erase objects this many days after they were deleted; 0: never.",
+)
 def set_(
     target: Target,
     object_url: str | None,
@@ -162,6 +182,8 @@ def set_(
     no_resources: bool,
     max_age: int | None,
     push_lanes: int | None,
+    ids_personal: str | None,
+    forget_after_days: int | None,
 ) -> None:
     """Change the given settings of a feed, and keep the others."""
     if resources and no_resources:
@@ -172,14 +194,16 @@ def set_(
         "leave": None if leave is None else leave == "on",
         "max_age_s": max_age,
         "push_lanes": push_lanes,
+        "ids_personal": None if ids_personal is None else ids_personal == "on",
+        "forget_after_days": forget_after_days,
     }
     named = {name: value for name, value in options.items() if value is not None}
     if resources or no_resources:
         named["resources"] = tuple(parse(text, target.feed) for text in resources)
     if not named:
         raise click.UsageError(
-            "name what to set: --object-url, --compat, --leave, --resource, --max-age or"
-            " --push-lanes"
+            "name what to set: --object-url, --compat, --leave, --resource, --max-age,"
+            " --push-lanes, --ids-personal or --forget-after"
         )
     profile = target.change(lambda old: replace(old, **named))  # type: ignore[arg-type]
     click.echo("\n".join(settings_lines(target.feed, profile)))

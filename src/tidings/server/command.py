@@ -76,6 +76,18 @@ _OF_FEEDS = (
         help="Store removed parents, which readers with `leave=true` need, or do not store them.",
     ),
     click.option(
+        "--ids-personal/--no-ids-personal",
+        default=None,
+        help="Erasures also remove the id of the object from earlier entries, or keep it.",
+    ),
+    click.option(
+        "--forget-after",
+        "forget_after_days",
+        type=int,
+        metavar="DAYS",
+        help="Erase objects this many days after they were deleted; 0: never.",
+    ),
+    click.option(
         "--resource",
         "resources",
         multiple=True,

@@ -21,7 +21,13 @@ from tidings.core.errors import InvalidFilter, InvalidSetting, parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import parse_list
 from tidings.core.replication.source import RESTART_OFFSET_MAX
-from tidings.core.settings.profiles import Profile, ProfileStore, check_compat, check_object_url
+from tidings.core.settings.profiles import (
+    Profile,
+    ProfileStore,
+    check_compat,
+    check_forget_after,
+    check_object_url,
+)
 from tidings.core.settings.values import check_all, parse
 from tidings.server.processes import Problem
 
@@ -39,13 +45,15 @@ class FeedOptions:
     """
     The options that change the profile of a feed.
 
-    None for *object_url*, *compat*, *leave* or a password file keeps the stored value. If
-    *resources* is empty, the stored resources and their maximum age are kept.
+    None for a field keeps the stored value. If *resources* is empty, the stored resources and their
+    maximum age are kept.
     """
 
     object_url: str | None = None
     compat: str | None = None
     leave: bool | None = None
+    ids_personal: bool | None = None
+    forget_after_days: int | None = None
     resources: tuple[str, ...] = ()
     max_age: int = DEFAULT_MAX_AGE_S
     read_password_file: Path | None = None
@@ -110,8 +118,11 @@ def _profile_fields(options: FeedOptions) -> dict[str, object]:
         values["object_url"] = check_object_url(options.object_url)
     if options.compat is not None:
         values["compat"] = check_compat(options.compat)
-    if options.leave is not None:
-        values["leave"] = options.leave
+    if options.forget_after_days is not None:
+        values["forget_after_days"] = check_forget_after(options.forget_after_days)
+    for name in ("leave", "ids_personal"):
+        if getattr(options, name) is not None:
+            values[name] = getattr(options, name)
     return values
 
 

@@ -64,6 +64,7 @@ def _read_range(text_: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
+_IDS_PERSONAL = Codec(FLAG.write, FLAG.read, Profile().ids_personal, is_sparse=True)
 _LANES = Codec(NUMBER.write, NUMBER.read, Profile().push_lanes, is_sparse=True)
 
 _PROFILE = Layout(
@@ -79,6 +80,8 @@ _PROFILE = Layout(
     lost=tuple_codec(as_text(_write_range, _read_range)).sparse,
     push_lanes=_LANES,
     closed=FLAG.sparse,
+    ids_personal=_IDS_PERSONAL,
+    forget_after=NUMBER.sparse.of("forget_after_days"),
     version=NUMBER,
 )
 

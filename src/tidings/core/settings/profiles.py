@@ -56,6 +56,10 @@ class Profile:
     the retention of the deployment. *push_lanes* is the number of followers that push to the
     WebSockets of a stage; a server has 1.
 
+    If *ids_personal* is True, the ids of objects are personal data, which an erasure removes from
+    earlier entries. *forget_after_days* is the number of days after which a deleted object is
+    erased, or 0 if deleted objects are not erased.
+
     The passwords are hashes of `auth.passwords`, newest first. A role has at most
     `limits.PASSWORDS_MAX` passwords, so that clients can move from one password to the next.
     *ended* are the keys that ended recently; their connections must be closed. *lost* are the
@@ -76,6 +80,8 @@ class Profile:
     lost: tuple[Lost, ...] = ()
     push_lanes: int = 1
     closed: bool = False
+    ids_personal: bool = True
+    forget_after_days: int = 0
 
     @property
     def is_protected(self) -> bool:
@@ -145,6 +151,19 @@ def check_push_lanes(lanes: int) -> int:
     return lanes
 
 
+def check_forget_after(days: int) -> int:
+    """
+    Return *days* if deleted objects can be erased after this time; 0 turns the setting off.
+
+    Raises:
+        InvalidSetting: the number is out of range.
+    """
+    if not 0 <= days <= limits.FORGET_AFTER_DAYS_MAX:
+        rule = f"must be from 1 to {limits.FORGET_AFTER_DAYS_MAX} days, or 0 for never"
+        raise InvalidSetting(rule, field="forget_after", value=days)
+    return days
+
+
 def validate(profile: Profile) -> Profile:
     """
     Return *profile* if it may be saved.
@@ -156,6 +175,7 @@ def validate(profile: Profile) -> Profile:
     check_compat(profile.compat)
     check_all(profile.resources, profile.max_age_s)
     check_push_lanes(profile.push_lanes)
+    check_forget_after(profile.forget_after_days)
     for name in ("read_passwords", "ingest_passwords"):
         if len(getattr(profile, name)) > limits.PASSWORDS_MAX:
             rule = f"a feed has at most {limits.PASSWORDS_MAX} passwords of each role"
