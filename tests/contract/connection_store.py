@@ -33,7 +33,7 @@ FILTERS = [
     Filter(parents=frozenset()),
     Filter(kinds=frozenset({("vm", "nic"), ("vm", "ä"), ("network", "name")})),
     Filter(kinds=frozenset()),
-    replace(of(dict.fromkeys(FIELDS, ("x*",))), leave=True, redacted=True),
+    replace(of(dict.fromkeys(FIELDS, ("x*",))), leave=True, redacted=True, erasures=True),
 ]
 
 

@@ -16,6 +16,7 @@ from tidings.client.errors import WrongUrl
 DEFAULT_URL = "http://127.0.0.1:8042"
 DEFAULT_FEED = "main"
 _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
+SWITCHES = ("leave", "erasures")  # fields of a request; each is sent if it is True
 FIELDS = ("types", "parents", "ids")  # fields of a request; each is a list of values
 _ARRAY = '["'  # a list that begins with this is JSON, not comma-separated
 
@@ -103,8 +104,9 @@ class Subscription:
     The objects of *feed* with one of *types*, one of *parents* and one of *ids*.
 
     An empty list selects all objects. An id that ends with `*` selects every id with that prefix.
-    With *leave*, an object that stops matching the filter is announced once more, as `leave`. The
-    *password* never appears in the `repr`.
+    With *leave*, an object that stops matching the filter is announced once more, as `leave`. With
+    *erasures*, an erasure is an `erase` with its reason instead of a `delete`. The *password* never
+    appears in the `repr`.
     """
 
     feed: str = "main"
@@ -113,7 +115,12 @@ class Subscription:
     leave: bool = False
     password: str = field(default="", repr=False)
     ids: Sequence[str] = ()
+    erasures: bool = False
 
     def lists(self) -> dict[str, list[str]]:
         """Return the lists of the filter by request field, without empty lists."""
         return {name: list(values) for name in FIELDS if (values := getattr(self, name))}
+
+    def switches(self) -> list[str]:
+        """Return the names of the fields in `SWITCHES` that are True."""
+        return [name for name in SWITCHES if getattr(self, name)]

@@ -103,7 +103,7 @@ class Delivery:
     """
     An event, to be acknowledged once it is handled; otherwise a restart delivers it again.
 
-    `name` is insert, update, delete, leave, reset or live; `data` is the operation.
+    `name` is insert, update, delete, leave, erase, reset or live; `data` is the operation.
     """
 
     __slots__ = ("_buffer", "_group", "event")
@@ -295,6 +295,7 @@ class Consumer(Closing):
         parents: Sequence[str] = (),
         ids: Sequence[str] = (),
         leave: bool = False,
+        erasures: bool = False,
         password: str = "",
         cursor: str | None = None,
         state_file: Path | str | None = None,
@@ -306,7 +307,13 @@ class Consumer(Closing):
         if in_flight_max < 1:
             raise ValueError(f"in_flight_max must be at least 1, not {in_flight_max}")
         wanted = Subscription(
-            feed=feed, types=types, parents=parents, ids=ids, leave=leave, password=password
+            feed=feed,
+            types=types,
+            parents=parents,
+            ids=ids,
+            leave=leave,
+            erasures=erasures,
+            password=password,
         )
         state = StateFile(Path(state_file)) if state_file is not None else None
         _, listen = listeners(transport, url, ws_url, wanted)

@@ -16,7 +16,7 @@ LIVE = "live"
 @dataclass(frozen=True, slots=True)
 class Event:
     """
-    An event with *name* insert, update, delete, leave, reset or live.
+    An event with *name* insert, update, delete, leave, erase, reset or live.
 
     *data* is the operation, or {} for `reset` and `live`. *id* is the cursor to resume from once
     the event is handled.

@@ -37,6 +37,7 @@ def follow(
     parents: Sequence[str] = (),
     ids: Sequence[str] = (),
     leave: bool = False,
+    erasures: bool = False,
     password: str = "",
     ws_url: str | None = None,
     on_moved: Callable[[str], None] = lambda cursor: None,
@@ -61,7 +62,13 @@ def follow(
         WrongUrl: *url* or *ws_url* is not a valid address.
     """
     wanted = Subscription(
-        feed=feed, types=types, parents=parents, ids=ids, leave=leave, password=password
+        feed=feed,
+        types=types,
+        parents=parents,
+        ids=ids,
+        leave=leave,
+        erasures=erasures,
+        password=password,
     )
     listen, _ = listeners(transport, url, ws_url, wanted)
     return resume(listen, cursor, on_moved=on_moved, on_lost=on_lost, wait=wait)

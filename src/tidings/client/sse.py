@@ -104,8 +104,7 @@ class Connection:
             headers["Last-Event-ID"] = self._cursor
         parameters = {name: as_text(values) for name, values in self._wanted.lists().items()}
         parameters["cursors"] = "true"  # older servers ignore this parameter
-        if self._wanted.leave:
-            parameters["leave"] = "true"
+        parameters |= dict.fromkeys(self._wanted.switches(), "true")
         sent = {"headers": headers, "params": parameters, "timeout": TIMEOUT}
         return {"method": "GET", "url": self._url, **sent}
 

@@ -321,9 +321,7 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
     message: dict[str, Any] = {"action": "subscribe", "feed": wanted.feed, "from": cursor or NOW}
     if _EVENT_ID.fullmatch(cursor):
         message = {"action": "resume", "feed": wanted.feed, "cursor": cursor}
-    message |= wanted.lists() | {"encoding": "gzip"}
-    if wanted.leave:
-        message["leave"] = True
+    message |= wanted.lists() | {"encoding": "gzip"} | dict.fromkeys(wanted.switches(), True)
     if wanted.password:
         message["password"] = wanted.password
     return json.dumps(message, separators=(",", ":"))

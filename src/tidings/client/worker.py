@@ -70,6 +70,7 @@ class Session(Closing):
         self.filter: dict[str, Any] = {
             name: [] if values is None else values or [""] for name, values in lists.items()
         }
+        self.filter["erasures"] = answer.get("erasures", False)
         self.single_through: str = answer["single_through"] or ""
         self._acked = [tuple(map(int, span)) for span in _SPAN.findall(answer["acked"])]
         self._note(answer)
@@ -173,7 +174,7 @@ class Message(NamedTuple):
     """
     A message of the feed.
 
-    `event` is insert, update, delete, leave or reset; `data` is the operation, {} for a reset.
+    `event` is insert, update, delete, erase or reset; `data` is the operation, {} for a reset.
     """
 
     id: str

@@ -324,7 +324,9 @@ def _operations_of(event: str, fields: Fields) -> list[Fields]:
 
     The list is empty if the event has no operation, like `live`.
     """
-    event = "delete" if event == "leave" else event
+    if event == "erase":  # its data are the details of the erasure
+        fields = {name: value for name, value in fields.items() if name != "data"}
+    event = "delete" if event in ("leave", "erase") else event
     return [{**fields, "event": event}] if event in EVENTS else []
 
 

@@ -88,8 +88,8 @@ class Message:
     """
     An operation on its way to a store. Functions may change every field except `id`.
 
-    `op` is insert, update, delete, leave or command. `namespace` is the type of the object, and
-    `ts` the timestamp of the operation. `data` is the operation as it was posted, with `type`,
+    `op` is insert, update, delete, leave, erase or command. `namespace` is the type of the object,
+    and `ts` the timestamp of the operation. `data` is the operation as it was posted, with `type`,
     `id`, `parents`, `timestamp` and its other fields. A command has no data. `id` is the id of the
     event.
     """
@@ -107,7 +107,7 @@ class Message:
     @property
     def is_gone(self) -> bool:
         """Return True if the object was deleted or no longer matches the subscription."""
-        return self.op in ("delete", "leave")
+        return self.op in ("delete", "leave", "erase")
 
     @property
     def key(self) -> str:

@@ -45,7 +45,7 @@ _ORDERED: Mapping[str, Callable[[Any, Any], bool]] = {
     for spelling in (sign, word, f"${word}")
 }
 _MATCHES = "=~"
-_OPS = frozenset({"insert", "update", "delete", "leave"})
+_OPS = frozenset({"insert", "update", "delete", "leave", "erase"})
 
 
 def omit(*fields: str) -> Step:

@@ -102,6 +102,7 @@ def encode(consumer: Consumer) -> Item:
     return {
         **consumer_key(consumer.feed, consumer.name),
         **{name: texts(values) for name, values in consumer.filter.values().items()},
+        **({"erasures": FLAG.write(True)} if consumer.filter.erasures else {}),
         **_CONSUMER.encode(consumer),
     }
 
@@ -111,7 +112,9 @@ def decode(item: Item) -> Consumer:
         item,
         feed=text_of(item, "kind").removeprefix(_PREFIX),
         name=text_of(item, "name"),
-        filter=filters.of({name: texts_of(item, name) for name in filters.FIELDS}),
+        filter=filters.of(
+            {name: texts_of(item, name) for name in filters.FIELDS}, erasures="erasures" in item
+        ),
     )
 
 

@@ -19,6 +19,8 @@ def _write(filter_: Filter) -> str:
     fields: dict[str, Any] = {**filter_.values()}
     if filter_.leave:
         fields["leave"] = True
+    if filter_.erasures:
+        fields["erasures"] = True
     if filter_.redacted:
         fields["veiled"] = True
     if filter_.kinds is not None:
@@ -29,10 +31,11 @@ def _write(filter_: Filter) -> str:
 def _read(text: str) -> Filter:
     fields = json.loads(text)
     leave, redacted = fields.pop("leave", False), fields.pop("veiled", False)
+    erasures = fields.pop("erasures", False)
     if "kinds" in fields:
         fields["kinds"] = map(tuple, fields["kinds"])
     sets = {name: frozenset(values) for name, values in fields.items()}
-    return Filter(**sets, leave=leave, redacted=redacted)
+    return Filter(**sets, leave=leave, redacted=redacted, erasures=erasures)
 
 
 FILTER = as_text(_write, _read, EVERYTHING).sparse

@@ -16,7 +16,13 @@ import click
 
 from tidings.client.address import FIELDS
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import Place, filter_options, json_option, place_options
+from tidings.client.cli.options import (
+    Place,
+    erasures_option,
+    filter_options,
+    json_option,
+    place_options,
+)
 from tidings.client.cli.render import (
     NONE,
     cell,
@@ -37,7 +43,7 @@ DEFAULT_BULK = 500
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (
     *_COLUMNS,
-    *("copying", "acked", "single_through", *FIELDS, "retries", "failure"),
+    *("copying", "acked", "single_through", *FIELDS, "erasures", "retries", "failure"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
 _NAME_CHARS = 50  # maximum length of the host in a webhook's name, which has up to 63 characters
@@ -126,15 +132,18 @@ def show_(name: str, as_json: bool, place: Place) -> None:
     help="Start: oldest, now, copy (every object first) or the id of a message.",
 )
 @filter_options
+@erasures_option
 @place_options
-def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) -> None:
+def create(
+    name: str, start: str, wanted: dict[str, list[str]], erasures: bool, place: Place
+) -> None:
     """
     Register a consumer. An existing consumer gets the filter and keeps its position.
 
     From now on, the feed keeps the part of the log that the consumer has not read.
     """
     with place.asking() as api:
-        consumer = api.register(name, {"from": start, **wanted})
+        consumer = api.register(name, {"from": start, **wanted, **_if_set(erasures)})
     click.echo(_position(name, consumer))
 
 
@@ -147,6 +156,11 @@ def delete(name: str, reason: dict[str, str], place: Place) -> None:
     with place.asking() as api:
         api.delete(name, reason)
     click.echo(f"{name} is deleted")
+
+
+def _if_set(erasures: bool) -> dict[str, bool]:
+    """Return the field `erasures` if it is True; older servers do not know the field."""
+    return {"erasures": True} if erasures else {}
 
 
 def _position(name: str, consumer: dict[str, Any]) -> str:
@@ -338,9 +352,16 @@ def hooks() -> None:
     help="Attempts before a message is parked: 10 take 75 hours, 4 take 35 minutes.",
 )
 @filter_options
+@erasures_option
 @place_options
 def create_hook(
-    target: str, name: str, start: str, wanted: dict[str, list[str]], place: Place, **options: Any
+    target: str,
+    name: str,
+    start: str,
+    wanted: dict[str, list[str]],
+    erasures: bool,
+    place: Place,
+    **options: Any,
 ) -> None:
     """
     Send the events of a feed to URL, and print the signing secret, which is shown only once.
@@ -349,7 +370,7 @@ def create_hook(
     and keeps its position.
     """
     named = name or _name_of(target)
-    body = {"url": target, "from": start, **options, **wanted}
+    body = {"url": target, "from": start, **options, **wanted, **_if_set(erasures)}
     hook = place.ask("PUT", _path(named), body=body)
     click.echo(f"{named} sends to {hook['url']}")
     if "secret" in hook:

@@ -47,6 +47,11 @@ stage_option = click.option(
 endpoint_option = click.option(
     "--endpoint-url", metavar="URL", help="Address of the DynamoDB of a twin, instead of a stage."
 )
+erasures_option = click.option(
+    "--erasures",
+    is_flag=True,
+    help="Receive an erasure as `erase` with its reason, instead of as `delete`.",
+)
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the answer as one line of JSON."
 )

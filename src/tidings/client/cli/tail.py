@@ -15,7 +15,7 @@ import click
 
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import Place, filter_options, place_options
+from tidings.client.cli.options import Place, erasures_option, filter_options, place_options
 from tidings.client.errors import WrongUrl
 from tidings.client.retries import stop_on_signals
 from tidings.core.model.operations import to_canonical_json
@@ -43,6 +43,7 @@ EMPTY = "-1"  # printed in place of an id if the log has no message
     is_flag=True,
     help="Also report objects that leave the filter, if the feed stores removed parents.",
 )
+@erasures_option
 @click.option(
     "--state-file",
     type=click.Path(dir_okay=False, path_type=Path),

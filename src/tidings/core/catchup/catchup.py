@@ -17,7 +17,7 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.catchup.matching import Chosen, Rows, page_part, row_name
+from tidings.core.catchup.matching import Chosen, Rows, page_part, row_event
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import PagesLost, Run
 from tidings.core.model.cursors import (
@@ -32,7 +32,7 @@ from tidings.core.model.cursors import (
 )
 from tidings.core.model.events import Event
 from tidings.core.model.feeds import STATE
-from tidings.core.model.operations import data_of, event_of, parse_line
+from tidings.core.model.operations import event_of, parse_line
 from tidings.core.settings.profiles import possible
 from tidings.core.state.tombstones import forgotten, known_since
 
@@ -505,9 +505,9 @@ class CatchUp:
                 progress = replace(progress, passed=progress.passed + 1)
             if not in_copy(row, since_ms=since_ms, tombstones=tombstones, now_ms=now_ms):
                 continue
-            name = row_name(row, wanted, changed=progress.since_ms > 0)
-            if name:
-                yield Event(cursor, name, data_of(row.line))
+            event = row_event(cursor, row, wanted, changed=progress.since_ms > 0)
+            if event:
+                yield event
 
     def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         complete = progress.slot >= PAGE_END

@@ -18,8 +18,23 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from tidings.core.model.events import LEAVE, Event, leave_of, of_line, redacted_leave_of, to_sse
-from tidings.core.model.operations import data_of, event_of, parse_line, to_canonical_json
+from tidings.core.model.events import (
+    LEAVE,
+    Event,
+    content_of,
+    leave_of,
+    of_line,
+    redacted_leave_of,
+    to_sse,
+)
+from tidings.core.model.operations import (
+    begins_with_erasure,
+    data_of,
+    event_of,
+    is_erasure,
+    parse_line,
+    to_canonical_json,
+)
 from tidings.core.model.pages import lines_of
 
 if TYPE_CHECKING:
@@ -46,19 +61,22 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class PageSlice:
-    """All operations of *page* from slot *first* on."""
+    """All operations of *page* from slot *first* on; for *erasures* see `Filter`."""
 
     page: Page
     first: int = 0
+    erasures: bool = False
 
     def events(self) -> Iterable[Event]:
         prefix = self.page.id_prefix
         for slot, line in self.page.entries(self.first):
-            yield of_line(prefix, slot, line, self.page.trace)
+            yield of_line(prefix, slot, line, self.page.trace, erasures=self.erasures)
 
     def sse(self) -> str:
-        prefix = self.page.id_prefix
-        lines = lines_of(self.page.text)
+        prefix, text = self.page.id_prefix, self.page.text
+        if begins_with_erasure(text):
+            return "".join(map(to_sse, self.events()))
+        lines = lines_of(text)
         return "".join(
             [
                 f"id: {prefix}{slot:06x}\nevent: {event_of(line)}\ndata: {data_of(line)}\n\n"
@@ -120,7 +138,7 @@ def page_part(page: Page, wanted: Filter, first: int = 0, left: Left | None = No
     For *left* see `page_events`.
     """
     if wanted.is_everything:
-        return PageSlice(page, first)
+        return PageSlice(page, first, wanted.erasures)
     return Chosen(list(page_events(page, wanted, first, left)))
 
 
@@ -138,7 +156,7 @@ def page_events(
         yield from _events_and_leaves(page, wanted, first, left)
         return
     if wanted.is_everything:
-        yield from PageSlice(page, first).events()
+        yield from PageSlice(page, first, wanted.erasures).events()
         return
     text = page.text
     if not wanted.may_match(text):
@@ -146,7 +164,7 @@ def page_events(
     prefix = page.id_prefix
     for slot, line in page.number_lines(lines_of(text), first):
         if wanted.may_match(line) and wanted.matches(parse_line(line)):
-            yield of_line(prefix, slot, line, page.trace)
+            yield of_line(prefix, slot, line, page.trace, erasures=wanted.erasures)
 
 
 def _events_and_leaves(
@@ -157,15 +175,15 @@ def _events_and_leaves(
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
-            yield of_line(page.id_prefix, slot, line, page.trace)
+            yield of_line(page.id_prefix, slot, line, page.trace, erasures=wanted.erasures)
         elif wanted.left_by(operation, None if left is None else left.get(slot, ())):
             event = of_line(page.id_prefix, slot, line, page.trace)
             yield redacted_leave_of(event) if wanted.redacted else leave_of(event)
 
 
-def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
+def row_event(cursor: str, row: Row, wanted: Filter, *, changed: bool) -> Event | None:
     """
-    Return the name of the event for *row*, or "" if the filter does not select it.
+    Return the event for *row* with the id *cursor*, or None if the filter does not select the row.
 
     With *changed*, the consumer gets the objects that changed since its cursor. The state does not
     have the parents that were removed from an object. The consumer therefore gets a `leave` for
@@ -173,8 +191,12 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
     """
     operation = None if wanted.is_everything else parse_line(row.line)
     if operation is None or wanted.matches(operation):
-        return "delete" if row.deleted else "insert"
-    return LEAVE if changed and wanted.left_by(operation, None) else ""
+        if is_erasure(row.line):
+            return Event(cursor, *content_of(row.line, erasures=wanted.erasures))
+        return Event(cursor, "delete" if row.deleted else "insert", data_of(row.line))
+    if changed and wanted.left_by(operation, None):
+        return Event(cursor, LEAVE, content_of(row.line)[1])
+    return None
 
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")

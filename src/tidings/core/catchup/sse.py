@@ -264,7 +264,7 @@ class Stream:
         if held:
             last = held[-1].page
             self.progress = Progress(last.number, seconds=last.seconds)
-        if self.filter.is_everything:
+        if self.filter.is_everything and not self.filter.erasures:
             parts: Sequence[Part] = [each.part for each in held]
         else:
             parts = [page_part(each.page, self.filter) for each in held]

@@ -24,6 +24,7 @@ from tidings.core.model.operations import (
     is_change,
     to_canonical_json,
     without_breaks,
+    without_details,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def may_hold(text: str, tags: Iterable[str]) -> bool:
 
 def _format(line: str) -> str:
     if not is_change(line):
-        return line
+        return without_details(line)
     return line[line.index(_DATA) + len(_DATA) : -len(MARKED)]
 
 

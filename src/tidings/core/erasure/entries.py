@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from tidings.core.state.removed_parents import Left, RemovedParents
 
 _PARENTS = '"parents":'
-_DATA = ',"data":'
 _DECODER = json.JSONDecoder()
 Position = tuple[int, int]  # page and slot
 
@@ -108,27 +107,6 @@ def parse_entry(line: str) -> Entry:
         data.get("before", ""),
         bool(data.get("parents")),
     )
-
-
-def without_mark(line: str) -> str:
-    """Return an erasure entry or an erased entry without its mark; other lines are unchanged."""
-    for mark in (ERASURE_MARK, ERASED_MARK):
-        if line.endswith(mark):
-            return line[: -len(mark)] + "}"
-    return line
-
-
-def as_deletion(line: str) -> str:
-    """
-    Return *line* for a reader that did not ask for erasures.
-
-    An erasure entry becomes a deletion without details, an erased entry loses its mark. Other lines
-    are unchanged.
-    """
-    if not is_erasure(line):
-        return without_mark(line)
-    end = _DECODER.raw_decode(line, line.index(_PARENTS) + len(_PARENTS))[1]
-    return f"{line[: line.index(_DATA, end)]}}}"
 
 
 def pseudonym(page: int) -> str:

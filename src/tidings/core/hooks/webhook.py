@@ -31,8 +31,8 @@ from tidings.core.errors import (
     Rejected,
 )
 from tidings.core.model.envelopes import CLOUDEVENTS, FORMATS, encoder
-from tidings.core.model.events import Event
-from tidings.core.model.operations import data_of, event_of, key_of
+from tidings.core.model.events import Event, content_of
+from tidings.core.model.operations import key_of
 from tidings.core.version import VERSION
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class WebhookDelivery:
             kept = parked.get(name)
             if kept is None:
                 continue  # an operator dropped the message in the meantime
-            (verdict,) = self.post([self._request(hook, held.feed, name, kept.line)])
+            (verdict,) = self.post([self._request(hook, held, name, kept.line)])
             if verdict.accepts:
                 held = self._acknowledge(held, Acknowledgement(retried=(name,)))
             else:
@@ -259,7 +259,7 @@ class WebhookDelivery:
             if batch:
                 held = self._acknowledge(held, Acknowledgement(sending=batch[-1].place))
                 verdicts = self.post(
-                    [self._request(hook, held.feed, e.place.encode(), e.line) for e in batch]
+                    [self._request(hook, held, e.place.encode(), e.line) for e in batch]
                 )
                 held, refused = self._acknowledge_accepted(held, batch, verdicts)
                 if refused is not None:
@@ -292,10 +292,10 @@ class WebhookDelivery:
             batch.append(entry)
         return batch
 
-    def _request(self, hook: Webhook, feed: str, name: str, line: str) -> Outgoing:
-        event = Event(name, event_of(line), data_of(line))
-        linked = with_ref(event, self.profiles.profile(feed).object_url)
-        body = encoder(hook.format, feed, self.clock)(linked)
+    def _request(self, hook: Webhook, held: Consumer, name: str, line: str) -> Outgoing:
+        event = Event(name, *content_of(line, erasures=held.filter.erasures))
+        linked = with_ref(event, self.profiles.profile(held.feed).object_url)
+        body = encoder(hook.format, held.feed, self.clock)(linked)
         return Outgoing(hook.url, hook.headers(name, body, self.clock()), body)
 
     def _acknowledge_accepted(

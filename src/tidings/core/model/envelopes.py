@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import timestamps
-from tidings.core.model.events import LEAVE, to_sse, to_traced_json, to_traced_sse
+from tidings.core.model.events import ERASE, LEAVE, to_sse, to_traced_json, to_traced_sse
 from tidings.core.model.operations import to_canonical_json
 from tidings.core.version import VERSION
 
@@ -30,7 +30,15 @@ TIDINGS, CLOUDEVENTS, DEBEZIUM = "tidings", "cloudevents", "debezium"
 FORMATS = (TIDINGS, CLOUDEVENTS, DEBEZIUM)
 _ROW_DIGITS = "89abcdef"  # the slot of a position in a replication begins with one of these digits
 _DIGEST_CHARS = 16  # 64 bits, enough to avoid collisions among the rows that share an id
-_OPS = {"insert": "c", "update": "u", "delete": "d", LEAVE: "d", "reset": "t", "live": "m"}
+_OPS = {
+    "insert": "c",
+    "update": "u",
+    "delete": "d",
+    LEAVE: "d",
+    ERASE: "d",
+    "reset": "t",
+    "live": "m",
+}
 _SNAPSHOT = "r"
 
 

@@ -12,13 +12,20 @@ from binascii import b2a_base64
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
-from tidings.core.model.operations import data_of, event_of, to_canonical_json
+from tidings.core.model.operations import (
+    ERASURE_MARK,
+    data_of,
+    event_of,
+    to_canonical_json,
+    without_details,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
 LEAVE = "leave"
+ERASE = "erase"
 GZIP = "gzip"  # the encoding that a client may request for its messages
 _LEVEL = 6  # deflate level, as for pages: level 9 takes twice the time to save 1 %
 _WRAPPING_BYTES = len('{"events":[],"cursor":"0123456789abcdef01234567"}')
@@ -38,8 +45,30 @@ class Event(NamedTuple):
     trace: str = ""
 
 
-def of_line(id_prefix: str, slot: int, line: str, trace: str = "") -> Event:
-    return Event(f"{id_prefix}{slot:06x}", event_of(line), data_of(line), trace)
+def of_line(
+    id_prefix: str, slot: int, line: str, trace: str = "", *, erasures: bool = False
+) -> Event:
+    """
+    Return the event of the operation *line*.
+
+    If *erasures* is True, an erasure is an event `erase`, as for clients that requested erasures.
+    """
+    name, data = content_of(line, erasures=erasures)
+    return Event(f"{id_prefix}{slot:06x}", name, data, trace)
+
+
+def content_of(line: str, *, erasures: bool = False) -> tuple[str, str]:
+    """
+    Return the name and the data of the event of the operation *line*.
+
+    If *line* records an erasure, this is an `erase` with the details of the erasure if *erasures*
+    is True, and otherwise a `delete` without these details.
+    """
+    if not line.endswith(ERASURE_MARK):
+        return event_of(line), data_of(line)
+    if erasures:
+        return ERASE, f"{data_of(line.removesuffix(ERASURE_MARK))}}}"
+    return event_of(line), data_of(without_details(line))
 
 
 def leave_of(event: Event) -> Event:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ALL_KEY = "*"
 ANY = "*"  # at the end of an id in a filter, this matches any rest of an id
+ERASURES = "erasures"  # the field of a request for events `erase`
 FIELDS = ("types", "parents", "ids")  # the filtered fields in a request, each a list of values
 _values = attrgetter(*FIELDS)
 _SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing the line
@@ -47,6 +48,8 @@ class Filter:
 
     If *leave* is True, an operation that removes one of *parents* is sent as an event `leave`.
 
+    If *erasures* is True, an erasure is sent as an event `erase`, otherwise as a `delete`.
+
     *kinds* is used instead of the other fields for listeners, which are clients of Triton's
     protocol. It contains pairs of a type and a value. An operation of the type matches if its
     `changed` contains the value.
@@ -62,6 +65,7 @@ class Filter:
     kinds: frozenset[tuple[str, str]] | None = None
     redacted: bool = False
     ids: frozenset[str] | None = None
+    erasures: bool = False
 
     def matches(self, operation: Operation) -> bool:
         if self.kinds is not None:
@@ -136,9 +140,10 @@ def wanting(
     ids: frozenset[str] | None = None,
     *,
     leave: bool,
+    erasures: bool = False,
 ) -> Filter:
     """Build a filter. Ignore *leave* if *parents* is None, because types and ids never change."""
-    return Filter(types, parents, leave and bool(parents), ids=ids)
+    return Filter(types, parents, leave and bool(parents), ids=ids, erasures=erasures)
 
 
 def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
@@ -150,7 +155,8 @@ def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     filter without parents does not record this request, see `wanting`.
     """
     common = map(_common, _values(wanted), _values(bound))
-    narrowed = wanting(**dict(zip(FIELDS, common, strict=True)), leave=wanted.leave or leave)
+    values = dict(zip(FIELDS, common, strict=True))
+    narrowed = wanting(**values, leave=wanted.leave or leave, erasures=wanted.erasures)
     return replace(narrowed, redacted=narrowed.leave and bound.parents is not None)
 
 
@@ -212,15 +218,16 @@ def from_query(query: Mapping[str, str | None]) -> Filter:
     """
     Return the filter of a query.
 
-    Each of `FIELDS` is a parameter with a list as text (see `parse_list`). `leave` is another
-    parameter. An empty parameter counts as absent.
+    Each of `FIELDS` is a parameter with a list as text (see `parse_list`). `leave` and `erasures`
+    are other parameters. An empty parameter counts as absent.
 
     Raises:
         InvalidFilter: a list is invalid or has too many values, a value is too long or cannot be
-            stored, or `leave` is neither `true` nor `false`.
+            stored, or `leave` or `erasures` is neither `true` nor `false`.
     """
     values = {name: parse_list(text, name) for name in FIELDS if (text := query.get(name))}
-    return from_lists(values, leave=switch(query.get("leave"), "leave"))
+    leave, erasures = (switch(query.get(name), name) for name in ("leave", ERASURES))
+    return from_lists(values, leave=leave, erasures=erasures)
 
 
 def parse_list(text: str, field: str) -> list[str]:
@@ -256,7 +263,11 @@ def as_text(values: Iterable[str]) -> str:
 
 
 def from_lists(
-    values: Mapping[str, object], wrong: type[Rejected] = InvalidFilter, *, leave: bool = False
+    values: Mapping[str, object],
+    wrong: type[Rejected] = InvalidFilter,
+    *,
+    leave: bool = False,
+    erasures: bool = False,
 ) -> Filter:
     """
     Return the filter with the lists of strings in *values*; ignore keys other than `FIELDS`.
@@ -272,14 +283,27 @@ def from_lists(
         if given is not None and not texts:
             raise wrong("must be an array of strings", field=name, value=given)
         sets[name] = validate_values(given, name) if isinstance(given, list) else None
-    return wanting(**sets, leave=leave)
+    return wanting(**sets, leave=leave, erasures=erasures)
 
 
-def of(values: Mapping[str, Iterable[str] | None]) -> Filter:
+def of(values: Mapping[str, Iterable[str] | None], *, erasures: bool = False) -> Filter:
     """Return the filter with the given *values*, the inverse of `Filter.values`."""
     given = {name: values.get(name) for name in FIELDS}
     sets = {name: None if each is None else frozenset(each) for name, each in given.items()}
-    return wanting(**sets, leave=False)
+    return wanting(**sets, leave=False, erasures=erasures)
+
+
+def of_consumer(body: Mapping[str, object], wrong: type[Rejected]) -> Filter:
+    """
+    Return the filter of a named consumer, with the lists and the field `erasures` of *body*.
+
+    Raises:
+        *wrong*, InvalidFilter: a field is invalid, see `from_lists`.
+    """
+    erasures = body.get(ERASURES, False)
+    if not isinstance(erasures, bool):
+        raise wrong("must be true or false", field=ERASURES, value=erasures)
+    return from_lists(body, wrong, erasures=erasures)
 
 
 def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:

@@ -429,6 +429,7 @@ def is_change(line: str) -> bool:
 ERASURE_MARK = ',"erase":true}'
 ERASED_MARK = ',"erased":true}'
 _WITHOUT_OBJECT = (MARKED, ERASED_MARK)
+_BEFORE_DATA = ',"data":'
 
 
 def is_erasure(line: str) -> bool:
@@ -449,6 +450,14 @@ def begins_with_erasure(text: str) -> bool:
 def is_erased(line: str) -> bool:
     """Return True if the content of *line* was removed by an erasure."""
     return line.endswith(ERASED_MARK)
+
+
+def without_details(line: str) -> str:
+    """Return *line* without the details of an erasure; return any other line unchanged."""
+    if not is_erasure(line):
+        return line
+    # The names before the data cannot contain this text, because their quotes are escaped.
+    return f"{line[: line.index(_BEFORE_DATA)]}}}"
 
 
 def has_object(line: str) -> bool:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core.errors import InvalidItem
 from tidings.core.model import json_body
-from tidings.core.model.operations import EVENTS, decode, line_from, parse_line, to_canonical_json
+from tidings.core.model.operations import (
+    EVENTS,
+    decode,
+    line_from,
+    parse_line,
+    to_canonical_json,
+    without_details,
+)
 from tidings.core.settings.values import by_name
 
 if TYPE_CHECKING:
@@ -60,7 +67,7 @@ def item_of(line: str, operation: Operation, at_ms: int) -> str:
     }
     if operation.event != _UPDATE:
         item["event"] = operation.event
-    data = decode(line).get("data")
+    data = decode(without_details(line)).get("data")
     if isinstance(data, dict):
         item = {**data, **item}
     elif data is not None:

@@ -30,6 +30,7 @@ from tidings.core.model.events import (
     with_trace,
 )
 from tidings.core.model.filters import keys_of, parent_key
+from tidings.core.model.operations import is_erasure
 from tidings.core.triton.items import item_of, with_sub_resources
 from tidings.core.websocket.connections import Subscription
 
@@ -263,14 +264,32 @@ def _plan_page(
         matching = index.matching(operation)
         if operation.changed:
             matching = _without_listeners(planned, page, line, operation, matching)
-        if matching and _want(planned, page, matching):
-            planned.add(of_line(page.id_prefix, slot, line, page.trace), template)
+        for erasures, audiences in _by_erasures(line, matching):
+            if _want(planned, page, audiences):
+                event = of_line(page.id_prefix, slot, line, page.trace, erasures=erasures)
+                planned.add(event, template)
         if left == {}:
             continue
         leaving = index.left(operation, left.get(slot, ()) if left is not None else None)
         if leaving:
             event = of_line(page.id_prefix, slot, line, page.trace)
             _send_leave(planned, page, event, leaving, template)
+
+
+def _by_erasures(
+    line: str, matching: Sequence[Audience]
+) -> Iterable[tuple[bool, Sequence[Audience]]]:
+    """
+    Yield the audiences that get *line* as the same event, each with the `erasures` of its filter.
+
+    Only an erasure has two events: one for clients that requested erasures, and one for others.
+    """
+    if not is_erasure(line):
+        return ((False, matching),)
+    return (
+        (erasures, [each for each in matching if each.filter.erasures == erasures])
+        for erasures in (False, True)
+    )
 
 
 def _send_leave(

@@ -84,7 +84,9 @@ def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
     return Message(
         act=act,
         feed=check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
-        filter=filters.from_lists(raw, InvalidMessage, leave=leave),
+        filter=filters.from_lists(
+            raw, InvalidMessage, leave=leave, erasures=_switch(raw, filters.ERASURES)
+        ),
         cursor=cursor,
         at=cursors.parse(cursor),
         password=_password(raw),

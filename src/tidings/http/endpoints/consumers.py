@@ -13,9 +13,10 @@ from tidings.core.consumers.service import Acknowledgement, Lag, Reason, Session
 from tidings.core.errors import InvalidConsumer, parse_field
 from tidings.core.model import filters
 from tidings.core.model.cursors import Place
+from tidings.core.model.events import content_of
 from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import object_from
-from tidings.core.model.operations import data_of, decode, event_of
+from tidings.core.model.operations import decode
 from tidings.http.answers import json_answer
 from tidings.http.routes import CONSUMER_ACTIONS, NEEDS
 
@@ -121,18 +122,19 @@ def entry_document(entry: Entry) -> Document:
     return {"id": entry.place.encode(), "at_ms": entry.at_ms, **_operation(entry.line)}
 
 
-def parked_document(parked: Parked) -> Document:
+def parked_document(parked: Parked, wanted: filters.Filter) -> Document:
     return {
         "id": parked.id,
         "at_ms": parked.at_ms,
         "error": parked.error,
         "attempts": parked.attempts,
-        **_operation(parked.line),
+        **_operation(parked.line, erasures=wanted.erasures),
     }
 
 
-def _operation(line: str) -> Document:
-    return {"event": event_of(line), "data": decode(data_of(line))}
+def _operation(line: str, *, erasures: bool = False) -> Document:
+    event, data = content_of(line, erasures=erasures)
+    return {"event": event, "data": decode(data)}
 
 
 def session_document(session: Session, now_ms: int) -> Document:
@@ -147,8 +149,13 @@ def session_document(session: Session, now_ms: int) -> Document:
         "single_through": position.encode_position(consumer.single),
         "retries": list(consumer.retries),
         "paused": consumer.paused,
-        **consumer.filter.values(),
+        **filter_document(consumer.filter),
     }
+
+
+def filter_document(wanted: filters.Filter) -> Document:
+    """Return the filter of a named consumer; `erasures` is present if it is True."""
+    return {**wanted.values(), **({filters.ERASURES: True} if wanted.erasures else {})}
 
 
 def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
@@ -167,7 +174,7 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
         "failure": failure and asdict(failure) | {"id": failure.id or None},
         "paused": consumer.paused,
         "worker": consumer.owner if consumer.is_held(now_ms) else None,
-        **consumer.filter.values(),
+        **filter_document(consumer.filter),
     }
 
 
@@ -252,7 +259,8 @@ class ConsumerRouter:
 
     def _list_parked(self, request: ConsumerRequest) -> Reply:
         parked = self._consumers.parked(request.feed, request.name)
-        return 200, {"parked": [parked_document(each) for each in parked]}
+        wanted = self._consumers.repository.consumer(request.feed, request.name).filter
+        return 200, {"parked": [parked_document(each, wanted) for each in parked]}
 
     def _notes(self, request: ConsumerRequest) -> Reply:
         """Return the records of operators' actions on a consumer, even if it has been deleted."""
@@ -265,8 +273,9 @@ class ConsumerRouter:
         return 200, {"notes": documents}
 
     def _register(self, request: ConsumerRequest) -> Reply:
-        body = request.fields("from", *filters.FIELDS)
-        wanted = Consumer(request.feed, request.name, filters.from_lists(body, InvalidConsumer))
+        body = request.fields("from", *filters.FIELDS, filters.ERASURES)
+        chosen = filters.of_consumer(body, InvalidConsumer)
+        wanted = Consumer(request.feed, request.name, chosen)
         start = body.get("from", position.OLDEST)
         consumer, new = self._consumers.register(request.feed, request.name, wanted, start)
         lag = self._consumers.one(request.feed, request.name)[1]

@@ -77,8 +77,8 @@ class WebhookRouter:
         }
 
     def _put(self, admin: WebhookAdmin, consumer_request: ConsumerRequest) -> tuple[int, Document]:
-        body = consumer_request.fields(*_FIELDS, *filters.FIELDS)
-        wanted = filters.from_lists(body, InvalidWebhook)
+        body = consumer_request.fields(*_FIELDS, *filters.FIELDS, filters.ERASURES)
+        wanted = filters.of_consumer(body, InvalidWebhook)
         hook, secret = admin.put(consumer_request.feed, consumer_request.name, body, wanted)
         shown = self._describe(hook, consumer_request)
         return (201, {**shown, "secret": secret}) if secret else (200, shown)

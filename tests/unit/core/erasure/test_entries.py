@@ -12,15 +12,14 @@ from tidings.core.erasure.entries import (
     Entry,
     Scrubber,
     Target,
-    as_deletion,
     encode_entry,
     parse_entry,
     parse_request,
     pseudonym,
-    without_mark,
     without_parent,
 )
 from tidings.core.errors import InvalidOperation, TooLarge
+from tidings.core.model.events import content_of
 from tidings.core.model.operations import (
     data_of,
     event_of,
@@ -30,6 +29,7 @@ from tidings.core.model.operations import (
     key_of,
     line_from,
     parse_line,
+    without_details,
 )
 from tidings.core.model.pages import Page, encode
 from tidings.core.state import removed_parents
@@ -70,12 +70,12 @@ def test_an_entry_comes_back(entry: Entry) -> None:
 def test_others_see_a_plain_deletion() -> None:
     """Without the principal and the reason; a line of an operation stays as it is."""
     made = encode_entry(ENTRY, now_ms=NOW)
-    shown = json.loads(as_deletion(made))
+    shown = json.loads(without_details(made))
     assert sorted(shown) == ["event", "id", "parents", "timestamp", "type"]
     assert (shown["id"], tuple(shown["parents"])) == (ENTRY.id, ENTRY.parents)
-    assert json.loads(without_mark(made))["data"]["reason"] == ENTRY.reason
-    assert "erase" not in json.loads(without_mark(made))
-    assert as_deletion(line(data={"data": 1})) == line(data={"data": 1})
+    asked = json.loads(content_of(made, erasures=True)[1])
+    assert asked["data"]["reason"] == ENTRY.reason and "erase" not in asked
+    assert without_details(line(data={"data": 1})) == line(data={"data": 1})
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,17 @@ def test_an_erased_entry_keeps_its_slot_and_time_alone() -> None:
     assert found.page.lines[0] == lines[0] and found.page.lines[2] == lines[2]
     gone = found.page.lines[1]
     assert is_erased(gone) and not has_object(gone)
-    assert json.loads(without_mark(gone)) == {
+    assert json.loads(gone) == {
         "event": "delete",
         "timestamp": json.loads(lines[1])["timestamp"],
         "parents": [],
         "type": "video",
         "id": "erased:9",
+        "erased": True,
     }
     assert key_of(gone) == "video/erased:9"
     assert Scrubber([target()]).scrub(found.page) is None
-    assert data_of(as_deletion(gone)).startswith('{"timestamp"')
+    assert content_of(gone) == ("delete", data_of(gone))
 
 
 @pytest.mark.parametrize("id_", ["x", "0", ODD, '","id":"x', "erased:9"])

@@ -25,6 +25,7 @@ from tests.unit.core.hooks.hook_scene import BROKEN, GONE, NAME, OK, URL, HookSc
 from tests.unit.core.scene import FEED, op
 from tidings.core import limits
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
+from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.errors import InvalidConsumer, Unavailable
 from tidings.core.hooks.webhook import InvalidWebhook, Secret, UnknownWebhook, Webhook, secret_of
 from tidings.core.model import filters
@@ -246,6 +247,26 @@ def test_what_is_sent() -> None:
     assert request.headers["content-type"] == "application/cloudevents+json"
     assert (body["type"], body["subject"]) == ("tidings.update", "a/0")
     assert body["data"]["ref"] == "/a/0"
+
+
+@pytest.mark.parametrize("erasures", [True, False])
+def test_22_4_an_erasure_is_sent_as_its_consumer_asked(erasures: bool) -> None:
+    """P22.4: also when its parked message is sent again."""
+    scene = HookScene()
+    wanted = filters.of({}, erasures=erasures)
+    scene.admin.put(FEED, NAME, {"url": URL, "from": "oldest"}, wanted)
+    entry = Entry("a", "0", "key 3k2m", "request 7")
+    scene.scene.appender.append(FEED, [encode_entry(entry, now_ms=scene.scene.now_ms)])
+    scene.run_on()
+    scene.consumers.mark(FEED, NAME, "oldest", WHY)
+    scene.consumers.park(FEED, NAME, WHY)
+    scene.consumers.retry(FEED, NAME, "all", WHY)
+    scene.run_on()
+    for request in scene.endpoint.requests:
+        body = json.loads(request.body)
+        assert body["type"] == ("tidings.erase" if erasures else "tidings.delete")
+        assert ("data" in body["data"]) == erasures
+    assert scene.endpoint.told == ["0", "0"]
 
 
 @pytest.mark.parametrize("name", ["tidings", "debezium"])
