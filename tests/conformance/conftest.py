@@ -16,7 +16,10 @@ from tests.conformance.listeners import TRUSTED
 from tests.conformance.target import RESOURCES, Target, parse_skips, socket_url
 from tests.hosts import host, set_lanes
 
-_STEPS = ("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps")
+_STEPS = (
+    *("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps"),
+    "erasure_steps",
+)
 
 pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
 
@@ -66,5 +69,9 @@ def _target(request: pytest.FixtureRequest, base_url: str, ws_url: str, *, alone
     )
     if httpx.head(f"{base_url}/feeds/{feed}/v1/stream/none", verify=TRUSTED).status_code == 501:
         skips["21.*"] = "the target has no durable streams"
+    if httpx.get(f"{base_url}/feeds/{feed}/erasures", verify=TRUSTED).status_code == 501:
+        skips["22.*"] = "the target has no erasures"
+    if request.param != "server":
+        skips["22.*"] = "no function of a stage runs the job of erasures yet"
     streams = (option("--stream-url") or base_url).rstrip("/")
     return Target(base_url, ws_url, streams, feed, alone, skips)

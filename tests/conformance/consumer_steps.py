@@ -20,13 +20,13 @@ def step_consumer(scene: Scene, argument: dict[str, Any]) -> None:
     unless `types` says otherwise; it goes when the case ends.
     """
     sent = {"types": [scene.token]} | {
-        key: argument[key] for key in ("from", *FILTERS) if key in argument
+        key: argument[key] for key in ("from", *FILTERS, "erasures") if key in argument
     }
     path = _path(scene, argument)
     scene.answer = scene.http.put(path, json=sent)
     if scene.answer.status_code == 201:
         scene.stack.callback(scene.http.delete, path, params={"why": _WHY, "by": _WHY})
-    _check(scene, {"status": 201} | argument)
+    check_fields(scene, {"status": 201} | argument)
 
 
 def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
@@ -40,27 +40,27 @@ def step_consumer_says(scene: Scene, argument: dict[str, Any]) -> None:
     if does in _OPERATORS:
         sent = {"why": _WHY, "by": _WHY} | sent
     scene.answer = scene.http.post(f"{_path(scene, argument)}/{does}", json=sent)
-    _check(scene, {"status": 200} | argument)
+    check_fields(scene, {"status": 200} | argument)
 
 
 def step_consumer_shows(scene: Scene, argument: dict[str, Any]) -> None:
     """Check that the consumer's document, or the one at the path `below` it, `has` these fields."""
     below = f"/{argument['below']}" if "below" in argument else ""
     scene.answer = scene.http.get(_path(scene, argument) + below)
-    _check(scene, {"status": 200} | argument)
+    check_fields(scene, {"status": 200} | argument)
 
 
 def step_consumer_goes(scene: Scene, argument: dict[str, Any]) -> None:
     """It is deleted, with the parameters `with`."""
     scene.answer = scene.http.delete(_path(scene, argument), params=argument.get("with", {}))
-    _check(scene, {"status": 200} | argument)
+    check_fields(scene, {"status": 200} | argument)
 
 
 def step_log(scene: Scene, argument: dict[str, Any]) -> None:
     """The log of the feed, with the parameters `with`, `has` these."""
     url = f"/feeds/{scene.target.feed}/log"
     scene.answer = scene.http.get(url, params=argument.get("with", {}))
-    _check(scene, {"status": 200} | argument)
+    check_fields(scene, {"status": 200} | argument)
 
 
 def _path(scene: Scene, argument: dict[str, Any]) -> str:
@@ -68,7 +68,7 @@ def _path(scene: Scene, argument: dict[str, Any]) -> str:
     return f"/feeds/{scene.target.feed}/consumers/{name}"
 
 
-def _check(scene: Scene, argument: dict[str, Any]) -> None:
+def check_fields(scene: Scene, argument: dict[str, Any]) -> None:
     step_answer(scene, argument)
     assert scene.answer is not None
     found = scene.answer.json()

@@ -11,6 +11,7 @@ import pytest
 from tests.conformance import (
     change_steps,
     consumer_steps,
+    erasure_steps,
     listener_steps,
     replication_steps,
     steps,
@@ -29,6 +30,7 @@ _MODULES = (
     consumer_steps,
     replication_steps,
     sum_steps,
+    erasure_steps,
 )
 STEPS: dict[str, Callable[[Scene, Any], None]] = {
     name.removeprefix("step_"): step

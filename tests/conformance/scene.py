@@ -24,7 +24,7 @@ from tests.conformance.listeners import (
 from tests.conformance.target import Target
 from tidings.client.address import as_text
 
-SWITCHES = ("leave", "trace")
+SWITCHES = ("leave", "trace", "erasures")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
 # `from`, a filter, switches, and for a GET `path`, `format`, `accept` and `cursors`.
 Wish = Mapping[str, Any]

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-EVENTS = ("insert", "update", "delete", "leave")
+EVENTS = ("insert", "update", "delete", "leave", "erase")
 _NAME = re.compile(r"\$\{([^}]+)\}")
 
 

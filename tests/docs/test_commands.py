@@ -118,7 +118,7 @@ def test_the_commands_of_a_document_work(commands: list[str], server: Server) ->
 def _run(command: str, server: Server) -> None:
     address = server.url.rstrip("/")
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
-    if re.search(r"tidings (tail|post|status|consumers|hooks|log|sync)\b", text):
+    if re.search(r"tidings (tail|post|status|consumers|hooks|log|sync|erase|erasures)\b", text):
         text += f" --url {address}"
     if "tidings feed" in text or "tidings keys" in text:  # of a feed that no other command uses
         text += f" --feed documents --data {server.data}"

@@ -48,6 +48,7 @@ ACTORS = (
     _key("a read key", Role.READ),
     _key("an ingest key", Role.INGEST),
     _key("a worker's key", Role.CONSUME),
+    _key("an eraser's key", Role.ERASE),
     _key("an admin key", Role.ADMIN),
     _key("a key with all roles", *Role),
     _key("a key bounded by type", Role.READ, Role.INGEST, bound=VIDEOS),
@@ -64,12 +65,12 @@ def refused(actor: Actor, need: Need) -> int:
     if need.role is None:
         return 0
     if not actor.has_key:
-        whose = {READER: {Role.READ}, PRODUCER: {Role.INGEST, Role.CONSUME, Role.ADMIN}}
+        whose = {READER: {Role.READ}, PRODUCER: {*Role} - {Role.READ}}
         return 0 if need.role in whose.get(actor.password, ()) else 401
     if actor.ended:
         return 401
-    steers = need.role is Role.CONSUME and Role.ADMIN in actor.roles
-    if need.role not in actor.roles and not steers:
+    by_admin = need.role in (Role.CONSUME, Role.ERASE) and Role.ADMIN in actor.roles
+    if need.role not in actor.roles and not by_admin:
         return 403
     if need.bounded is Bounded.REFUSED and actor.bound != EVERYTHING:
         return 403
@@ -146,6 +147,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "GET /rows": {"status": 200, "query": "bucket=0"},
     "POST /corrections": {"status": 200, "query": "through=0", "kind": NDJSON},
     "POST /corrections/rows": {"status": 200, "body": '{"keys":["video/x"]}'},
+    "POST /erasures": {"status": 202, "body": '{"type":"video","id":"x","reason":"r"}'},
+    "GET /erasures": {"status": 200},
+    "GET /erasures/{id}": {"status": 404, "parameters": {"id": "0" * 24}},
     "GET /relays": {"status": 200},
     "GET /relay": {"status": 200},
     "PUT /relay/password": {"status": 404, "body": '{"password":"a new one"}'},

@@ -950,8 +950,15 @@ class Assembly:
 
     def _amend(self) -> Endpoint:
         from tidings.http.endpoints.corrections import Corrections
+        from tidings.http.router import by_path
+        from tidings.http.routes import ERASURES
 
-        return Corrections(self.corrector, self.guard)
+        return by_path({ERASURES: self._erasures}, Corrections(self.corrector, self.guard))
+
+    def _erasures(self) -> Endpoint:
+        from tidings.http.endpoints.erasures import ErasureRouter
+
+        return ErasureRouter(self.guard, self.settings.feeds, self.erasures)
 
     def _supervise(self) -> Endpoint:
         from tidings.http.endpoints.replication import ReplicaRouter

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
+    from tidings.core.erasure.records import Ledger
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -166,6 +167,10 @@ class StageStores:
         from tidings.aws.dynamodb.erasures import DynamoDBErasures
 
         return DynamoDBErasures(self._client(), self._settings.control_table)
+
+    @property
+    def erasure_ledger(self) -> Ledger | None:
+        return None
 
     @cached_property
     def rewrites(self) -> DynamoDBRewrites:

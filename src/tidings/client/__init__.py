@@ -4,8 +4,9 @@ Follow a feed and post to it.
 A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` yields
 events without acknowledgements. `Poster` posts operations. `Fold` is a copy of the objects of a
 feed that verifies itself. `Worker` is a worker of a named consumer; the feed stores the position of
-that consumer. `Listener` receives the items of Triton's protocol. `publish_with` writes to a
-feed's outbox. Each class is imported when it is first used, so that the command line starts fast.
+that consumer. `Erasures` erases objects. `Listener` receives the items of Triton's protocol.
+`publish_with` writes to a feed's outbox. Each class is imported when it is first used, so that the
+command line starts fast.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tidings.client.errors import WrongState as WrongState
     from tidings.client.errors import WrongUrl as WrongUrl
     from tidings.client.events import Event as Event
+    from tidings.client.feed_api import Erasures as Erasures
     from tidings.client.feed_api import NamedConsumers as NamedConsumers
     from tidings.client.fold import Fold as Fold
     from tidings.client.listener import Bootstrap as Bootstrap
@@ -56,7 +58,7 @@ _MODULES = {
         "WrongUrl",
     ),
     "events": ("Event",),
-    "feed_api": ("NamedConsumers",),
+    "feed_api": ("Erasures", "NamedConsumers"),
     "fold": ("Fold",),
     "listener": (
         "Bootstrap",

@@ -158,6 +158,52 @@ class NamedConsumers(FeedApi):
         return self.ask("GET", "log", query=query)
 
 
+class Erasures(FeedApi):
+    """Requests for erasures of objects, and their reports (PROTOCOL 22)."""
+
+    def erase(
+        self,
+        type: str,
+        id: str,
+        reason: str,
+        *,
+        parents: bool = False,
+        before: str = "",
+        key: str = "",
+    ) -> Answer:
+        """
+        Request the erasure of the object *id* of *type*, and return its report.
+
+        With *parents*, `TYPE/ID` is also removed from the parents of other objects. If *before* is
+        an event id, only operations before it are erased. After `Lost`, repeat the call with the
+        same Idempotency-Key *key*, to request the erasure once.
+
+        Raises:
+            AccessDenied, Refused: the server gave a final answer.
+            Lost: no answer arrived; the erasure may have been requested.
+        """
+        body: dict[str, Any] = {"type": type, "id": id, "reason": reason, "parents": parents}
+        if before:
+            body["before"] = before
+        headers = {"Idempotency-Key": key} if key else {}
+        return _object(self.request("POST", "erasures", json=body, headers=headers))
+
+    def all(self) -> list[Answer]:
+        """Return all erasures, the oldest first, without their locations."""
+        found: list[Answer] = []
+        query: dict[str, str] = {}
+        while True:
+            answer = self.ask("GET", "erasures", query=query)
+            found += answer["erasures"]
+            if answer["next"] is None:
+                return found
+            query = {"after": answer["next"]}
+
+    def show(self, erasure_id: str) -> Answer:
+        """Return the report of one erasure."""
+        return self.ask("GET", f"erasures/{quote(erasure_id, safe='')}")
+
+
 def _path(name: str, below: str = "") -> str:
     return f"consumers/{quote(name, safe='')}" + (f"/{below}" if below else "")
 

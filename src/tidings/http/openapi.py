@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
-from tidings.core.model.filters import FIELDS
+from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.core.version import VERSION
 from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
@@ -31,7 +31,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _CURSOR: Schema = {"type": "string", "pattern": "^(?:[0-9a-f]{24}|1)$"}
 _SEQUENCE: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
-_EVENTS = ["insert", "update", "delete", "leave", "reset", "live"]
+_EVENTS = ["insert", "update", "delete", "leave", "erase", "reset", "live"]
 _MS: Schema = {"type": "integer", "minimum": -62135596800000}  # the year 1
 _OBJECT: Schema = {
     "type": "object",
@@ -42,7 +42,7 @@ _OBJECT: Schema = {
         "timestamp": {"type": "string", "format": "date-time"},
         **{name: {"type": "array", "items": _TEXT} for name in ("parents", "tags", "changed")},
         "data": {},
-        "change": {"const": True},
+        **{name: {"const": True} for name in ("change", "erased")},
         "ref": {"type": "string"},
     },
 }
@@ -169,6 +169,10 @@ def _text(least: int, most: int) -> Schema:
 
 
 _NAME = _text(1, limits.PARENT_BYTES_MAX)
+_FILTERED: Schema = {
+    **dict.fromkeys(FIELDS, _list(_NAME, limits.FILTER_VALUES_MAX)),
+    ERASURES: {"type": "boolean"},
+}
 _WHY = {"why": _text(1, 200), "by": _text(1, 200)}
 
 SCHEMAS: dict[str, Schema] = {
@@ -210,7 +214,7 @@ SCHEMAS: dict[str, Schema] = {
         "type": "object",
         "properties": {
             "from": {"anyOf": [{"type": "string", "enum": ["oldest", "now", "copy"]}, _ID]},
-            **dict.fromkeys(FIELDS, _list(_NAME, limits.FILTER_VALUES_MAX)),
+            **_FILTERED,
         },
     },
     "Webhook": {
@@ -226,7 +230,7 @@ SCHEMAS: dict[str, Schema] = {
             },
             "secret": {"type": "string", "pattern": "^whsec_"},
             "from": {"anyOf": [{"type": "string", "enum": ["oldest", "now"]}, _ID]},
-            **dict.fromkeys(FIELDS, _list(_NAME, limits.FILTER_VALUES_MAX)),
+            **_FILTERED,
         },
     },
     "WebhookSecret": {"type": "object", "properties": {"secret": {"type": "string"}}},
@@ -244,6 +248,18 @@ SCHEMAS: dict[str, Schema] = {
             "id": {"type": "string"},
             "position": {"type": "string"},
         },
+    },
+    "Erasure": {
+        "type": "object",
+        "required": ["type", "id", "reason"],
+        "properties": {
+            "type": _text(1, limits.TYPE_BYTES_MAX),
+            "id": _text(1, limits.ID_BYTES_MAX),
+            "reason": _text(1, limits.WHY_CHARS_MAX),
+            "parents": {"type": "boolean"},
+            "before": _ID,
+        },
+        "additionalProperties": False,
     },
     "RelayAction": {"type": "object", "properties": {"to": {"type": "string"}, **_WHY}},
     "RelayPassword": {"type": "object", "properties": {"password": {"type": "string"}}},
@@ -283,6 +299,7 @@ SCHEMAS: dict[str, Schema] = {
 PARAMETERS: dict[str, Schema] = {
     **{name: {"type": "string"} for name in FIELDS},
     "leave": {"type": "string", "enum": ["true", "false"]},
+    ERASURES: {"type": "string", "enum": ["true", "false"]},
     "trace": {"type": "string", "enum": ["true", "false"]},
     "cursors": {"type": "string", "enum": ["true", "false"]},
     "format": {"type": "string", "enum": [*FORMATS]},
@@ -328,7 +345,7 @@ DOCS: dict[str, Doc] = {
     "GET /ops": Doc(
         "follow the feed",
         "7",
-        query=(*FIELDS, "leave", "trace", "cursors", "format", "lastEventId"),
+        query=(*FIELDS, "leave", ERASURES, "trace", "cursors", "format", "lastEventId"),
         headers=("Last-Event-ID",),
         answers=((STREAM, _PLAIN), (NDJSON, {"anyOf": _EVENT_SCHEMAS})),
     ),
@@ -387,6 +404,15 @@ DOCS: dict[str, Doc] = {
         "apply corrections of a sync", "18", query=("through",), body=((NDJSON, _PLAIN),)
     ),
     "POST /corrections/rows": Doc("rows of some objects", "18.7", body=((JSON, _ref("Keys")),)),
+    "POST /erasures": Doc(
+        "erase an object",
+        "22.1",
+        headers=_KEYED,
+        body=((JSON, _ref("Erasure")),),
+        status=202,
+    ),
+    "GET /erasures": Doc("all erasures", "22.5", query=("after",)),
+    "GET /erasures/{id}": Doc("the report of an erasure", "22.5"),
     "GET /relays": Doc("all chained feeds", "16.11"),
     "GET /relay": Doc("the status of a chained feed", "16.11"),
     "PUT /relay/password": Doc(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tidings.core.auth.guard import (
     ADMIN,
     CONSUME,
+    ERASE,
     INGEST,
     PUBLIC,
     PUBLISH,
@@ -25,6 +26,7 @@ from tidings.core.websocket.session import Act
 
 DEFAULT_PATH = "$default"
 STREAM = "/feeds/{feed}/v1/stream/{name}"
+ERASURES = "/feeds/{feed}/erasures"
 HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
 
@@ -111,6 +113,9 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/rows", "list", REPLICATE),
     HttpRoute("POST", "/feeds/{feed}/corrections", "amend", ADMIN),
     HttpRoute("POST", "/feeds/{feed}/corrections/rows", "amend", READ_ALL),
+    HttpRoute("POST", ERASURES, "amend", ERASE),
+    HttpRoute("GET", ERASURES, "amend", ERASE),
+    HttpRoute("GET", ERASURES + "/{id}", "amend", ERASE),
     HttpRoute("GET", "/relays", "supervise", READ_ALL),
     HttpRoute("GET", "/feeds/{feed}/relay", "supervise", READ_ALL),
     HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise", ADMIN),

@@ -52,6 +52,8 @@ SUBCOMMANDS = {
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
     "hooks": Subcommand(f"{_CLI}.consumers", "Send events to webhooks."),
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another feed."),
+    "erase": Subcommand(f"{_CLI}.erasures", "Erase the data of an object from a feed."),
+    "erasures": Subcommand(f"{_CLI}.erasures", "Show erasures, and where data may still be."),
     "log": Subcommand(f"{_CLI}.tail", "Show the log of a feed."),
     "archive": Subcommand(_MAIN, "Show and compact an archive."),
     "tables": Subcommand(_MAIN, "Store a feed as Iceberg tables, and query them."),
