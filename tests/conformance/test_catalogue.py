@@ -43,7 +43,7 @@ UNSEEN = {
     "20.5": "needs a chained feed; the simulation compares one",
     "20.6": "needs a chained feed; the simulation loses a row of one",
     "21.10": "needs a chained feed; tests/unit/core/durable_streams has one",
-    "22.8": "deleted objects are erased after days; tests/unit/core/erasure moves the clock",
+    "22.8": "needs days; tests/unit/core/erasure/test_forget.py moves the clock",
     "22.9": "needs a chained feed; the simulation erases on the master of one",
     "8.8": "binds clients; tests/unit/client",
     "8.10": "the server would have to stop, or two hours to pass; tests/unit/{server,twin}",

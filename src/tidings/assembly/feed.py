@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.service import Consumers
     from tidings.core.effects import Clock, Runtime
     from tidings.core.erasure.eraser import Eraser
+    from tidings.core.erasure.forget import Forgetter
     from tidings.core.erasure.service import Erasures
     from tidings.core.followers.follower import Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
@@ -743,6 +744,24 @@ class Assembly:
             overwrite=self.free_space,
             settle_ms=self.erasure_settle_ms,
             ledger=self.stores.erasure_ledger,
+            keeps_ids=lambda feed: not self.profiles.profile(feed).ids_personal,
+        )
+
+    @cached_property
+    def forgetter(self) -> Forgetter | None:
+        """Return the search for old deletions; None if this host cannot erase."""
+        if self.erasures is None:
+            return None
+        from tidings.core.erasure.forget import Forgetter
+
+        return Forgetter(
+            profiles=self.profiles,
+            documents=self.stores.documents,
+            erasures=self.erasures,
+            log=self.stores.log,
+            runtime=self.runtime,
+            archive=self.archive_reader,
+            chained=self.copies,
         )
 
     @property

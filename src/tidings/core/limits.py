@@ -102,6 +102,7 @@ LOOK_UPS_MAX = 400  # lookups per batch, in two seconds; for more, all subscript
 JOIN_READS_MAX = 10  # reads of pages that a joining client missed, 10 MB; for more, it reconnects
 PUSH_LANES_MAX = 32  # a lane sends 2,000 messages a second; 32 exceed API Gateway's quota by far
 FORGET_AFTER_DAYS_MAX = 3650  # ten years, as long as most duties to keep data
+FORGET_PAGES = 64  # pages that are read at once in search of old deletions, up to 20 MB
 LANE_DRAIN_MS = 600_000  # page time in which removed lanes are still woken, also by the sweep
 CHANGES_MAX = 200  # new subscriptions that a batch handles, in a second; the others wait
 DELIVERIES_MAX = 100_000  # a batch with this many deliveries gets no more pages: 20 MB, in 2 s

@@ -425,8 +425,9 @@ class Host(Assembly):
 
     def _erase(self, feed: str) -> None:
         """Work on the erasures of *feed* for a short time; continue in the next run."""
-        assert self.eraser is not None
-        more = self.eraser.run(feed, steady_ms() + ERASE_MS)
+        assert self.eraser is not None and self.forgetter is not None
+        more = self.forgetter.run(feed, steady_ms() + ERASE_MS)
+        more |= self.eraser.run(feed, steady_ms() + ERASE_MS)
         if self.archive_reader is not None:
             self.archive_reader.forget()
         if more:

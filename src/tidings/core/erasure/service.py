@@ -114,14 +114,36 @@ class Erasures:
         before = self._before(feed, entry.before)
         for _ in range(limits.APPEND_ATTEMPTS_MAX):
             try:
-                page = self._append(feed, entry, before, key)
+                page = self._append(feed, entry, before, key, self._latest(feed, entry))
             except _ObjectMoved:
                 continue
-            erasure = self._record(feed, page)
-            if self.ledger is not None and erasure.phase is not Phase.DONE:
-                self.ledger.add(feed, erasure)
-            return erasure
+            return self._enter(feed, page)
         raise Unavailable(f"{feed}: the object kept changing; try again")
+
+    def forget(self, feed: str, entry: Entry, deleted: tuple[int, int]) -> Erasure | None:
+        """
+        Append *entry* unless the object has changed since its deletion at the position *deleted*.
+
+        Return None if the object exists again, was deleted again, or is erased.
+
+        Raises:
+            Chained, Unavailable: see `request`.
+        """
+        latest = self._latest(feed, entry)
+        is_later = latest.at > deleted or is_erasure(latest.line)
+        if latest.line and (is_later or event_of(latest.line) != "delete"):
+            return None
+        try:
+            return self._enter(feed, self._append(feed, entry, None, None, latest))
+        except _ObjectMoved:
+            return None
+
+    def _enter(self, feed: str, page: Page) -> Erasure:
+        """Return the record of the erasure whose entry is on *page*, and add it to the ledger."""
+        erasure = self._record(feed, page)
+        if self.ledger is not None and erasure.phase is not Phase.DONE:
+            self.ledger.add(feed, erasure)
+        return erasure
 
     def request_again(self, feed: str) -> Sequence[Erasure]:
         """
@@ -174,11 +196,22 @@ class Erasures:
             raise InvalidOperation(rule, field="before", value=text)
         return place
 
-    def _append(self, feed: str, entry: Entry, before: Place | None, key: str | None) -> Page:
+    def _latest(self, feed: str, entry: Entry) -> _LatestOperation:
+        """Return the latest operation of the object of *entry*, which must then stay the latest."""
         object_ = object_key(Operation("delete", entry.type, entry.id, ()))
         latest = _LatestOperation(self.current, feed, object_)
         latest.read()
         latest.pin()
+        return latest
+
+    def _append(
+        self,
+        feed: str,
+        entry: Entry,
+        before: Place | None,
+        key: str | None,
+        latest: _LatestOperation,
+    ) -> Page:
         lives = latest.line != "" and event_of(latest.line) != "delete"
         if lives:
             entry = replace(entry, parents=parse_line(latest.line).parents)
