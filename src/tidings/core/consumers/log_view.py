@@ -202,9 +202,11 @@ class LogView:
         floor = self.check_within(consumer)
         handled = positions.last_unneeded_page(consumer.position) or 0
         after = max(handled, floor - 1)
-        for _ in range(reads_max):
+        left, limit = reads_max * limits.ADVANCE_PAGES, limits.ADVANCE_PAGES_FIRST
+        while left > 0:
+            limit = min(left, limit)
             try:
-                run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
+                run = self.reader.read(consumer.feed, after, limit)
             except PagesLost as lost:
                 if after > max(handled, floor - 1):
                     return  # use the pages that were read; the next request reports the lost pages
@@ -212,7 +214,7 @@ class LogView:
             yield from run.pages
             if not run.more:
                 return
-            after = run.pages[-1].number
+            after, left, limit = run.pages[-1].number, left - limit, limits.ADVANCE_PAGES
 
 
 def _needs(consumer: Consumer, lost: PagesLost) -> ConsumerFellOff:
@@ -241,9 +243,12 @@ def _first_open(consumer: Consumer, page: Page) -> Entry | None:
 
 def _open(consumer: Consumer, page: Page) -> Iterator[Entry]:
     """Yield the entries of *page* that must be sent to *consumer* and are not acknowledged yet."""
-    filtered, position = consumer.filter, positions.rank(consumer.position)
-    for place, line in _lines(page):
-        if positions.rank(place) <= position or not filtered.matches(parse_line(line)):
+    filtered, position = consumer.filter, consumer.position
+    is_begun = isinstance(position, Place) and position.page == page.number
+    takes_all = filtered.is_everything
+    for slot, line in page.entries(position.slot + 1 if is_begun else 0):
+        place = Place(page.number, slot, page.seconds)
+        if not (takes_all or filtered.matches(parse_line(line))):
             continue
         if not positions.in_spans(consumer.acked, place):
             yield Entry(place, line, page.at_ms)

@@ -14,7 +14,7 @@ from tidings.core.consumers.log_view import line_at
 from tidings.core.consumers.position import COPY
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.pages import filler
+from tidings.core.model.pages import Pages, filler
 
 
 def entries(scene: ConsumerScene, first: int, last: int | None, limit: int = 1000) -> list[int]:
@@ -90,3 +90,22 @@ def test_a_consumer_that_fell_off_is_told_so() -> None:
         assert scene.view.check_within(replace(behind, position=other)) == 3
     assert scene.due() == [2, 3]
     assert scene.view.upcoming(replace(behind, position=COPY)) is None
+
+
+def test_an_acknowledgement_reads_few_pages_if_the_next_message_is_near(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reads the page of the position and the next one, and more only if all are filtered out."""
+    scene = registered(*"a" * 40)
+    log = scene.scene.log
+    read, pages = log.read, list[int]()
+
+    def noted(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
+        found = read(feed, after, limit, eventual=eventual)
+        pages.append(len(found))
+        return found
+
+    monkeypatch.setattr(log, "read", noted)
+    scene.ack(scene.lease(), through=3)
+    assert sum(pages) <= 2
+    assert scene.due() == list(range(4, 40))
