@@ -13,6 +13,7 @@ import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ _ID_CHARS = 24
 _FENCE_LOST = "fence_lost"
 _UNKNOWN_PARKED = "unknown_parked"
 BULK = 500  # half of the largest page; most stores accept a few hundred messages at once
-LINGER_S = 0.2  # the wait for more messages of a batch; a longer wait would be noticeable
+LINGER_S = 0.2  # the wait of a batch's first message for others; a longer wait would be noticeable
 IDLE_S = 1.0  # an idle worker notices within this time that it has to stop
 PAUSE_S = 5.0  # the pause between requests of a paused or waiting worker; a lease is longer
 DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
@@ -328,8 +329,16 @@ class Worker(Closing):
 class _Turn:
     """The batches and acknowledgements of one lease, until the worker has to stop reading."""
 
-    def __init__(self, session: Session, consumer: Consumer, write: Write, bulk: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        consumer: Consumer,
+        write: Write,
+        bulk: int,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
+        self._now_s = now_s
         self._held: Delivery | None = None  # a message that was read for the next batch
         self._acknowledged = session.cursor
 
@@ -358,12 +367,19 @@ class _Turn:
             self._acknowledged = cursor
 
     def _batch(self) -> list[Delivery]:
-        """Return the available messages that may be written together; [] if no message arrives."""
+        """
+        Return the messages that may be written together; [] if no message arrives.
+
+        The first message waits at most `LINGER_S`, however steadily others arrive.
+        """
         batch: list[Delivery] = []
+        wait_s, until_s = IDLE_S, 0.0
         while len(batch) < self._bulk:
-            delivery = self._next(LINGER_S if batch else IDLE_S)
+            delivery = self._next(wait_s)
             if delivery is None:
                 break
+            until_s = until_s or self._now_s() + LINGER_S
+            wait_s = max(0.0, until_s - self._now_s())
             if batch and self._is_sent_alone(delivery):
                 self._held = delivery
                 break

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from tests.contract.answering import Answer, Answering, answering
+from tidings.client.consumer import Consumer, Delivery, InFlight, PrefetchBuffer
 from tidings.client.events import Event
 from tidings.client.feed_api import NamedConsumers
-from tidings.client.worker import Overtaken, Session
+from tidings.client.worker import BULK, LINGER_S, Overtaken, Session, _Turn
 
 PLACE, ROW = "6562c4f80000000007000003", "000000000000000007800005"
 OLDEST, TRIMMED = "0" * 18 + "7fffff", "000000000000000007800040"  # of a log from page 1, from 8
@@ -94,3 +96,34 @@ def test_a_lost_answer_about_a_parked_message_ends_nothing(
         assert not session.acknowledge_again(PLACE)
         with pytest.raises(Overtaken):
             session.acknowledge_again(PLACE)
+
+
+class Trickle:
+    """A consumer that receives a message every *pause_s*, and the clock of its worker."""
+
+    def __init__(self, pause_s: float) -> None:
+        self.cursor, self.now_s = PLACE, 1.0
+        self._pause_s, self._due_s, self._in_flight = pause_s, 1.0, InFlight(PLACE, BULK)
+
+    def within(self, timeout_s: float) -> Delivery | None:
+        if self.now_s + timeout_s < self._due_s:
+            self.now_s += timeout_s
+            return None
+        self.now_s = max(self.now_s, self._due_s)
+        self._due_s += self._pause_s
+        buffer = cast("PrefetchBuffer", self._in_flight)  # `ack` of a delivery calls only its `ack`
+        return Delivery(event(PLACE), buffer, self._in_flight.add(PLACE))
+
+
+def test_a_batch_waits_for_more_messages_only_once(feed: Answering, api: NamedConsumers) -> None:
+    """Messages that arrive steadily, each within the wait, would fill a batch for a minute."""
+    trickle, waits = Trickle(LINGER_S / 2.5), list[float]()
+    with leased(api, PLACE) as session:
+        turn = _Turn(
+            session, cast("Consumer", trickle), lambda _: None, BULK, lambda: trickle.now_s
+        )
+        for _ in range(3):
+            began_s = trickle.now_s
+            assert len(turn._batch()) in (2, 3)
+            waits.append(trickle.now_s - began_s)
+    assert max(waits) < 2 * LINGER_S

@@ -244,9 +244,11 @@ def _first_open(consumer: Consumer, page: Page) -> Entry | None:
 def _open(consumer: Consumer, page: Page) -> Iterator[Entry]:
     """Yield the entries of *page* that must be sent to *consumer* and are not acknowledged yet."""
     filtered, position = consumer.filter, consumer.position
-    is_begun = isinstance(position, Place) and position.page == page.number
+    first = 0
+    if isinstance(position, Place) and position.page == page.number:
+        first = position.slot + 1
     takes_all = filtered.is_everything
-    for slot, line in page.entries(position.slot + 1 if is_begun else 0):
+    for slot, line in page.entries(first):
         place = Place(page.number, slot, page.seconds)
         if not (takes_all or filtered.matches(parse_line(line))):
             continue
