@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import NoReturn
 
 import pytest
@@ -170,19 +171,26 @@ def test_it_reads_on_if_a_read_stopped_early(scene: Scene) -> None:
     play(scene, act)
 
 
+@pytest.mark.parametrize(("slice_", "slice_s", "first"), [(2, inf, 2), (200, 0, 1)])
 def test_many_streams_leave_time_for_others_and_may_leave_meanwhile(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, slice_: int, slice_s: float, first: int
 ) -> None:
-    """They are written to in slices; a stream that leaves between two of them gets nothing more."""
+    """
+    They are written to in slices; a stream that leaves between two of them gets nothing more.
+
+    A slice ends after a number of streams, and after some time, because each may have a filter.
+    """
 
     async def act(poller: Poller) -> None:
-        monkeypatch.setattr(tail_poller, "SLICE", 2)
+        monkeypatch.setattr(tail_poller, "SLICE", slice_)
+        monkeypatch.setattr(tail_poller, "SLICE_S", slice_s)
         streams = [joined(poller, opened(scene)) for _ in range(5)]
         scene.post(op("a"))
         poller.signal.look()
         while not streams[0][1].frames:
             await asyncio.sleep(0)
-        assert [len(connection.frames) for _, connection in streams] == [1, 1, 0, 0, 0]
+        frames = [len(connection.frames) for _, connection in streams]
+        assert frames == [1] * first + [0] * (5 - first)
         poller.part(streams[3][0])
         await asyncio.sleep(0.05)
         assert [len(connection.frames) for _, connection in streams] == [1, 1, 1, 0, 1]

@@ -32,7 +32,8 @@ Result = TypeVar("Result")
 # reads a second cost 5 RRU.
 POLL_S = 0.2
 SHARED_MAX = 64  # different results of `TailPoller.once` that are kept; each has up to 1 MB
-SLICE = 200  # clients that are written to in a row, in 2 to 4 ms
+SLICE = 200  # clients that are written to in a row, in 2 to 4 ms if they share a text
+SLICE_S = 0.005  # time after which no further client is written to, as each may need its own text
 FRESH_S = 5 * POLL_S  # maximum age of the last read; after that, the log may be much longer
 # Time without data after which a stream gets a heartbeat. oplog sent one every 25.5 s, and proxies
 # close silent streams after 30 s.
@@ -309,13 +310,15 @@ class TailPoller:
         arrival, self._arrival = self._arrival, None
         if arrival is not None:
             arrival.set_result(None)
-        texts, streams = _Texts(self._tail), [*self._live]
-        for first in range(0, len(streams), SLICE):
-            if first:
+        texts, now_s = _Texts(self._tail), asyncio.get_running_loop().time
+        count, until_s = 0, now_s() + SLICE_S
+        for live in [*self._live]:
+            if count == SLICE or now_s() >= until_s:
                 await asyncio.sleep(0)
-            for live in streams[first : first + SLICE]:
-                if live in self._live:
-                    live.send(texts)
+                count, until_s = 0, now_s() + SLICE_S
+            count += 1
+            if live in self._live:
+                live.send(texts)
 
     def _fail(self, error: Exception) -> None:
         self._looking = None
