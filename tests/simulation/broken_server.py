@@ -5,14 +5,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from tests.simulation.parts import Around, instead
 from tidings.core.consumers import consumer
+from tidings.core.erasure.entries import Scrubbed, Scrubber
+from tidings.core.erasure.eraser import Eraser
+from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.followers.follower import Follower
 from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.limits import WEBHOOK_AT_ONCE
+from tidings.core.model.operations import is_erased
+from tidings.core.model.pages import Page, encode
 from tidings.core.replication.admin import RelayControl
 from tidings.core.settings.profiles import Losses
 from tidings.core.state.rows import Overwritten
@@ -213,3 +219,27 @@ hooks_in_bulk = instead(
     lambda delivery, held: delivery.consumers.view.due(held, WEBHOOK_AT_ONCE),
 )
 corrects_all = instead(Conflicts, "verdict", lambda conflicts, correction: Verdict.UNCHANGED)
+# An erasure drops the entries, so that later entries of their pages get other slots.
+_SCRUB = Scrubber.scrub
+
+
+def _dropped(scrubber: Scrubber, page: Page) -> Scrubbed | None:
+    found = _SCRUB(scrubber, page)
+    if found is None:
+        return None
+    kept = [line for line in found.page.lines if not is_erased(line)] or found.page.lines[:1]
+    return replace(found, page=replace(found.page, body=encode(kept)))
+
+
+drops_entries = instead(Scrubber, "scrub", _dropped)
+
+
+# An erasure ends with the first pages that it has read.
+def _save_all(eraser: Eraser, feed: str, erasure: Erasure, **changed: Any) -> None:
+    if changed.get("phase", erasure.phase) is Phase.LOG and changed["page"] > erasure.page:
+        changed |= {"phase": Phase.PARKED, "page": 0}
+    _SAVE(eraser, feed, erasure, **changed)
+
+
+_SAVE = Eraser._save
+ends_early = instead(Eraser, "_save", _save_all)

@@ -23,6 +23,7 @@ from tidings.core.model.cursors import Cursor
 from tidings.core.model.filters import EVERYTHING, Filter
 
 RESET, LIVE, LEAVE = "reset", "live", "leave"
+ERASED = "erased:"  # the beginning of the id of an entry without its content
 FILTERS = (
     Wanted(),
     Wanted(),
@@ -71,6 +72,8 @@ class Consumer:
             self.handled = place.at
         self.rows += place.replicates
         self.leaves += name == LEAVE
+        if data["id"].startswith(ERASED):
+            return  # its object is deleted by the entry of the erasure
         gone = name in ("delete", LEAVE)
         self.objects[data["type"], data["id"]] = DELETED if gone else data
 
@@ -194,7 +197,9 @@ class Session:
         who, op = self.consumer.name, self.log.op(place.at)
         if place.page > self.log.frontier:
             raise Broken(f"{who} saw page {place.page} beyond frontier {self.log.frontier}")
-        if op is None or op.data != data or name not in (op.event, LEAVE):
+        is_erased = op is not None and op.data != data
+        shows = op is not None and self.log.shows(op, data)
+        if op is None or not shows or name not in ("delete" if is_erased else op.event, LEAVE):
             raise Broken(f"{who} saw {name} {data} at {place.at}; the log has {op}")
         if self.log.seconds[place.page] != place.seconds:
             raise Broken(f"{who}: id of {place.at} has another second")
@@ -202,7 +207,7 @@ class Session:
         if name == LEAVE:
             self._check_leave(op.key[0], matches=wanted.matches(op))
             self.consumer.doubtful += not wanted.left_by(op)
-        elif not wanted.matches(op):
+        elif not wanted.wants(data["type"], data["parents"]):
             raise Broken(f"{who} was told of {op}, which it filters out")
         self._step(place.at)
 

@@ -37,6 +37,7 @@ class Op(NamedTuple):
     data: dict[str, Any]  # without its event, as consumers get it
     marker: str  # names the request it came in
     left: frozenset[str] = frozenset()  # the parents it took away
+    erases: bool = False  # it records an erasure: the earlier ones of its object lose their content
 
 
 class Wanted(NamedTuple):
@@ -90,6 +91,7 @@ class Log:
         self._waiting: dict[int, list[Op]] = {}
         self._positions: list[Position] = []
         self._parents: dict[tuple[str, str], frozenset[str]] = {}
+        self._last_erasure: Position = (0, 0)
 
     def written(self, number: int, lines: list[str], at_ms: int) -> None:
         """Note a page that a store accepted; *lines* is empty for a filler."""
@@ -117,6 +119,8 @@ class Log:
         """Return *op* with the parents that it removed, now that its predecessor is known."""
         had = self._parents.get(op.key, frozenset())
         self._parents[op.key] = frozenset(() if op.event == "delete" else op.parents)
+        if op.erases:
+            self._last_erasure = op.at
         return op._replace(left=had.difference(op.parents))
 
     def check_acknowledged(self, ids: list[str], marker: str, count: int) -> None:
@@ -150,9 +154,34 @@ class Log:
     def missed(self, behind: Position, before: Position, wanted: Wanted) -> Op | None:
         """Return the first matching operation strictly between two places."""
         for op in self.ops[self.after(behind) : self.index(before)]:
-            if wanted.matches(op) or wanted.left_by(op):
+            if (wanted.matches(op) or wanted.left_by(op)) and not self.erasures_of(op):
                 return op
         return None
+
+    def erasures_of(self, op: Op) -> list[Op]:
+        """Return the erasures after which *op* may have lost its content, and so its parents."""
+        later = self.ops[self.index(op.at) :] if self.has_erasures else ()
+        return [each for each in later if each.erases and each.key == op.key]
+
+    @property
+    def has_erasures(self) -> bool:
+        return self._last_erasure != (0, 0) and self.op(self._last_erasure) is not None
+
+    def shows(self, op: Op, data: dict[str, Any]) -> bool:
+        """Return True if a consumer may get *data* for *op*, which may have been erased."""
+        if op.data == data:
+            return True
+        kept = {"timestamp": op.data["timestamp"], "type": op.key[0], "parents": []}
+        names = [f"erased:{each.at[0]:x}" for each in self.erasures_of(op)]
+        return any({**kept, "id": name} == data for name in names)
+
+    def is_same(self, at: Position, line: str, written: str) -> bool:
+        """Return True if *line*, the entry at *at*, is as it was *written*, or was erased."""
+        if line == written:
+            return True
+        op, data = self.op(at), json.loads(line)
+        is_marked = data.pop("erased", None) is True and data.pop("event") == "delete"
+        return op is not None and is_marked and self.shows(op, data)
 
     def lefts(self) -> dict[int, dict[int, tuple[str, ...]]]:
         """Return the parents that each page removed, by slot; of every page with operations."""
@@ -172,4 +201,8 @@ class Log:
 def _op(page: int, slot: int, at_ms: int, line: str) -> Op:
     data = json.loads(line)
     event, key = data.pop("event"), (data["type"], data["id"])
+    if data.pop("erase", False):
+        marker = data.pop("data")["reason"]
+        parents = tuple(data["parents"])
+        return Op((page, slot), at_ms, event, key, parents, data, marker, erases=True)
     return Op((page, slot), at_ms, event, key, tuple(data["parents"]), data, data["data"]["of"])

@@ -186,6 +186,7 @@ COPIES, SYNCS, LISTENERS = Plan(0, copies=True), Plan(0, syncs=True), Plan(0, li
 ARCHIVE = Plan(0, copies=True, archive=True)
 CONSUMERS, RELAYS, VOLUME = Plan(0, consumers=True), Plan(0, relays=True), Plan(0, volume=True)
 CLOCKS = Plan(0, clocks=True)
+ERASURES = Plan(0, server=True, erasures=True)
 LANES, KEYS, SERVER = Plan(0, lanes=True), Plan(0, keys=True), Plan(0, server=True)
 
 
@@ -454,6 +455,12 @@ MUTATIONS = (
         Parts(around=broken_server.corrects_all),
         3,
         plan=SERVER,
+    ),
+    Mutation(
+        "an erasure drops entries", Parts(around=broken_server.drops_entries), 0, plan=ERASURES
+    ),
+    Mutation(
+        "an erasure reads some pages only", Parts(around=broken_server.ends_early), 1, plan=ERASURES
     ),
 )
 

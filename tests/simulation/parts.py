@@ -71,6 +71,7 @@ def bounds(
     if small:
         changed |= {"READ_PAGES_BYTES_MAX": 1_200, "FRAME_BYTES_MAX": 500, "COPY_STEP_ROWS": 7}
         changed |= {"FEW_SUBSCRIPTIONS": 1}  # of two or more each key is looked up
+        changed |= {"ERASURE_PAGES": 3}
         changed |= {"CORRECT_SECTION": 4, "CORRECT_BATCH_BYTES": 400}
         changed |= {"ARCHIVE_PART_BYTES": 3_000, "ARCHIVE_STEP_BYTES": 600, "ARCHIVE_LISTED": 3}
     if few_buckets:

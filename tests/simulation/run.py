@@ -65,7 +65,8 @@ class Plan:
     them. The others add something, which the module of that name describes: *consumers* those of
     `named_consumers`, *feeds* a `throttled_feed`, *keys* those that are revoked, *lanes* those
     that change their number, *frames* the late ones of `sockets`, *archive* an archive and *raised*
-    a longer retention, both with *copies*. *server* is another world, of `tests.simulation.server`.
+    a longer retention, both with *copies*. *server* is another world, of `tests.simulation.server`,
+    which may have *erasures*.
     """
 
     seed: int
@@ -85,6 +86,7 @@ class Plan:
     lanes: bool = False
     keys: bool = False
     server: bool = False
+    erasures: bool = False
     without: frozenset[str] = frozenset()
 
     @property

@@ -340,6 +340,9 @@ class Reader(Client):
         elif self.was_lost:
             raise Broken(f"{self.name} was not told that {self.consumer.cursor} is lost")
         data.pop("ref", None)  # see `operators.Settings`
+        if data.pop("erase", None):
+            del data["data"]
+        data.pop("erased", None)
         self.session.event(id, name, data)
         self.consumer.objects = {
             key: at for key, at in self.consumer.objects.items() if key[0] != _CHANGE
@@ -531,7 +534,11 @@ class Worker(Client):
         world, random = self.world, self.world.random
         body = json.dumps({"worker": f"{self.name}.{self.holds}"}).encode()
         began_us = world.machine.now_us
-        status, _ = await request(world, "POST", f"{self.path}/lease", body)
+        try:
+            status, _ = await request(world, "POST", f"{self.path}/lease", body)
+        except Lost:
+            world.leased_us = world.machine.now_us  # the lease may be taken all the same
+            raise
         if status == 404:
             await request(world, "PUT", self.path, b"{}")
         elif status == 200:
@@ -566,5 +573,6 @@ def begin(world: World) -> list[Client]:
     made += [Forger(world, "f0"), operators.Guest(world, "g0")] if world.key else []
     made += [operators.Corrector(world, "x0"), operators.Settings(world, "t0")]
     made += [operators.HookOwner(world, "h0")]
+    made += [operators.Eraser(world, f"e{at}") for at in range(2 if world.erasures else 0)]
     made += [Worker(world, f"c{at}") for at in range(2)]
     return [*made, List(world, "l0"), Operator(world, "o0")]

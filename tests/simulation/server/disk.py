@@ -52,6 +52,8 @@ class Connection(sqlite3.Connection):
         if sql == "COMMIT" and self.is_data:
             self.process.at_statement("after COMMIT")
             self.process.disk.committed(self)
+        if sql in _SYNCING and self.is_data:
+            self.process.disk.committed(self)
         return cursor
 
     def executescript(self, sql: str) -> sqlite3.Cursor:
@@ -88,6 +90,8 @@ class Connection(sqlite3.Connection):
             raise error
 
 
+# A checkpoint syncs the data before it truncates the log, and VACUUM commits.
+_SYNCING = {"PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM"}
 _UNDONE = {"SQLITE_FULL", "SQLITE_IOERR_WRITE"}  # then SQLite undoes the whole transaction
 _TEXTS = {
     "SQLITE_IOERR_ROLLBACK": "disk I/O error",

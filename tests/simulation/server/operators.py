@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,16 @@ from tests.simulation.server.clients import IDS, Client, Lost, Wire, request
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
+from tidings.core.erasure.entries import Entry
+from tidings.core.erasure.records import Erasure, Phase
 from tidings.core.errors import TidingsError
+from tidings.core.model.operations import begins_with_erasure
 from tidings.core.settings import profiles
 
 if TYPE_CHECKING:
-    from tests.simulation.server.world import World
+    from tests.simulation.server.world import Truth, World
     from tidings.server.host import Host
+    from tidings.server.stores import FileStores
 
 _GRANTS_S = 6.0  # 17.7: a revoked key grants nothing after 5 s, and a request takes a moment
 _HOOK = "/feeds/main/hooks/h"
@@ -146,6 +150,71 @@ class Guest(Client):
         late = None if wire.to_client.empty() else wire.to_client.get_nowait()
         if late and late.get("body"):
             raise Broken(f"{self.name} receives {late} with a revoked key")
+
+
+class Eraser(Client):
+    """Erases objects; at the end, no store has the content of an entry before an erasure."""
+
+    requests = 0
+
+    async def use(self) -> None:
+        world, random = self.world, self.world.random
+        await asyncio.sleep(random.uniform(0.2, 5))
+        if world.is_calm:
+            return
+        self.requests += 1
+        marker, restores = f"{self.name}.{self.requests}", world.restores
+        entry = Entry(random.choice(TYPES), f"o{random.randrange(IDS)}", self.name, marker)
+        found: list[Erasure] = []
+
+        def erase(host: Host) -> None:
+            assert host.erasures is not None
+            found.append(host.erasures.request("main", entry, f"{marker}-key"))
+
+        for _ in range(random.choice((1, 1, 2))):  # a repetition is the same erasure
+            await on_host(world, erase)
+        if restores != world.restores:
+            return
+        places = {each.place.page for each in found}
+        if places != {world.truth.of_marker.get(marker)}:
+            raise Broken(f"{marker} was acknowledged at {places} without being there")
+        world.erased[marker] = entry
+        world.faults.saw("object was erased")
+
+    def check(self) -> None:
+        for marker in self.world.erased:
+            if marker not in self.world.truth.of_marker:
+                raise Broken(f"the erasure {marker} was acknowledged, and is not in the log")
+
+
+def check_erased(truth: Truth, stores: FileStores, rows: Iterable[str]) -> int:
+    """
+    Check that no store has the content of an erased entry; return the number of these entries.
+
+    *rows* are the lines of the state.
+    """
+    pages = stores.log.read("main", 0, 10**6)
+    while pages.more:
+        pages += (more := stores.log.read("main", pages[-1].number))
+        pages.more = more.more
+    records = {each.place.page: each for each in stores.erasures.erasures("main", limit=10**6)}
+    # A copy may have begun after the entry, or after it was erased itself.
+    there = {page.number for page in pages if begins_with_erasure(page.text)}
+    for op in truth.ops:
+        record = records.get(op.at[0])
+        if op.erases and op.at[0] in there and not (record and record.reached(Phase.KEPT)):
+            raise Broken(f"the erasure {op} is not done: {record}")
+    parked = [
+        each.line
+        for consumer in stores.consumers.consumers("main")
+        for each in stores.consumers.parked("main", consumer.name)
+    ]
+    text = "\n".join([*(page.text for page in pages), *rows, *parked])
+    erased = [op for op in truth.ops if not op.erases and truth.erasures_of(op)]
+    for op in erased:
+        if json.dumps(op.data["data"], separators=(",", ":")) in text:
+            raise Broken(f"{op} was erased, and its content is still there")
+    return len(erased)
 
 
 def _issuer(host: Host) -> KeyIssuer:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -32,7 +33,8 @@ from tests.simulation.parts import bounds, instead
 from tests.simulation.server import clients
 from tests.simulation.server.disk import FILE, Disk
 from tests.simulation.server.machine import OWNER, Machine, Pool
-from tests.simulation.server.operators import Receiver
+from tests.simulation.server.operators import Receiver, check_erased
+from tests.simulation.stores import rows_of
 from tidings.core.auth import quotas  # noqa: F401 (it is patched, so it is loaded before)
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
@@ -53,11 +55,12 @@ from tidings.server.sqlite import database as database_module
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.simulation.parts import Parts
     from tests.simulation.run import Outcome, Plan
     from tests.simulation.server.clients import Wire
+    from tidings.core.erasure.entries import Entry
 
 FEED, CHANGE = "main", "change"
 # Kind -> how likely at each occasion, while a seed has switched it on.
@@ -111,7 +114,7 @@ class Truth(Log):
     def committed(self, page: Page) -> None:
         lines = tuple(page.lines)
         if page.number in self._pages:
-            if self._pages[page.number] != lines:
+            if not self._is_same_page(page.number, lines):
                 raise Broken(f"page {page.number} was written twice")
             return
         if page.number <= self.last:
@@ -131,7 +134,7 @@ class Truth(Log):
 
     def _check_correction(self, op: Op) -> None:
         """Check that the corrected object has the position that its row had when it was read."""
-        if "after" not in op.data["data"]:
+        if "after" not in op.data.get("data", ()):
             return
         last = next((each for each in reversed(self.ops) if each.key == op.key), None)
         after = op.data["data"]["after"]
@@ -162,14 +165,27 @@ class Truth(Log):
     def check_copied(self, pages: dict[int, Page]) -> None:
         """Check the pages of a copy, which are the pages that its master has committed."""
         for number, page in pages.items():
-            if self._pages.get(number) != tuple(page.lines):
+            if not self._is_same_page(number, page.lines):
                 raise Broken(f"page {number} of the copy is not its master's")
 
     def check_pages(self, there: dict[int, Page], floor: int) -> None:
         """Check that a file has every page that was committed."""
         for number, lines in self._pages.items():
-            if number >= floor and (number not in there or tuple(there[number].lines) != lines):
-                raise Broken(f"page {number} was committed and is not in the file")
+            if number < floor:
+                continue
+            if number not in there or not self._is_same_page(number, there[number].lines):
+                raise Broken(f"page {number} was committed as {lines} and is not in the file")
+
+    def _is_same_page(self, number: int, lines: Sequence[str]) -> bool:
+        """Return True if *lines* are those of page *number*, but for the content of erased ones."""
+        written = self._pages.get(number)
+        return written == tuple(lines) or (
+            written is not None
+            and len(written) == len(lines)
+            and all(
+                self.is_same((number, slot), line, written[slot]) for slot, line in enumerate(lines)
+            )
+        )
 
 
 class Process:
@@ -246,6 +262,8 @@ class World:
         self.sources: dict[str, Any] = {}
         self.is_calm = False
         self.floor, self.leased_us, self.restores, self.promotions = 1, 0, 0, 0
+        self.erasures = plan.erasures
+        self.erased: dict[str, Entry] = {}  # acknowledged, by marker
         self.hook = Receiver(self)
         self.context = copy_context()
         self.key = PresentedKey("k" * ID_LENGTH, "s" * 32) if plan.seed % 4 == 3 else None
@@ -389,9 +407,12 @@ class World:
         finally:
             copy.crash(synced=True)
             copy.end()
-        self.disk, self.sources = copy.disk, _SOURCES
-        self.disk.restart()
-        pages, self.floor = _pages_of(self.disk.read(), self._folder)
+        copy.disk.restart()
+        pages, floor = _pages_of(copy.disk.read(), self._folder)
+        if _lacks_an_entry(pages):
+            self.machine.note("world", "gives the copy up")
+            return
+        self.disk, self.sources, self.floor = copy.disk, _SOURCES, floor
         jump = pages.pop(max(pages))  # in place of pages that the master may have had
         self.truth.check_copied(pages)
         self.machine.note("world", "promotes", jump.first - 1, self.truth.frontier, jump.number)
@@ -511,8 +532,7 @@ class World:
             shutil.rmtree(self.disk.folder)
             self.disk.folder.mkdir()
         if kind == "folder":
-            for path in source.iterdir():
-                shutil.copy2(path, self.disk.folder / path.name)
+            shutil.copytree(source, self.disk.folder, dirs_exist_ok=True)
         self.disk.write(content)
         end = max(pages, default=0)
         self.machine.note("world", "restores", kind, end, self.truth.frontier)
@@ -551,7 +571,9 @@ class World:
         assert self.process is not None and self.process.host is not None
         followers = self.process.host.stores.followers.checkpoints(FEED)
         ends = {followers.get(name) for name in (STATE, PUSH)}
-        return ends == {self.truth.frontier} and all(each.is_done() for each in self.clients)
+        waits = any(each.is_waiting for each in self.process.host.stores.erasures.unfinished(FEED))
+        at_end = ends == {self.truth.frontier}
+        return at_end and not waits and all(each.is_done() for each in self.clients)
 
     def _check_followers(self, process: Process) -> None:
         """Check that followers are at the end, also if their last run has failed."""
@@ -579,6 +601,20 @@ class World:
                 raise Broken(f"{marker} was acknowledged at {places} and is not there")
         for client in self.clients:
             client.check()
+        if self.erasures:
+            rows = [row.line for row in rows_of(state, FEED)]
+            self.faults.saw("entry was erased", check_erased(self.truth, stores, rows))
+
+
+def _lacks_an_entry(pages: dict[int, Page]) -> bool:
+    """
+    Return True if an entry was erased on the master before it was copied, by an erasure whose entry
+    was not copied. After a promotion, consumers would not learn that its object is gone.
+    """
+    names = set(
+        re.findall('"id":"erased:([0-9a-f]+)"', "".join(page.text for page in pages.values()))
+    )
+    return any(int(name, 16) not in pages for name in names)
 
 
 def _set_began(machine: Machine) -> None:
