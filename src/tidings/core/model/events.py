@@ -53,8 +53,10 @@ def of_line(
 
     If *erasures* is True, an erasure is an event `erase`, as for clients that requested erasures.
     """
-    name, data = content_of(line, erasures=erasures)
-    return Event(f"{id_prefix}{slot:06x}", name, data, trace)
+    event_id = f"{id_prefix}{slot:06x}"
+    if line.endswith(ERASURE_MARK):
+        return Event(event_id, *content_of(line, erasures=erasures), trace)
+    return Event(event_id, event_of(line), data_of(line), trace)
 
 
 def content_of(line: str, *, erasures: bool = False) -> tuple[str, str]:

@@ -443,6 +443,8 @@ def begins_with_erasure(text: str) -> bool:
 
     Such an entry is always the first of its page (`erasure.service`).
     """
+    if event_of(text) != "delete":  # as for most pages
+        return False
     end = text.find("\n")
     return text.endswith(ERASURE_MARK, 0, len(text) if end < 0 else end)
 
