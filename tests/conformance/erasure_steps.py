@@ -46,13 +46,32 @@ def step_erased(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_erasures(scene: Scene, argument: dict[str, Any]) -> None:
-    """The list has the erasures `ids`, in this order, without their locations."""
-    scene.answer = scene.http.get(_path(scene))
-    check_fields(scene, {"status": 200})
-    listed = scene.answer.json()["erasures"]
-    assert all("locations" not in each for each in listed), listed
-    found = [each["id"] for each in listed if each["id"] in argument["ids"]]
-    assert found == argument["ids"], listed
+    """The list `after` an erasure soon has the `ids`, in this order, and not the erasure itself."""
+    after = argument.get("after")
+    deadline = time.monotonic() + REACH_S
+    while True:
+        listed = [each["id"] for each in _list(scene, after)]
+        found = [each for each in listed if each in argument["ids"]]
+        if found == argument["ids"]:
+            break
+        assert time.monotonic() < deadline, listed
+        time.sleep(0.1)
+    assert after not in listed, listed
+
+
+def _list(scene: Scene, after: str | None) -> list[Any]:
+    """Return the erasures of all answers, which have no locations."""
+    listed: list[Any] = []
+    while True:
+        query = {} if after is None else {"after": after}
+        scene.answer = scene.http.get(_path(scene), params=query)
+        check_fields(scene, {"status": 200})
+        answer = scene.answer.json()
+        listed += answer["erasures"]
+        after = answer["next"]
+        if after is None:
+            assert all("locations" not in each for each in listed), listed
+            return listed
 
 
 def _path(scene: Scene) -> str:

@@ -261,7 +261,7 @@ def test_subscriptions() -> None:
         "from": "now",
         "encoding": "gzip",
     }
-    wanted = Subscription("f", ("a",), ("b",), leave=True, password="geheim")
+    wanted = Subscription("f", ("a",), ("b",), leave=True, password="geheim", erasures=True)
     assert json.loads(subscribe_message(at, wanted)) == {
         "action": "resume",
         "feed": "f",
@@ -270,6 +270,7 @@ def test_subscriptions() -> None:
         "parents": ["b"],
         "encoding": "gzip",
         "leave": True,
+        "erasures": True,
         "password": "geheim",
     }
     assert "geheim" not in repr(wanted)

@@ -30,7 +30,7 @@ def api(feed: Answering) -> Iterator[NamedConsumers]:
         yield named
 
 
-def leased(api: NamedConsumers, cursor: str, *, copying: bool = False) -> Session:
+def leased(api: NamedConsumers, cursor: str, *, copying: bool = False, **more: object) -> Session:
     answer = {
         "fence": 1,
         "lease_ms": 30_000,
@@ -40,6 +40,7 @@ def leased(api: NamedConsumers, cursor: str, *, copying: bool = False) -> Sessio
         "single_through": None,
         "retries": [PLACE],
         "paused": False,
+        **more,
     }
     return Session(api, "index", answer, lambda call: call())
 
@@ -51,6 +52,12 @@ def refusal(code: str, status: int) -> Answer:
 
 def event(id: str, name: str = "insert") -> Event:
     return Event(id, name, {})
+
+
+def test_22_4_a_worker_opens_its_stream_as_the_lease_says(api: NamedConsumers) -> None:
+    """P22.4: with the erasures that its consumer asked for; older feeds do not name them."""
+    assert leased(api, PLACE).filter["erasures"] is False
+    assert leased(api, PLACE, erasures=True).filter["erasures"] is True
 
 
 def test_T12_a_copy_is_not_taken_for_the_log(api: NamedConsumers) -> None:

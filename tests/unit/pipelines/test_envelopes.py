@@ -35,6 +35,13 @@ def test_what_our_stores_write_reads_as_what_was_posted(envelope: str) -> None:
         message.data |= more
         wanted = {"event": event, "type": "video", "id": "x32", "data": {"n": 1}, **more}
         assert read(envelope, write(message).encode()) == [wanted]
+    erased = video("erase", "x32", 5, {"reason": "request 7"})
+    gone = {"event": "delete", "type": "video", "id": "x32"}
+    assert erased.is_gone
+    if envelope != "debezium":  # its details are not posted again
+        assert [{**each, "timestamp": ""} for each in read(envelope, write(erased).encode())] == [
+            {**gone, "timestamp": ""}
+        ]
     copied = Message("insert", "video", "", {"type": "video", "id": "a"}, "65650000" + "f" * 16)
     assert read(envelope, write(copied).encode())[0]["event"] == "insert"
     assert read(envelope, write(Message("command", "", "", {}, "1")).encode()) == []
