@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 POLL_S = 0.2
 SHARED_MAX = 64  # different results of `TailPoller.once` that are kept; each has up to 1 MB
 SLICE = 200  # clients that are written to in a row, in 2 to 4 ms if they share a text
-SLICE_S = 0.005  # time after which no further client is written to, as each may need its own text
+SLICE_S = 0.005  # time after which a slice ends with the next text that had to be built
 FRESH_S = 5 * POLL_S  # maximum age of the last read; after that, the log may be much longer
 # Time without data after which a stream gets a heartbeat. oplog sent one every 25.5 s, and proxies
 # close silent streams after 30 s.
@@ -96,6 +96,11 @@ class _Texts:
         self._key: Hashable = None
         self._progress: Progress | None = None
         self._text: _Text | None = None
+
+    @property
+    def built(self) -> int:
+        """Return the number of texts that were built."""
+        return len(self._texts)
 
     def of(self, stream: Stream) -> _Text | None:
         """Return the text for *stream*, or None if it needs pages that are not in memory."""
@@ -311,12 +316,12 @@ class TailPoller:
         if arrival is not None:
             arrival.set_result(None)
         texts, now_s = _Texts(self._tail), asyncio.get_running_loop().time
-        count, until_s = 0, now_s() + SLICE_S
+        count, built, until_s = 0, 0, now_s() + SLICE_S
         for live in [*self._live]:
-            if count == SLICE or now_s() >= until_s:
+            if count == SLICE or (texts.built > built and now_s() >= until_s):
                 await asyncio.sleep(0)
                 count, until_s = 0, now_s() + SLICE_S
-            count += 1
+            count, built = count + 1, texts.built
             if live in self._live:
                 live.send(texts)
 
