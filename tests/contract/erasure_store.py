@@ -34,6 +34,7 @@ FULL = Erasure(
     parts=3,
     parked=2,
     corrected=5,
+    settled_ms=AT + 3,
     done_ms=AT + 2,
     final=True,
 )

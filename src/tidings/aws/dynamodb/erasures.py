@@ -32,12 +32,14 @@ from tidings.aws.dynamodb.attributes import (
     body_of,
     text,
 )
+from tidings.aws.dynamodb.followers import item_key
 from tidings.aws.dynamodb.log import page_key
 from tidings.aws.dynamodb.state import removed_key
 from tidings.aws.dynamodb.table import Table, TableStore, of_version
 from tidings.core import limits
 from tidings.core.erasure.records import Erasure, Phase, sort_key
 from tidings.core.errors import Unavailable
+from tidings.core.model.feeds import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +71,7 @@ _LAYOUT = Layout(
     parts=NUMBER.sparse,
     parked=NUMBER.sparse,
     corrected=NUMBER.sparse,
+    settled=NUMBER.sparse.of("settled_ms"),
     done=NUMBER.sparse.of("done_ms"),
     final=FLAG.sparse,
     version=NUMBER,
@@ -122,6 +125,9 @@ class DynamoDBErasures(TableStore):
         stored = encode(feed, replace(erasure, version=erasure.version + 1))
         if erasure.version and erasure.phase is not Phase.DONE:
             return self._table.put_over(stored, erasure.version, may_be_new=False)
+        if not erasure.version:  # before the record, which the sweep would not find otherwise
+            mark = {":erases": {"BOOL": True}}
+            self._table.update(item_key(feed, STATE), "SET #erases = :erases", mark)
         put = {"Put": {"Item": stored, **self._is(0)}}
         other = erasure_key(feed, erasure.id, is_done=erasure.phase is not Phase.DONE)
         if erasure.version:

@@ -59,7 +59,8 @@ class Eraser:
     number of push lanes of a feed. *chained* has the feeds that are copies. *overwrite* overwrites
     the free space of the database file; it returns False if it must be called again later.
     *settle_ms* is the longest time for which a process that lost its lease may still write pages
-    that it has read. *expiring* is the clock by which tombstones expire.
+    that it has read. The job waits for this time after it has rewritten the log, before it rewrites
+    what such a process may write. *expiring* is the clock by which tombstones expire.
     """
 
     store: ErasureStore
@@ -96,6 +97,11 @@ class Eraser:
                 return True
         return False
 
+    def awaits_followers(self, feed: str) -> bool:
+        """Return True if an erasure waits for followers, and no other one holds it up."""
+        unfinished = self.store.unfinished(feed)
+        return {each.phase for each in unfinished if each.is_waiting} == {Phase.WAITING}
+
     def waits(self, feed: str) -> bool:
         """Return True if an erasure waits for followers, for corrections, or for a free file."""
         return any(each.is_waiting for each in self.store.unfinished(feed))
@@ -114,7 +120,10 @@ class Eraser:
             (Phase.PARENTS, self._correct),
             (Phase.WAITING, self._await_followers),
         )
+        busy = any(each.is_between(Phase.LOG, Phase.SPACE) for each in unfinished)
         for phase, step in steps:
+            if phase is Phase.WAITING and busy:
+                break
             some = [each for each in unfinished if each.phase is phase]
             if some and step(feed, some):
                 return True
@@ -193,11 +202,9 @@ class Eraser:
             archives=self.archive is not None,
             lanes=self.lanes(feed),
         )
-        now_ms, moved = self.runtime.clock(), False
+        moved = False
         for erasure in erasures:
-            settled_ms = erasure.requested_ms + self.settle_ms
-            is_settled = not is_ahead(settled_ms, now_ms, self.settle_ms)
-            if is_settled and min(handled.values()) >= erasure.through:
+            if min(handled.values()) >= erasure.through:
                 first = erasure.place.page if erasure.final else self.log.floor(feed)
                 if self.ledger is not None:
                     self.ledger.add(feed, erasure)  # a copy has not accepted the request itself
@@ -230,7 +237,8 @@ class Eraser:
                 "pages": erasure.pages + counts["pages", name],
             }
             if reached >= erasure.through:
-                self._begin(feed, erasure, Phase.PARKED, **done)
+                settled_ms = self.runtime.clock() + self.settle_ms
+                self._begin(feed, erasure, Phase.PARKED, settled_ms=settled_ms, **done)
             else:
                 self._save(feed, erasure, page=reached, **done)
         return True
@@ -310,7 +318,10 @@ class Eraser:
     # Parked messages.
 
     def _rewrite_parked(self, feed: str, erasures: Sequence[Erasure]) -> bool:
-        """Rewrite the parked messages of all named consumers."""
+        """Rewrite the parked messages of all named consumers, when the log has settled."""
+        now_ms = self.runtime.clock()
+        if any(is_ahead(each.settled_ms, now_ms, self.settle_ms) for each in erasures):
+            return False
         scrubber, counts = self._scrubber(feed, erasures), Counter[str]()
         for consumer in self.consumers.consumers(feed):
             for parked in self.consumers.parked(feed, consumer.name):

@@ -74,9 +74,10 @@ class Erasure:
     *requested_ms* is the commit time of the erasure entry. *page* is the last page that was handled
     in the current *phase*. *through* is the last page that followers must have handled before the
     log is rewritten. *until_ms* is the end of the phase KEPT. *entries*, *pages*, *parts*, *parked*
-    and *corrected* count what was changed. *done_ms* is the time at which the phase KEPT began, or
-    0. *final* is True after the phase KEPT, when the job runs through the phases again to erase the
-    entry itself. A write is rejected if the stored *version* has changed in the meantime.
+    and *corrected* count what was changed. *settled_ms* is the time from which no process has pages
+    that it read before the log was rewritten. *done_ms* is the time at which the phase KEPT began,
+    or 0. *final* is True after the phase KEPT, when the job runs through the phases again to erase
+    the entry itself. A write is rejected if the stored *version* has changed in the meantime.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Erasure:
     parts: int = 0
     parked: int = 0
     corrected: int = 0
+    settled_ms: int = 0
     done_ms: int = 0
     final: bool = False
     version: int = 0
@@ -115,6 +117,10 @@ class Erasure:
     def reached(self, phase: Phase) -> bool:
         """Return True if the erasure has reached *phase*, which is KEPT or an earlier phase."""
         return self.final or ORDER.index(self.phase) >= ORDER.index(phase)
+
+    def is_between(self, first: Phase, last: Phase) -> bool:
+        """Return True if the erasure is in the phase *first*, *last*, or one between them."""
+        return ORDER.index(first) <= ORDER.index(self.phase) <= ORDER.index(last)
 
     @property
     def target(self) -> Target:
@@ -161,6 +167,11 @@ def erasure_of(row: Row, tombstone_ms: int) -> Erasure:
         through=row.page,
         until_ms=row.at_ms + tombstone_ms,
     )
+
+
+def is_due(unfinished: Sequence[Erasure], now_ms: int) -> bool:
+    """Return True if the job has work on *unfinished* at *now_ms*, or waits for a short time."""
+    return any(each.is_waiting or now_ms >= each.until_ms for each in unfinished)
 
 
 class ErasureStore(Protocol):

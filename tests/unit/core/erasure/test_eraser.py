@@ -287,12 +287,35 @@ def test_the_log_is_not_rewritten_before_all_followers_have_passed(scene: Scene)
         assert not eraser(scene).run(FEED, FOREVER)
         assert MARKER in scene.log.read(FEED, 0)[0].text
         follow()
-    late = replace(eraser(scene), settle_ms=60_000)
-    assert not late.run(FEED, FOREVER)
-    assert record(scene, found.id).phase is Phase.WAITING
-    scene.now_ms += 60_000
-    assert not late.run(FEED, FOREVER)
+    assert not eraser(scene).run(FEED, FOREVER)
     assert record(scene, found.id).phase is Phase.KEPT
+
+
+def test_what_a_late_process_may_write_is_rewritten_when_it_has_ended(scene: Scene) -> None:
+    """It may have old pages from before the log was rewritten; other erasures wait as well."""
+    late = replace(eraser(scene), settle_ms=60_000)
+    used(scene)
+    assert scene.host.erasures is not None
+    found = scene.host.erasures.request(FEED, ENTRY)
+    for follow in (scene.project, scene.push, scene.archived):
+        follow()
+    assert not late.run(FEED, FOREVER)
+    assert record(scene, found.id).phase is Phase.PARKED
+    assert MARKER not in "".join(page.text for page in scene.log.read(FEED, 0))
+    assert MARKER in "".join(archived(scene))
+
+    other = scene.host.erasures.request(FEED, replace(ENTRY, id="y"))
+    for follow in (scene.project, scene.push, scene.archived):
+        follow()
+    scene.now_ms += 59_999
+    assert not late.run(FEED, FOREVER)
+    assert record(scene, other.id).phase is Phase.WAITING
+    assert MARKER in "".join(archived(scene))
+
+    scene.now_ms += 1
+    assert not late.run(FEED, FOREVER)
+    assert [record(scene, each.id).phase for each in (found, other)] == [Phase.KEPT, Phase.PARKED]
+    assert MARKER not in everything(scene)
 
 
 def test_all_that_wait_share_one_reading(scene: Scene) -> None:
