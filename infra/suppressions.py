@@ -76,6 +76,12 @@ ACCEPTED = (
     ),
     Suppression(
         "AwsSolutions-IAM5",
+        "An erasure gets its id when it is requested; the grant is for the ledger of erasures, "
+        "which is below one prefix of one bucket.",
+        r"Resource::arn:.*:::<DataArchiveBucketIs.*>/erasures/\*$",
+    ),
+    Suppression(
+        "AwsSolutions-IAM5",
         "Iceberg names the files of a table itself; the grants are for objects below one prefix of "
         "one bucket.",
         r"Resource::arn:.*:::<DataLakeBucketIs.*>/tables/\*$",

@@ -85,8 +85,16 @@ def _parameter(name: str) -> str:
 BELOW = "archive/"  # the prefix of the keys of all parts
 UPLOAD_DAYS = 1  # S3 deletes an unfinished upload, which costs storage, after this time
 
-_OBJECT_ACTIONS = {"read": "s3:GetObject", "write": "s3:PutObject"}
-_KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}
+LEDGER = "erasures/"  # the prefix of the keys of the ledger of erasures
+
+_GET, _PUT, _DELETE = "s3:GetObject", "s3:PutObject", "s3:DeleteObject"
+_OBJECT_ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "read": {BELOW: (_GET,)},
+    "write": {BELOW: (_PUT,)},
+    "ledger": {LEDGER: (_PUT,)},
+    "rewrite": {BELOW: (_GET, _PUT), LEDGER: (_PUT, _DELETE)},
+}
+_KEY_ACTIONS = {_GET: "kms:Decrypt", _PUT: "kms:GenerateDataKey"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +111,27 @@ class ArchiveBucket:
 
     def allow(self, role: iam.Role, what: str) -> None:
         """
-        Allow *role* to `read` or `write` parts; readers may also list them.
+        Allow *role* what `deployment.Function.archive` calls *what*. Readers may also list parts.
 
         Listing is allowed without a condition on the prefix. With a condition, S3 would answer
         "access denied" for a missing part, which a reader could not distinguish from a real denial.
         """
-        allow(role, [_OBJECT_ACTIONS[what]], [self.bucket.arn_for_objects(f"{BELOW}*")])
-        if what == "read":
+        used: set[str] = set()
+        for below, actions in _OBJECT_ACTIONS[what].items():
+            allow(role, actions, [self.bucket.arn_for_objects(f"{below}*")])
+            used.update(actions)
+        if _GET in used:
             allow(role, ["s3:ListBucket"], [self.bucket.bucket_arn])
         if self.key is not None:
-            allow_key(role, self.key.key_arn, [_KEY_ACTIONS[what]], service="s3")
+            of_key = sorted(_KEY_ACTIONS[each] for each in used & _KEY_ACTIONS.keys())
+            allow_key(role, self.key.key_arn, of_key, service="s3")
 
 
 def make_archive_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
     """
     Create the archive bucket without versioning.
 
-    Only compaction changes parts, and old versions would keep the data that compaction drops.
+    Only compaction and erasures change parts. Old versions would keep the data that they drop.
     """
     made = closed_bucket(Construct(scope, name), stage, rule=_lifecycle(stage), key=key)
     _publish(scope, stage, name, made)

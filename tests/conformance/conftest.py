@@ -71,7 +71,5 @@ def _target(request: pytest.FixtureRequest, base_url: str, ws_url: str, *, alone
         skips["21.*"] = "the target has no durable streams"
     if httpx.get(f"{base_url}/feeds/{feed}/erasures", verify=TRUSTED).status_code == 501:
         skips["22.*"] = "the target has no erasures"
-    if request.param != "server":
-        skips["22.*"] = "no function of a stage runs the job of erasures yet"
     streams = (option("--stream-url") or base_url).rstrip("/")
     return Target(base_url, ws_url, streams, feed, alone, skips)

@@ -12,10 +12,12 @@ from moto import mock_aws
 
 from tests.fakes import MemoryArchive
 from tidings.aws import clients
-from tidings.aws.archives import open_archive
+from tidings.aws.archives import open_archive, open_ledger
 from tidings.aws.s3 import S3Archive
 from tidings.core.archive.segments import ArchiveStore, Span
+from tidings.core.erasure.records import Erasure, Ledger
 from tidings.core.errors import TooLarge
+from tidings.core.model.cursors import Place
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.http.settings import WrongArchive
 
@@ -166,3 +168,28 @@ def test_any_other_address_is_refused(url: str) -> None:
     """With the rule, before anything is asked of S3."""
     with pytest.raises(WrongArchive, match="must be s3://BUCKET/PREFIX or file:///FOLDER"):
         open_archive(url, clients.objects)
+
+
+@pytest.fixture(params=["folder", "s3"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
+    if request.param == "folder":
+        return open_ledger(tmp_path.as_uri(), clients.objects)
+    request.getfixturevalue("s3")
+    return open_ledger(f"s3://{BUCKET}/kept", clients.objects.__wrapped__)
+
+
+def test_erasures_are_in_the_ledger_until_they_are_removed(ledger: Ledger, feed: str) -> None:
+    """Each under its feed alone; what is not there is removed as well."""
+    first, second = (
+        Erasure(Place(page, 0, 9).encode(), "video", "ä/b", "ann", "why", 9, "", as_parent=True)
+        for page in (1, 2)
+    )
+    assert list(ledger.entries(feed)) == []
+    for each in (first, second, second):
+        ledger.add(feed, each)
+    ledger.add(f"{feed}.x", first)
+    assert list(ledger.entries(feed)) == [first, second]
+    for _ in range(2):
+        ledger.remove(feed, first.id)
+    assert list(ledger.entries(feed)) == [second]
+    assert list(ledger.entries(f"{feed}.x")) == [first]

@@ -28,6 +28,7 @@ from functions.sweep.handler import handle as sweep
 from tests.functions import test_amend as amendments
 from tests.functions import test_capture as captures
 from tests.functions import test_correct as plans
+from tests.functions import test_erase as erasures
 from tests.functions.cloud import (
     CONNECTION,
     archive_on_s3,
@@ -108,6 +109,9 @@ def keep_removed_parents() -> None:
 
 def following_state(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     keep_removed_parents()
+    service = stage().erasures
+    assert service is not None
+    service.request("main", erasures.ENTRY)
     post_around_a_hole()
     become("state", monkeypatch)
     start_recording()
@@ -204,6 +208,7 @@ def correcting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording)
 
 
 def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    archive_on_s3(monkeypatch, "s3://kept")
     post_around_a_hole()
     later = now_ms() + 10_000
     monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
@@ -211,6 +216,13 @@ def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
     start_recording()
     assert amendments.ask(*plans.planned("a", "x32"))[0] == 200
     assert amendments.look({"keys": ["video/x32"]})[0] == 200
+    service = stage().erasures
+    assert service is not None
+    for key in (None, "k"):
+        found = service.request("main", erasures.ENTRY, key)
+    assert service.list("main") == []
+    assert service.show("main", found.id) == found
+    assert service.locations("main", found)
 
 
 def steering(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
@@ -334,6 +346,7 @@ SCENES = {
     "consume": consuming,
     "supervise": supervising,
     "index": indexing,
+    "erase": erasures.erasing,
     "report": reporting,
     "sweep": sweeping,
 }

@@ -16,7 +16,12 @@ SOCKETS = "sockets"  # in place of the id of the WebSocket API: no address here 
 _SOCKET_STAGE = "live"
 _INVOCATION = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 _CONNECTION = re.compile(r".*/@connections/(.+)")
-_S3_OF_OBJECTS = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject"}
+_S3_OF_OBJECTS = {
+    "GET": "GetObject",
+    "HEAD": "GetObject",
+    "PUT": "PutObject",
+    "DELETE": "DeleteObject",
+}
 
 
 def calls_of(service: str, region: str, account: str, request: AWSRequest) -> list[Call]:

@@ -26,6 +26,7 @@ from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, restart
 from tests.functions.grant_scenes import OPERATION, Requests, come, posting_within
 from tests.functions.test_archive import given_up
+from tests.functions.test_erase import erasing_a_parent, requested, use
 from tests.iam.stages import SOURCES
 from tidings.aws import clients
 from tidings.aws.dynamodb.keys import DynamoDBKeys
@@ -166,6 +167,13 @@ def sweeping_what_waits(monkeypatch: pytest.MonkeyPatch, start_recording: StartR
     sweep({}, None)
 
 
+def sweeping_an_erasure(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    use(monkeypatch)
+    requested(monkeypatch)
+    start_recording()
+    sweep({}, None)
+
+
 def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     """Call *ask* with the headers of a client with a key; without headers, the key is `SHOWN`."""
 
@@ -237,7 +245,13 @@ FURTHER: dict[str, tuple[Scene, ...]] = {
     "steer": (reporting_a_failure, refusing_a_copy),
     "follow-push": (filling_a_hole,),
     "supervise": (yielding,),
-    "sweep": (sweeping_connections, sweeping_with_an_archive, sweeping_what_waits),
+    "sweep": (
+        sweeping_connections,
+        sweeping_with_an_archive,
+        sweeping_what_waits,
+        sweeping_an_erasure,
+    ),
+    "erase": (erasing_a_parent,),
 }
 
 MORE = {

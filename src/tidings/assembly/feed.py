@@ -785,6 +785,15 @@ class Assembly:
     def wake_eraser(self, feed: str) -> None:
         """Start the erasures of *feed* soon. A host without a job for this does nothing."""
 
+    @property
+    def wake_due_erasures(self) -> Callable[[str, bool], object] | None:
+        """
+        Return the function by which the sweep wakes the job; None if the host wakes it otherwise.
+
+        Its arguments are a feed, and True if the feed has ever had an erasure.
+        """
+        return None
+
     # Maintenance.
 
     @cached_property
@@ -830,6 +839,7 @@ class Assembly:
             archive_wait_ms=self.archive_wait_ms,
             index=self.index_monitor,
             outbox=self.outbox_monitor,
+            erasures=self.wake_due_erasures,
             about=self.about,
         )
 

@@ -1,4 +1,8 @@
-"""Open the archive at a URL. Botocore is imported only for an archive on S3."""
+"""
+Open the archive at a URL, and the ledger of erasures next to it.
+
+Botocore is imported only for an archive on S3.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from tidings.aws.s3 import S3Archive
-    from tidings.http.outbound.folder_archive import FolderArchive
+    from tidings.aws.s3 import S3Archive, S3Ledger
+    from tidings.http.outbound.folder_archive import FolderArchive, FolderLedger
 
 
 def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
@@ -49,3 +53,20 @@ def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | Folde
     from tidings.http.outbound.folder_archive import FolderArchive
 
     return FolderArchive(Path(at.path))
+
+
+def open_ledger(url: str, objects: Callable[[], S3Client]) -> S3Ledger | FolderLedger:
+    """
+    Return the ledger of erasures next to the archive at *url*, as `open_archive` does.
+
+    Raises:
+        WrongArchive: *url* is not an archive.
+    """
+    at = parse_archive_url(url)
+    if at.bucket:
+        from tidings.aws.s3 import S3Ledger
+
+        return S3Ledger(objects, at.bucket, at.path)
+    from tidings.http.outbound.folder_archive import FolderLedger
+
+    return FolderLedger(Path(at.path))

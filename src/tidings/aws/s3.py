@@ -1,4 +1,4 @@
-"""The archive, the parts of plans, and the documents of sync jobs, all on S3."""
+"""The archive, the ledger of erasures, parts of plans, and the documents of sync jobs, on S3."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
     from tidings.core.archive.segments import Span
+    from tidings.core.erasure.records import Erasure
 
 
 def read_object(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
@@ -117,6 +118,55 @@ class S3Archive:
 
     def _folder(self, feed: str) -> str:
         return f"{self._prefix}{ARCHIVE_FOLDER}/{feed}/"
+
+
+class S3Ledger:
+    """
+    Implements `Ledger` with an object for each erasure, below `erasures/` next to the archive.
+
+    *client*, *bucket* and *prefix* are as in `S3Archive`.
+    """
+
+    def __init__(self, client: Callable[[], S3Client], bucket: str, prefix: str) -> None:
+        self._client, self._bucket, self._prefix = cache(client), bucket, prefix
+
+    def add(self, feed: str, erasure: Erasure) -> None:
+        from tidings.core.erasure.records import to_json
+
+        key = self._key(feed, erasure.id)
+        with translate_errors():
+            self._client().put_object(Bucket=self._bucket, Key=key, Body=to_json(erasure).encode())
+
+    def entries(self, feed: str) -> Sequence[Erasure]:
+        from tidings.core.erasure.records import from_json
+
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._folder(feed)}
+        found: list[Erasure] = []
+        while True:
+            with translate_errors():
+                answer = self._client().list_objects_v2(**request)
+            for each in answer.get("Contents", ()):
+                text = read_object(
+                    self._client(),
+                    self._bucket,
+                    each["Key"],
+                    what="record of an erasure",
+                    bytes_max=DOCUMENT_BYTES_MAX,
+                )
+                found.append(from_json(text.decode()))
+            if not answer["IsTruncated"]:
+                return found
+            request["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def remove(self, feed: str, erasure_id: str) -> None:
+        with translate_errors():
+            self._client().delete_object(Bucket=self._bucket, Key=self._key(feed, erasure_id))
+
+    def _key(self, feed: str, erasure_id: str) -> str:
+        return f"{self._folder(feed)}{erasure_id}.json"
+
+    def _folder(self, feed: str) -> str:
+        return f"{self._prefix}erasures/{feed}/"
 
 
 # If the caller may not list the bucket, S3 answers AccessDenied for a missing object.

@@ -19,6 +19,7 @@ from tidings.aws.config.settings import (
 )
 from tidings.aws.effects import Threads, new_id, now_ms, sleep_ms, steady_ms
 from tidings.aws.stores import StageStores
+from tidings.core import limits
 from tidings.core.effects import Runtime
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Stage(Assembly):
         )
         self.stage = settings.stage
         self.archive_wait_ms = settings.archive_wait_ms
+        self.erasure_settle_ms = settings.erasure_settle_ms
 
     def count(self, metric: str, value: int) -> None:
         """Implement `Count`: compare *value* with the limit of the metric, and write the metric."""
@@ -165,6 +167,49 @@ class Stage(Assembly):
 
         wake = partial(self.stores.waker.run, "forward")
         return OutboxMonitor(outbox=self.stores.outbox, wake=wake, runtime=self.runtime)
+
+    # Erasures.
+
+    def wake_eraser(self, feed: str) -> None:
+        from tidings.core.model.feeds import ERASE
+
+        self.stores.waker.run(ERASE, feed)
+
+    @property
+    def wake_due_erasures(self) -> Callable[[str, bool], None]:
+        return self._wake_due_erasures
+
+    def _wake_due_erasures(self, feed: str, erases: bool) -> None:
+        """
+        Wake the job if an erasure of *feed* is due, or once an hour if the feed forgets deletions.
+
+        The sweep has read the profile, so a feed without both costs no read.
+        """
+        if erases:
+            from tidings.core.erasure.records import is_due
+
+            if is_due(self.stores.erasures.unfinished(feed), self.expiring()):
+                self.wake_eraser(feed)
+                return
+        turn = self.runtime.clock() // limits.SWEEP_EVERY_MS % limits.FORGET_EVERY
+        if turn == 0 and self.profiles.profile(feed).forget_after_days:
+            self.wake_eraser(feed)
+
+    def erase(self, feed: str, until_ms: int) -> None:
+        """
+        Request the erasure of old deletions, then run the job; see `Forgetter` and `Eraser`.
+
+        If the job waits for followers, which it has woken, run it again a few times after short
+        pauses. Otherwise the erasure would wait for the sweep.
+        """
+        assert self.eraser is not None and self.forgetter is not None
+        self.forgetter.run(feed, until_ms)
+        for _ in range(limits.ERASE_POLLS):
+            if self.eraser.run(feed, until_ms) or not self.eraser.awaits_followers(feed):
+                break
+            self.runtime.sleep(limits.ERASE_POLL_MS)
+        if self.archive_reader is not None:
+            self.archive_reader.forget()
 
     # Producers that write to tables.
 

@@ -168,9 +168,14 @@ class StageStores:
 
         return DynamoDBErasures(self._client(), self._settings.control_table)
 
-    @property
+    @cached_property
     def erasure_ledger(self) -> Ledger | None:
-        return None
+        """Return the ledger next to the archive; None if the stage has no archive."""
+        if not self._settings.archive:
+            return None
+        from tidings.aws.archives import open_ledger
+
+        return open_ledger(self._settings.archive, clients.objects)
 
     @cached_property
     def rewrites(self) -> DynamoDBRewrites:

@@ -15,7 +15,7 @@ from tidings.aws.clients import translate_errors
 from tidings.aws.config.settings import LIVE
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
-from tidings.core.model.feeds import PUSH, lane_of
+from tidings.core.model.feeds import ERASE, PUSH, lane_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +33,9 @@ class LambdaWaker:
 
     def wake(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """Invoke the function of *follower*; all lanes of push are runs of one function."""
+        if follower == ERASE:
+            self.run(ERASE, feed)
+            return
         lane = lane_of(follower)
         function = follower if lane is None else PUSH
         self._wake(f"follow-{function}", payload(feed, observation, lane or 0))

@@ -133,6 +133,7 @@ def _settings(
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true",
         "TIDINGS_ARCHIVE_SECONDS": "0",  # archive at once, because a run costs nothing here
+        "TIDINGS_ERASURE_SECONDS": "0",  # here, a killed run does not continue elsewhere
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
     }
     values |= {table.setting: store.table_name(table.name) for table in deployment.TABLES}

@@ -55,9 +55,10 @@ class Function:
     that it may invoke. With *streams*, the code is an ASGI app with response streaming, and not a
     handler. An *endless* function runs longer than API Gateway waits, so clients call the URL of
     the function itself. *reads* are the prefixes that the function may read in the stage's bucket
-    for syncs. *archive* is its access to the archive: `read`, `write`, or "". With *coordinates*,
-    it may use the table of the leader election, if the stage has one. *environment* has the
-    settings of this function alone.
+    for syncs. *archive* is its access to the archive: `read`, `write`, `ledger` (to add erasures to
+    the ledger next to the archive), `rewrite` (all of these) or "". With *coordinates*, it may use
+    the table of the leader election, if the stage has one. *environment* has the settings of this
+    function alone.
     """
 
     name: str
@@ -113,6 +114,7 @@ _READ = _GET + _QUERY
 _PUT = ("dynamodb:PutItem",)
 _UPDATE = ("dynamodb:UpdateItem",)
 _DELETE = ("dynamodb:DeleteItem",)
+_CHECK = ("dynamodb:ConditionCheckItem",)
 _SCAN = ("dynamodb:Scan",)
 _BATCH_GET = ("dynamodb:BatchGetItem",)
 _BATCH_WRITE = ("dynamodb:BatchWriteItem",)
@@ -169,11 +171,13 @@ FUNCTIONS = (
         folder="follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        # The follower `state` reads the state to compute missing sums.
+        # The follower `state` reads the state to compute missing sums, and records erasures.
         grants=_grants(
-            log=_QUERY + _PUT, state=_QUERY + _BATCH_GET + _PUT, control=_READ + _UPDATE
+            log=_QUERY + _PUT,
+            state=_QUERY + _BATCH_GET + _PUT,
+            control=_READ + _UPDATE + _PUT + _CHECK,
         ),
-        invokes=("follow-state", "follow-push"),
+        invokes=("follow-state", "follow-push", "erase"),
         environment={"TIDINGS_FOLLOWER": "state"},
     ),
     Function(
@@ -252,7 +256,9 @@ FUNCTIONS = (
         "amend",
         timeout_s=limits.AMEND_TIMEOUT_S,
         memory_mb=1024,
-        grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET, control=_READ + _UPDATE),
+        # An erasure may have an Idempotency-Key, whose claim is put.
+        grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET, control=_READ + _UPDATE + _PUT),
+        archive="ledger",
     ),
     Function("steer", timeout_s=30, grants=_grants(control=_READ), reads=(PLANS,)),
     Function(
@@ -299,6 +305,18 @@ FUNCTIONS = (
         timeout_s=limits.INDEX_TIMEOUT_S,
         grants=_grants(log=_QUERY, state=_QUERY + _BATCH_WRITE, control=_READ),
     ),
+    Function(
+        "erase",
+        timeout_s=limits.ERASE_TIMEOUT_S,
+        memory_mb=1024,  # for a part of the archive, unpacked, and its new content
+        grants=_grants(
+            log=_QUERY + _PUT + _UPDATE,
+            state=_QUERY + _BATCH_GET + _UPDATE + _DELETE,
+            control=_READ + _UPDATE + _PUT + _DELETE,
+        ),
+        invokes=("follow-state", "follow-push", "follow-archive"),
+        archive="rewrite",
+    ),
     Function("report", timeout_s=10, memory_mb=256, grants=_grants(log=_QUERY, control=_READ)),
     Function(
         "sweep",
@@ -313,7 +331,7 @@ FUNCTIONS = (
         sockets=True,
         invokes=(
             *("follow-state", "follow-push", "follow-archive", "follow-relay"),
-            *("replay", "index", "forward"),
+            *("replay", "index", "forward", "erase"),
         ),
     ),
 )

@@ -37,7 +37,7 @@ TRACER_VARIABLE = "POWERTOOLS_TRACE_DISABLED"
 SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # Powertools reads the name of the service from it
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
 _XRAY = "_X_AMZN_TRACE_ID"  # not in `SETTINGS`, because Lambda sets this variable for each call
-DAY_S = 86_400  # maximum delay of the archive in s; a log keeps each page for longer than a day
+DAY_S = 86_400  # maximum delay of the archive and of an erasure in s; logs are kept for longer
 
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
@@ -64,6 +64,11 @@ SETTINGS = (
         "TIDINGS_LAG_PAGES",
         "1000",
         "pages of lag above which an alarm is raised, if the lag persists",
+    ),
+    Setting(
+        "TIDINGS_ERASURE_SECONDS",
+        str(limits.ERASE_SETTLE_S),
+        "time in seconds between rewriting the log and rewriting the archive for an erasure",
     ),
     Setting("TIDINGS_CAPTURE", "", "mapping of a captured table's writes to operations"),
     Setting("TIDINGS_COORDINATOR", "", "table of leader elections: dynamodb://TABLE?region=REGION"),
@@ -123,6 +128,7 @@ class Settings(Shared):
     follower: str
     archive: str
     archive_wait_ms: int
+    erasure_settle_ms: int
     all_metrics: bool
     lag_pages_max: int
     capture: str
@@ -190,6 +196,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         follower=values["TIDINGS_FOLLOWER"],
         archive=_archive(values),
         archive_wait_ms=1000 * shared.parse_setting(values, "TIDINGS_ARCHIVE_SECONDS", 0, DAY_S),
+        erasure_settle_ms=1000 * shared.parse_setting(values, "TIDINGS_ERASURE_SECONDS", 0, DAY_S),
         all_metrics=_all_metrics(values),
         lag_pages_max=shared.parse_setting(values, "TIDINGS_LAG_PAGES", 1),
         capture=values["TIDINGS_CAPTURE"],

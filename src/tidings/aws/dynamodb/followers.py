@@ -8,7 +8,8 @@ follower stored with the checkpoint.
 `fence` counts the holders of the lease, `beat` the renewals, and `bell` the marks that were left
 for the holder. The `owner` of a released lease is empty. `lease_until` is in ms by the clock of the
 holder, so it is only a hint. `look` identifies an observer of the lease and its observation: the
-fence, the beat and the minute.
+fence, the beat and the minute. `erases` is true in the item of `state` if the feed has ever had an
+erasure. The sweep reads this item anyway, so a feed without erasures costs no further read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from tidings.aws.clients import ConditionFailed
 from tidings.aws.dynamodb.attributes import (
     BINARY,
+    FLAG,
     NUMBER,
     TEXT,
     Item,
@@ -49,6 +51,7 @@ _LAYOUT = Layout(
     operations=NUMBER,
     beat=NUMBER,
     note=BINARY,
+    erases=FLAG.sparse,
 )
 
 

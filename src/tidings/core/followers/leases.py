@@ -32,6 +32,7 @@ class Lease:
     handler for the next holder, of at most `limits.NOTE_BYTES_MAX`. *expires_ms* is a time on the
     clock of the holder. It is a hint for reports and for the decision to observe the lease; it
     never permits a takeover. *look* names the last observation that began, see `next_look`.
+    *erases* is True on a stage, in the lease of `state`, if the feed has ever had an erasure.
     """
 
     feed: str
@@ -45,6 +46,7 @@ class Lease:
     beat: int = 0
     look: str = field(default="", compare=False)
     note: bytes = b""
+    erases: bool = field(default=False, compare=False)
 
     def is_held(self, now_ms: int) -> bool:
         """Return True if a process seems to hold the lease and to be alive."""

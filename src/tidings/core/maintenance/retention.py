@@ -118,11 +118,12 @@ class Look:
     A recent observation of a log: its *head*, and the last page that each follower has *handled*.
 
     *head* and the pages in *handled* only increase, so a floor that an older observation allows is
-    still allowed.
+    still allowed. *erases* is as in `Lease`.
     """
 
     head: int
     handled: Mapping[str, int]
+    erases: bool = False
 
 
 def _nothing(feed: str) -> Retention | None:

@@ -83,8 +83,10 @@ class Sweeper:
 
     *archives* is True if the deployment has an archive. A page is archived after *archive_wait_ms*,
     or as soon as there are enough pages for a part of the archive. *index* and *outbox* wake the
-    functions that write the tag index and forward the outbox, if these have work. *about* is called
-    with each feed before the sweep of the feed, and with "" after the last feed.
+    functions that write the tag index and forward the outbox, if these have work. *erasures* wakes
+    the job of erasures, if it has work; it is called with each feed, and with True if the feed has
+    ever had an erasure. *about* is called with each feed before the sweep of the feed, and with ""
+    after the last feed.
     """
 
     reader: Reader
@@ -105,6 +107,7 @@ class Sweeper:
     archive_wait_ms: int = 0
     index: IndexMonitor | None = None
     outbox: OutboxMonitor | None = None
+    erasures: Callable[[str, bool], object] | None = None
     about: Callable[[str], None] = _ignore
 
     def run(self, feeds: frozenset[str]) -> None:
@@ -146,6 +149,9 @@ class Sweeper:
             yield "the index", partial(self.index.run, head=look.head)
         if self.outbox:
             yield "the outbox", self.outbox.run
+        if (wake := self.erasures) and look:
+            erases = look.erases
+            yield "the erasures", lambda feed: wake(feed, erases)
 
     def _connections(self, failures: Failures, until_ms: int) -> None:
         """
@@ -191,6 +197,7 @@ class Sweeper:
         look = Look(
             self.reader.log.head(feed),
             {name: lease.checkpoint for name, lease in leases.items()},
+            erases=any(lease.erases for lease in leases.values()),
         )
         lanes = self.lanes.count(feed)
         positions = effective_checkpoints(look.handled, archives=False, lanes=lanes)
