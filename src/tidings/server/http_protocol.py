@@ -19,19 +19,27 @@ import struct
 import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from tidings.core import limits
-from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival
+from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival, has_length
 
 log = logging.getLogger(__name__)
 Abort = Callable[[], object]
 REPORT_EVERY_S = 60.0  # minimum time between reports, so that many connections do not flood the log
+FIELDS_KEPT = 256  # encoded header fields of different responses that are cached
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 # Maximum number of bytes of a refused request that are discarded. After more bytes, the connection
 # is reset. The maximum is larger than the largest body with its framing.
@@ -143,7 +151,11 @@ class Connection:
         self._transport, self._admission, self._is_receiving = transport, admission, is_receiving
         self.bounds = admission.bounds
         self._loop = asyncio.get_running_loop()
+        # The timer of `wait` is set once for many requests: when it fires, it is set again if the
+        # deadline was moved in the meantime. *_on_deadline* is None while the connection is in use.
         self._deadline: asyncio.TimerHandle | None = None
+        self._fires_s = self._deadline_s = 0.0
+        self._on_deadline: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._cut: asyncio.TimerHandle | None = None
@@ -161,16 +173,32 @@ class Connection:
 
         Until then the connection is idle, so *admission* may close it.
         """
-        self.stop_waiting()
+        self._admission.remove_idle(self.abort)
         self._admission.add_idle(self.abort)
-        self._deadline = self._loop.call_later(seconds, on_deadline)
+        self._on_deadline, self._deadline_s = on_deadline, self._loop.time() + seconds
+        if self._deadline is None or self._deadline_s < self._fires_s:
+            self._set_timer()
 
     def stop_waiting(self) -> None:
         """Record that the connection is in use."""
+        self._on_deadline = None
+        self._admission.remove_idle(self.abort)
+
+    def _set_timer(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
-        self._admission.remove_idle(self.abort)
+        self._fires_s = self._deadline_s
+        self._deadline = self._loop.call_at(self._fires_s, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        self._deadline, on_deadline = None, self._on_deadline
+        if on_deadline is None:
+            return
+        if self._fires_s < self._deadline_s:
+            self._set_timer()
+        else:
+            self._on_deadline = None
+            on_deadline()
 
     def is_closing(self) -> bool:
         """Return True if no more data may be written."""
@@ -201,6 +229,8 @@ class Connection:
     def on_closed(self) -> None:
         """Cancel all timers, because the connection is closed."""
         self.stop_waiting()
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._cancel()
         self.on_drained()
         if self._cut is not None:
@@ -255,6 +285,37 @@ class Connection:
             self._timer = None
 
 
+class _Fields(NamedTuple):
+    """
+    The encoded header fields of a response.
+
+    *length* is the Content-Length, or None. *is_last* is True if the fields close the connection.
+    """
+
+    text: bytes
+    length: int | None
+    is_last: bool
+
+
+@lru_cache(maxsize=FIELDS_KEPT)
+def _encode_fields(headers: tuple[tuple[bytes, bytes], ...]) -> _Fields:
+    """
+    Encode *headers*, which are the same in most responses.
+
+    Raises:
+        ValueError: a name or a value has a character that would end the field.
+    """
+    length, is_last = None, False
+    headers = tuple((name.lower(), value) for name, value in headers)
+    for name, value in headers:
+        if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
+            raise ValueError(f"not a header field: {name!r}")
+        if name == b"content-length":
+            length = int(value)
+        is_last = is_last or (name == b"connection" and b"close" in value.lower())
+    return _Fields(b"".join(b"%b: %b\r\n" % each for each in headers), length, is_last)
+
+
 class _Refused(Exception):
     """The request is refused. This exception stops the parser; `_refusal` has the answer."""
 
@@ -276,6 +337,9 @@ class Cycle(RequestResponseCycle):
                 self.transport.close()
                 self.on_response()
             self.on_response = _nothing
+            # Without this reference to itself, the cycle is freed now, and not by the garbage
+            # collector.
+            del self.scope[WRITE_NOW]  # type: ignore[misc]
 
     def write_now(self, frame: bytes) -> bool:
         """Implement `asgi.WriteNow`, for an answer that has begun and has a body in chunks."""
@@ -293,22 +357,36 @@ class Cycle(RequestResponseCycle):
         HTTP/1.0 has no chunks, so the end of the connection is the end of an answer without a
         length.
         """
-        if message["type"] == "http.response.start":
-            if self.more_body:
-                self.keep_alive = False  # the rest of the body would be parsed as a request
-            if self.scope["http_version"] != "1.1" and not _has_length(message):
-                self.chunked_encoding = False
-        elif self.chunked_encoding is False and self.scope["http_version"] != "1.1":
-            self.expected_content_length = len(message.get("body", b""))
-        await super().send(message)
+        if message["type"] != "http.response.start" or self.response_started:
+            if self.chunked_encoding is False and self.scope["http_version"] != "1.1":
+                self.expected_content_length = len(message.get("body", b""))
+            await super().send(message)
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if not self.disconnected:
+            self._send_head(message["status"], (*self.default_headers, *message["headers"]))
+
+    def _send_head(self, status: int, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+        fields = _encode_fields(headers)
+        self.response_started, self.waiting_for_100_continue = True, False
+        self.expected_content_length = fields.length or 0
+        self.chunked_encoding = (
+            fields.length is None
+            and has_length(status)
+            and self.scope["method"] != "HEAD"
+            and self.scope["http_version"] == "1.1"
+        )
+        if fields.is_last or self.more_body:  # the rest of the body would be parsed as a request
+            self.keep_alive = False
+        more = b"transfer-encoding: chunked\r\n" if self.chunked_encoding else b""
+        if not (self.keep_alive or fields.is_last):
+            more += b"connection: close\r\n"
+        self.transport.write(b"%b%b%b\r\n" % (STATUS_LINE[status], fields.text, more))
 
 
 def _nothing() -> None:
     pass
-
-
-def _has_length(message: Any) -> bool:
-    return any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -442,7 +520,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
-        super().on_url(url)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields += 1
@@ -450,7 +528,10 @@ class HttpProtocol(HttpToolsProtocol):
             raise self._rejection(431, f"a head holds at most {limits.HEAD_FIELDS_MAX} fields")
         self._count(len(name) + len(value) + 4)
         if not self._in_body:  # trailers are ignored, because the head has already been checked
-            super().on_header(name, value)
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -513,7 +594,7 @@ class HttpProtocol(HttpToolsProtocol):
         return path, url.query or b""
 
     def _check_host(self, version: str) -> None:
-        hosts = sum(name == b"host" for name, _ in self.headers)
+        hosts = [name for name, _ in self.headers].count(b"host")
         if hosts > 1 or (hosts == 0 and version == "1.1"):
             raise self._rejection(400, "a request of HTTP/1.1 must have exactly one Host field")
 

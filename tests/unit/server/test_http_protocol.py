@@ -631,6 +631,47 @@ def test_a_client_that_reads_slowly_is_not_cut() -> None:
     asyncio.run(run())
 
 
+def test_the_last_wait_of_a_connection_decides_its_deadline() -> None:
+    """One timer serves many requests: if the deadline was moved, the timer is set again."""
+
+    class Loop:
+        now_s = 0.0
+
+        def __init__(self) -> None:
+            self.timers: list[tuple[float, Callable[[], None]]] = []
+
+        def time(self) -> float:
+            return self.now_s
+
+        def call_at(self, at_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+            self.timers.append((at_s, call))
+            return asyncio.TimerHandle(at_s, call, (), asyncio.get_running_loop())
+
+    async def run() -> None:
+        connection = Connection(asyncio.Transport(), Admission(PATIENT), lambda: False)
+        loop, ended = Loop(), list[str]()
+        connection._loop = loop  # type: ignore[assignment]
+        connection.wait(10, lambda: ended.append("first"))
+        connection.stop_waiting()
+        loop.now_s = 5
+        connection.wait(10, lambda: ended.append("second"))
+        ((at_s, fire),) = loop.timers
+        assert at_s == 10
+        fire()
+        at_s, fire = loop.timers[-1]
+        assert (at_s, ended) == (15, [])
+        fire()
+        assert ended == ["second"]
+        connection.wait(10, lambda: ended.append("third"))
+        connection.wait(1, lambda: ended.append("fourth"))
+        at_s, fire = loop.timers[-1]
+        connection.stop_waiting()
+        fire()
+        assert (at_s, ended) == (6, ["second"])
+
+    asyncio.run(run())
+
+
 def test_closing_does_not_wait_for_a_client() -> None:
     """The rest of a complete answer is dropped too, also when the server ends."""
     quick = RequestLimits(100, LONG_S, LONG_S, LONG_S, SHORT_S, LONG_S)
