@@ -255,6 +255,31 @@ def test_6_9_who_asks_is_told_traces(scene: Scene, query: dict[str, str], templa
         assert "traceparent" not in plain
 
 
+@pytest.mark.parametrize("query", [{}, {"types": "video"}])
+@pytest.mark.parametrize("template", ["", "/{{id}}"])
+def test_22_4_who_asks_is_sent_erasures(scene: Scene, query: dict[str, str], template: str) -> None:
+    """P22.4: from memory and from the log, filtered or not, with refs or not; others are not."""
+    scene.configure(object_url=template)
+    asking, other = (
+        scene.streamer.open(FEED, START.encode(), {**query, "erasures": asked})
+        for asked in ("true", "false")
+    )
+    assert asking.text_key != other.text_key
+    tail = Tail()
+    for known in (False, True):
+        entry = encode_entry(Entry("video", "a", "ann", "request 7"), now_ms=scene.now_ms)
+        page = scene.appender.append(FEED, [entry])
+        tail.start(page.number - 1)
+        tail.extend(Run([page]))
+        asked, told = (
+            (chunk.text if known and (chunk := stream.take(tail)) else text(stream))
+            for stream in (asking, other)
+        )
+        assert asked.count("event: erase\n") == asked.count("request 7") == 1
+        assert told.count("event: delete\n") == 1 and "request 7" not in told
+        assert not template or refs_in(asked) == refs_in(told) == ["/a"]
+
+
 def test_6_9_the_switch_is_true_or_false(scene: Scene) -> None:
     """P6.9: it has the values of `leave`."""
     with pytest.raises(InvalidFilter) as refused:
