@@ -402,9 +402,20 @@ class Eraser:
         return True
 
     def _end_keeping(self, feed: str, erasures: Sequence[Erasure]) -> bool:
-        """Remove the tombstone and begin to erase the entry of each erasure that is old enough."""
-        due = [each for each in erasures if self.expiring() >= each.until_ms]
+        """
+        Remove the tombstone and begin to erase the entry of each erasure that is old enough.
+
+        If the log still has the entry, postpone this once.
+        """
+        now_ms = self.expiring()
+        due = [each for each in erasures if now_ms >= each.until_ms]
+        floor = self.log.floor(feed) if due else 0
         for erasure in due:
+            if not erasure.page and erasure.place.page >= floor:
+                # Consumers that were cut off by an outage of this feed may still resume.
+                until_ms = now_ms + limits.ERASURE_GRACE_MS
+                self._save(feed, erasure, page=erasure.place.page, until_ms=until_ms)
+                continue
             target = erasure.target
             for row in self.states.find(feed, [target.key]):
                 if (row.page, row.slot) == target.own:

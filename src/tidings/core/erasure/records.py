@@ -72,12 +72,13 @@ class Erasure:
     *id* is the event id of the erasure entry. The object is *type*, *object_id*; *object_id* is ""
     when the erasure is done. *before*, *by*, *reason* and *as_parent* are as in `Entry`.
     *requested_ms* is the commit time of the erasure entry. *page* is the last page that was handled
-    in the current *phase*. *through* is the last page that followers must have handled before the
-    log is rewritten. *until_ms* is the end of the phase KEPT. *entries*, *pages*, *parts*, *parked*
-    and *corrected* count what was changed. *settled_ms* is the time from which no process has pages
-    that it read before the log was rewritten. *done_ms* is the time at which the phase KEPT began,
-    or 0. *final* is True after the phase KEPT, when the job runs through the phases again to erase
-    the entry itself. A write is rejected if the stored *version* has changed in the meantime.
+    in the current *phase*; in the phase KEPT, it is not 0 if the end was postponed. *through* is
+    the last page that followers must have handled before the log is rewritten. *until_ms* is the
+    end of the phase KEPT. *entries*, *pages*, *parts*, *parked* and *corrected* count what was
+    changed. *settled_ms* is the time from which no process has pages that it read before the log
+    was rewritten. *done_ms* is the time at which the phase KEPT began, or 0. *final* is True after
+    the phase KEPT, when the job runs through the phases again to erase the entry itself. A write is
+    rejected if the stored *version* has changed in the meantime.
     """
 
     id: str
