@@ -174,9 +174,11 @@ class Erasures:
 
     def show(self, feed: str, erasure_id: str) -> Erasure | None:
         """Return the record with the event id *erasure_id*, or None if there is no such erasure."""
-        stored = self.store.erasure(feed, erasure_id)
         place = cursors.parse_cursor(erasure_id)
-        if stored or not isinstance(place, Place):
+        if not isinstance(place, Place):
+            return None
+        stored = self.store.erasure(feed, erasure_id)
+        if stored is not None:
             return stored
         page = self.current.reader.at(feed, place.page)  # the state may not have handled it yet
         if page is None or page.seconds != place.seconds or place.slot:
