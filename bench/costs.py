@@ -35,7 +35,10 @@ from bench.workload import operations
 from infra import names, settings, synth
 from tidings.aws.config import deployment
 from tidings.aws.effects import now_ms
+from tidings.aws.stage import stage
 from tidings.core import limits
+from tidings.core.erasure.entries import Entry, encode_entry
+from tidings.core.erasure.records import Phase
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
 from tidings.core.model.events import GZIP, of_line, pack, to_json
@@ -64,7 +67,7 @@ def measure() -> Section:
     with running() as functions:
         used = {name: _mean(found) for name, found in _paths(functions)}
         sizes = _sizes(functions)
-    found = {"used": used, "bytes": sizes, "replayed": _replayed()}
+    found = {"used": used, "bytes": sizes, "replayed": _replayed(), "erased": _erased()}
     found |= {"standing": _idle_resources()}
     costs_page.MEASURED.write_text(
         json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8"
@@ -222,6 +225,40 @@ def _replayed() -> dict[str, dict[str, int]]:
                 _read_all(running.reader, feed, strongly=how == "strongly")
                 each[how] = round(spent.total() * 1e6 / _REPLAYED)
             found[str(batch)] = each
+    return found
+
+
+def _erased() -> dict[str, dict[str, float]]:
+    """
+    Return the usage of an erasure by the operations of its object, each on a page of its own.
+
+    The log has as many pages of other objects. The archive is in a folder, so requests to S3 are
+    not counted.
+    """
+    found = {}
+    for count in (1, 1_000):
+        with running() as functions:
+            others = _bodies(1)
+            for _ in range(count):
+                functions.append(next(others))
+                functions.append([{"event": "update", "type": "video", "id": "erased-object"}])
+            for name in ("follow-state", "follow-push", "follow-archive"):
+                functions.call(name, _WAKE)
+            entry = Entry("video", "erased-object", "bench", "a measurement")
+            functions.appender.append("main", [encode_entry(entry, now_ms=now_ms())])
+            used = [functions.call("follow-state", _WAKE)]
+            for name in ("follow-push", "follow-archive"):
+                functions.call(name, _WAKE)
+            kept = False
+            while not kept:  # a run ends after `limits.ERASE_RUN_MS`
+                used.append(functions.call("erase", _WAKE))
+                (erasure,) = stage().stores.erasures.unfinished("main")
+                kept = erasure.phase is Phase.KEPT
+            assert erasure.entries == count, erasure
+        found[str(count)] = {
+            name: round(sum(getattr(each, name) for each in used), 3)
+            for name in ("writes", "reads", "requests", "cpu_ms")
+        }
     return found
 
 

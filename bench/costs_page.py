@@ -37,6 +37,7 @@ def text(measured: Mapping[str, Any]) -> str:
         log=bill.PLATFORM_LOG_BYTES,
         polls=bill.POLLS_PER_S,
         replays="".join(map(_replay, measured["replayed"].items())),
+        erasures="".join(map(_erasure, measured["erased"].items())),
         summaries="".join(map(_summary, bills)),
         idle="".join(_idle(stage.name, measured) for stage in settings.STAGES),
         bills="".join(map(_bill, bills)),
@@ -51,6 +52,16 @@ def _replay(measured: tuple[str, Mapping[str, int]]) -> str:
     price = prices.READ_UNIT
     dollars = units["reads"] * price.dollars / price.per
     return f"| {batch} | {units['reads']:,} RRU | {units['strongly']:,} RRU | ${dollars:.4f} |\n"
+
+
+def _erasure(measured: tuple[str, Mapping[str, float]]) -> str:
+    count, used = measured
+    dollars = sum(
+        used[name] * price.dollars / price.per
+        for name, price in (("writes", prices.WRITE_UNIT), ("reads", prices.READ_UNIT))
+    )
+    row = f"| {int(count):,} | {used['writes']:,.0f} WRU | {used['reads']:,.0f} RRU |"
+    return f"{row} {used['cpu_ms'] / 1000:.1f} s | ${dollars:.5f} |\n"
 
 
 def _summary(made: Bill) -> str:
