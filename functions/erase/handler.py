@@ -1,4 +1,8 @@
-"""Continue the erasures of feeds. The follower `state` and the sweep wake this function."""
+"""
+Continue the erasures of feeds. The follower `state` and the sweep wake this function.
+
+After a restore, an operator invokes it with `"restored": true` (RUNBOOKS.md).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,8 @@ from tidings.core.followers.invocation import serve
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
     feeds = stage().settings.feeds & wakeups.feeds_to_wake(event).keys()
-    served = serve(feeds, stage().erase, clock=steady_ms, run_ms=limits.ERASE_RUN_MS)
+    run = stage().erase_lost if event.get("restored") else stage().erase
+    served = serve(feeds, run, clock=steady_ms, run_ms=limits.ERASE_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("erasure stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

@@ -92,7 +92,7 @@ _OBJECT_ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "read": {BELOW: (_GET,)},
     "write": {BELOW: (_PUT,)},
     "ledger": {LEDGER: (_PUT,)},
-    "rewrite": {BELOW: (_GET, _PUT), LEDGER: (_PUT, _DELETE)},
+    "rewrite": {BELOW: (_GET, _PUT), LEDGER: (_GET, _PUT, _DELETE)},
 }
 _KEY_ACTIONS = {_GET: "kms:Decrypt", _PUT: "kms:GenerateDataKey"}
 

@@ -18,8 +18,8 @@ from infra.parts.policies import allow, allow_key, principal, removal_policy, ta
 from infra.settings import Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import data_stack_name, table_name
+from tidings.core import limits
 
-RECOVERY_DAYS = 35  # a table can be restored to any time in these days; DynamoDB's maximum
 KEY = "key"  # the name under which the ARN of the stage's key is published
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
@@ -112,7 +112,7 @@ def _table(
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=table.recoverable,
-            recovery_period_in_days=RECOVERY_DAYS if table.recoverable else None,
+            recovery_period_in_days=limits.RECOVERY_DAYS if table.recoverable else None,
         ),
         time_to_live_attribute=table.ttl_attribute,
         max_read_request_units=stage.reads_per_s_max,

@@ -81,6 +81,13 @@ def later(monkeypatch: pytest.MonkeyPatch, ms: int) -> None:
     restart()
 
 
+def end_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the job when the tombstone has expired, and when the postponed end has come."""
+    for days in (1, 3):
+        later(monkeypatch, stage().settings.tombstone_ms + days * DAY_MS)
+        erase(WAKE, None)
+
+
 def everything() -> str:
     """Return all that the tables and the bucket have, unpacked."""
     items = [
@@ -107,9 +114,17 @@ def erasing(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Any])
     start_recording()
     erase(WAKE, None)
     assert record(found).phase is Phase.KEPT
-    later(monkeypatch, stage().settings.tombstone_ms + DAY_MS)
-    erase(WAKE, None)
+    end_keeping(monkeypatch)
     assert record(found).phase is Phase.DONE
+    lose(found)
+    erase({**WAKE, "restored": True}, None)
+
+
+def lose(found: Erasure) -> None:
+    """Leave *found* in the ledger with the id of an entry that the log does not have."""
+    ledger = stage().stores.erasure_ledger
+    assert ledger is not None
+    ledger.add("main", replace(found, id=Place(9000, 0, 1).encode(), object_id=OBJECT))
 
 
 def erasing_a_parent(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Any]) -> None:
@@ -133,8 +148,7 @@ def test_nothing_has_the_object_in_the_end(cloud: Cloud, monkeypatch: pytest.Mon
     assert MARKER not in everything()
     assert [page.number for page in stage().stores.log.read("main", 0)] == [1, 2, 3, 4, 5]
 
-    later(monkeypatch, stage().settings.tombstone_ms + DAY_MS)
-    erase(WAKE, None)
+    end_keeping(monkeypatch)
     assert record(erasing_it).phase is Phase.DONE
     assert OBJECT not in everything()
 
@@ -233,3 +247,19 @@ def test_deletions_are_forgotten(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) 
     cloud.around.asked.clear()
     sweep(event("schedule"), None)
     assert AWAKE not in cloud.invoked
+
+
+def test_an_erasure_that_a_restored_log_lacks_is_requested_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger next to the archive has it; an operator invokes the function once."""
+    use(monkeypatch)
+    post("z", [])
+    follow_all(monkeypatch)
+    lose(Erasure(Place(1, 0, 1).encode(), "video", OBJECT, "ann", "why", 1))
+    for restored in (True, True, False):
+        erase({**WAKE, "restored": restored}, None)
+        follow_all(monkeypatch)
+    (found,) = stage().stores.erasures.erasures("main")
+    assert (found.object_id, found.by, found.reason) == (OBJECT, "ann", "why")
+    assert found.phase is Phase.KEPT and MARKER not in everything()

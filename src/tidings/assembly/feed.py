@@ -81,6 +81,7 @@ class Assembly:
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
     file_rewritten_ms = 0  # when the database file was last rewritten, see `SqliteFreeSpace`
+    recovery_ms = 0  # how far back the tables can be restored, without backups of the operator
     erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
 
     @property
@@ -715,6 +716,7 @@ class Assembly:
             archives=self.stores.archive is not None,
             has_file=self.free_space is not None,
             rewritten_ms=self.file_rewritten_ms,
+            recovery_ms=self.recovery_ms,
             ledger=self.stores.erasure_ledger,
         )
 

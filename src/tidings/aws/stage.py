@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidings.assembly.feed import Assembly
 from tidings.aws import clients, telemetry
 from tidings.aws.config.settings import (
+    DAY_S,
     METRICS_FOR_ALARMS,
     Settings,
     WrongSetting,
@@ -64,6 +65,7 @@ class Stage(Assembly):
         self.stage = settings.stage
         self.archive_wait_ms = settings.archive_wait_ms
         self.erasure_settle_ms = settings.erasure_settle_ms
+        self.recovery_ms = limits.RECOVERY_DAYS * DAY_S * 1000
 
     def count(self, metric: str, value: int) -> None:
         """Implement `Count`: compare *value* with the limit of the metric, and write the metric."""
@@ -210,6 +212,13 @@ class Stage(Assembly):
             self.runtime.sleep(limits.ERASE_POLL_MS)
         if self.archive_reader is not None:
             self.archive_reader.forget()
+
+    def erase_lost(self, feed: str, until_ms: int) -> None:
+        """Request the erasures again that a restored log of *feed* lacks, then erase."""
+        assert self.erasures is not None
+        for erasure in self.erasures.request_again(feed):
+            telemetry.logger().warning("erasure requested again", feed=feed, id=erasure.id)
+        self.erase(feed, until_ms)
 
     # Producers that write to tables.
 

@@ -271,6 +271,7 @@ ERASE_POLLS = 5  # looks of one run for the followers that it has woken
 ERASE_POLL_MS = 1_000  # the pause between these looks
 ERASE_SETTLE_S = 900  # the longest run of a function: no run still has pages from before a rewrite
 ERASURE_GRACE_MS = 24 * 3600 * 1000  # time to resume after an outage, before an entry is erased
+RECOVERY_DAYS = 35  # days back to which a stage's tables can be restored; DynamoDB's maximum
 ERASURES_LISTED = 100  # records of erasures that are returned at once, some 50 KB
 WHY_CHARS_MAX = 500  # length of an operator's reason, a few sentences
 NOTES_MAX = 100  # records of operators' actions that are returned at once, the latest first

@@ -82,7 +82,7 @@ class Erasures:
     *current* are the stores that have an object's latest operation. *archives* is True if the
     deployment has an archive, *has_file* if it has a database file of its own, which was rewritten
     without its free space at *rewritten_ms*. *ledger* has the erasures that a restored log may
-    lack.
+    lack. The tables can be restored to any time in the last *recovery_ms*.
     """
 
     appender: Appender
@@ -94,6 +94,7 @@ class Erasures:
     has_file: bool = False
     rewritten_ms: int = 0
     ledger: Ledger | None = None
+    recovery_ms: int = 0
 
     def request(self, feed: str, entry: Entry, key: str | None = None) -> Erasure:
         """
@@ -276,7 +277,14 @@ class Erasures:
             Location("tables", "outside", "the lake's job removes the rows from its tables"),
             Location("exports", "outside", "remove plans and dumps of syncs yourself"),
             Location("backups", "outside", "backups made before the erasure have the data"),
+            *([self._recovery(erasure)] if self.recovery_ms else []),
         ]
+
+    def _recovery(self, erasure: Erasure) -> Location:
+        until_ms = erasure.done_ms + self.recovery_ms if erasure.done_ms else 0
+        is_over = 0 < until_ms <= self.appender.clock()
+        note = "the tables can be restored to a time before the erasure"
+        return Location("point-in-time recovery", "done" if is_over else "pending", note, until_ms)
 
 
 def _step(name: str, is_done: bool, note: str) -> Location:

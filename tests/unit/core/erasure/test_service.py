@@ -188,6 +188,23 @@ def test_each_location_has_a_status(scene: Scene) -> None:
     assert found(Phase.DONE)["erasure entry"] == "done"
 
 
+def test_tables_can_be_restored_for_some_time(scene: Scene) -> None:
+    """This time begins when the job has erased the data; a server has no such recovery."""
+    at = service(scene).request(FEED, ENTRY)
+    recoverable = replace(service(scene), recovery_ms=1000)
+
+    def found(erasure: Erasure) -> list[tuple[str, int]]:
+        locations = recoverable.locations(FEED, erasure)
+        return [(e.status, e.until_ms) for e in locations if e.name == "point-in-time recovery"]
+
+    assert found(at) == [("pending", 0)]
+    now_ms = scene.now_ms
+    assert found(replace(at, done_ms=now_ms)) == [("pending", now_ms + 1000)]
+    assert found(replace(at, done_ms=now_ms - 1000)) == [("done", now_ms)]
+    names = {each.name for each in service(scene).locations(FEED, at)}
+    assert "point-in-time recovery" not in names
+
+
 def test_an_object_that_keeps_changing_is_not_erased(scene: Scene) -> None:
     """The client is told to try again, and no entry was written."""
     scene.projected(op())
