@@ -414,7 +414,7 @@ MUTATIONS = (
     Mutation(
         "a copied file counts as the data file",
         Parts(around=broken_server.copies_unnoticed),
-        8,
+        63,
         plan=SERVER,
     ),
     Mutation(
