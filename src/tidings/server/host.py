@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Bearers
     from tidings.core.effects import TraceRecord
+    from tidings.core.followers.follower import Handler
     from tidings.core.model.pages import Page
     from tidings.core.websocket.send import Broadcast
     from tidings.http.request import Endpoint
@@ -173,6 +174,7 @@ class Host(Assembly):
         self.slow_pool = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="slow-request")
         self.writer = Writer(self.database, loop)
         self.waker = Wakeups(self._replay_soon)
+        self._traced: dict[str, int] = {}  # the last page with a trace of each feed
         self.sum_demand = SumDemand(steady_ms, self.waker)
         stores = FileStores(
             self.database,
@@ -384,6 +386,7 @@ class Host(Assembly):
     # A commit wakes the followers, and the readers that wait at the end of the log.
 
     def _on_commit(self, pages: Sequence[tuple[str, Page]]) -> None:
+        self._traced.update((feed, page.number) for feed, page in pages if page.trace)
         for feed in {feed for feed, _ in pages}:
             self.waker.wake(feed, PUSH)
             self.webhooks.wake(feed)
@@ -411,7 +414,7 @@ class Host(Assembly):
         )
         self.waker.wake_state = self.state.wake
         self.waker.runs = {
-            PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest, loop),
+            PUSH: Runs(PUSH, lambda feed: self._push(feed, pusher), self._push_rest, loop),
         }
         if self.stores.archive is not None:
             archiver, archiving = self.archiver(), self.archive_follower
@@ -443,6 +446,19 @@ class Host(Assembly):
     @property
     def free_space(self) -> Callable[[], bool]:
         return self.stores.free_space.overwrite
+
+    def _push(self, feed: str, pusher: Handler) -> None:
+        """
+        Run push for *feed*. Without connected clients, first skip the pages that state has handled.
+
+        A client that connects later receives all pages after its cursor before it joins push, so it
+        misses nothing. Pages with a trace are not skipped, because their handling is reported.
+        """
+        checkpoints = self.stores.followers.checkpoints(feed)
+        handled, pushed = checkpoints.get(STATE, 0), checkpoints.get(PUSH, 0)
+        if not self.sockets.count and self._traced.get(feed, 0) <= pushed < handled:
+            self.stores.followers.set_checkpoint(feed, PUSH, handled)
+        self.follower.run(feed, pusher)
 
     @property
     def broadcast(self) -> Broadcast:
