@@ -57,15 +57,15 @@ class TestState:
 
     def test_what_is_older_changes_nothing(self, stores: Stores, feed: str) -> None:
         """By page, then by slot as a number; returns the row that each one replaced."""
-        stands = [replace(row("video/x", 10), slot=10), replace(row("video/y", 10), slot=10)]
+        stands = [row("video/x", 10)._replace(slot=10), row("video/y", 10)._replace(slot=10)]
         assert stores.state.write(feed, stands) == [NOTHING, NOTHING]
         for page, slot in ((9, 11), (10, 9), (2, 1000)):
-            late = [replace(each, page=page, slot=slot, line="{}") for each in stands]
+            late = [each._replace(page=page, slot=slot, line="{}") for each in stands]
             told = stores.state.write(feed, [*late, row(f"video/{page}-{slot}")])
             assert told == [None, None, NOTHING]
         assert stores.state.write(feed, stands) == [None, None]  # in place of unknown rows
         assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == stands
-        newer = [replace(stands[0], slot=11), replace(stands[1], page=11, slot=0)]
+        newer = [stands[0]._replace(slot=11), stands[1]._replace(page=11, slot=0)]
         assert stores.state.write(feed, newer) == [Overwritten(10, 10, lives=True)] * 2
         assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == newer
 
@@ -92,7 +92,7 @@ class TestState:
         self, stores: Stores, feed: str
     ) -> None:
         """The row was tampered with: it is replaced, and the object before it is unknown."""
-        broken = replace(row("video/x"), page=ABSENT)
+        broken = row("video/x")._replace(page=ABSENT)
         stores.state.repair(feed, [swap(None, broken)])
         assert stores.state.write(feed, [row("video/x", 2)]) == [None]
         assert stores.state.find(feed, ["video/x"]) == [row("video/x", 2)]
@@ -196,12 +196,12 @@ class TestRepairs:
         stores.state.write(feed, [there])
         others = [
             None,
-            replace(there, page=4),
-            replace(there, slot=4),
-            replace(there, at_ms=AT + 1),
-            replace(there, line='{"event":"delete"}'),
-            replace(there, expires_ms=0),
-            replace(there, expires_ms=EXPIRES + 1000),
+            there._replace(page=4),
+            there._replace(slot=4),
+            there._replace(at_ms=AT + 1),
+            there._replace(line='{"event":"delete"}'),
+            there._replace(expires_ms=0),
+            there._replace(expires_ms=EXPIRES + 1000),
         ]
         for found in others:
             assert stores.state.repair(feed, [swap(found, row("video/x", 9))]) == [False]
@@ -209,7 +209,7 @@ class TestRepairs:
                 assert stores.state.repair(feed, [swap(found, None)]) == [False]
         lives = row("video/y")
         stores.state.write(feed, [lives])
-        dying = replace(lives, expires_ms=EXPIRES)
+        dying = lives._replace(expires_ms=EXPIRES)
         assert stores.state.repair(feed, [swap(dying, None)]) == [False]
         assert stores.state.find(feed, ["video/x"]) == [there]
         assert stores.state.find(feed, ["video/y"]) == [lives]

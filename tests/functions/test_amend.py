@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,7 +105,7 @@ def test_rows_of_some_objects_are_told(cloud: Cloud) -> None:
     row = Row(
         key="video/b", page=3, slot=1, at_ms=5_000, line=line("b", "delete"), expires_ms=9_000
     )
-    stage().stores.state.write("main", [row, replace(row, key="video/a", line=line("a"))])
+    stage().stores.state.write("main", [row, row._replace(key="video/a", line=line("a"))])
     answered, body = look({"keys": ["video/b", "video/none"]})
     assert (answered, body["state"], body["count"]) == (200, 0, 2)
     assert [Row(**each) for each in body["rows"]] == [row]

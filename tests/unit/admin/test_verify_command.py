@@ -10,7 +10,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -118,8 +118,8 @@ def kept(twin: Twin, spare: Iterator[str]) -> Kept:
 def broken(kept: Kept, rows: dict[str, Row]) -> list[str]:
     """Break one row of each kind of difference; return the expected report."""
     kept.remove(rows["video/a"])
-    kept.write(replace(rows["video/b"], page=1, slot=1))
-    kept.write(replace(rows["video/d"], line=rows["video/d"].line.replace("[]", '["p"]')))
+    kept.write(rows["video/b"]._replace(page=1, slot=1))
+    kept.write(rows["video/d"]._replace(line=rows["video/d"].line.replace("[]", '["p"]')))
     kept.write(Row("video/z", 2, 7, 0, rows["video/d"].line))
     return ["alien video/z", "altered video/d", "missing video/a", "stale video/b"]
 
@@ -198,7 +198,7 @@ def test_what_is_older_than_the_log_stays(kept: Kept) -> None:
     log.raise_floor(kept.name, 2)
     key = {"feed": {"S": kept.name}, "page": {"N": "1"}}
     kept.target.client.delete_item(TableName=kept.target.settings.log_table, Key=key)
-    kept.write(replace(rows["video/d"], line=rows["video/d"].line.replace("[]", '["p"]')))
+    kept.write(rows["video/d"]._replace(line=rows["video/d"].line.replace("[]", '["p"]')))
     before = kept.rows()
 
     _, last, code = kept.told("verify")

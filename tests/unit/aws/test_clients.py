@@ -211,7 +211,7 @@ class TestPuts:
         """
         lost = Answer(500, error="InternalServerError")
         code = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
-        for stands in (ROWS[0], replace(ROWS[0], page=2)):
+        for stands in (ROWS[0], ROWS[0]._replace(page=2)):
             found = {"Item": encode_row("main", stands)}
             with answering(lost, Answer(400, found, code)) as server:
                 state = DynamoDBState(dynamodb(server.url), "state", Waits())

@@ -157,7 +157,7 @@ def test_what_is_newer_than_the_dump_stands(
     """
     dump = [line("a", 5), line("b", 5), line("back", 5), LINE_OF_2099]
     rows = [
-        replace(row(line(name, 1), event, page=page, slot=slot), at_ms=1_000 * page + slot)
+        row(line(name, 1), event, page=page, slot=slot)._replace(at_ms=1_000 * page + slot)
         for name, event, page, slot in [
             ("a", "update", 3, 2),
             ("b", "update", 3, 4),

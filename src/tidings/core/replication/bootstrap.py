@@ -193,7 +193,7 @@ class Bootstrapper:
     def _tombstone(self, row: Row, page: int) -> Row:
         """Return a tombstone for *row* at the current time and *page*, the page of the copy."""
         now, line = self.runtime.clock(), as_event(row.line, "delete")
-        return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
+        return row._replace(page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
     def _write(self, feed: str, changes: Iterator[Difference]) -> None:
         """

@@ -7,7 +7,7 @@ The row of a deleted object is called a tombstone. It expires after some time.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 ABSENT = -1  # replaces a number that a stored row lacks, because another program changed the row
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """
     The latest operation of the object *key*, with the *line* that is in the log at (page, slot).
 
@@ -182,7 +181,7 @@ def project(
             latest[row.key] = row
     soon_ms = now_ms + limits.RETENTION_MS_MIN
     return [
-        row if not 0 < row.expires_ms < soon_ms else replace(row, expires_ms=soon_ms)
+        row if not 0 < row.expires_ms < soon_ms else row._replace(expires_ms=soon_ms)
         for row in latest.values()
     ]
 
@@ -193,11 +192,4 @@ def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
         if not has_object(line):
             continue  # the entry has no object
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
-        yield Row(
-            key=key_of(line),
-            page=page.number,
-            slot=slot,
-            at_ms=page.at_ms,
-            line=line,
-            expires_ms=expires,
-        )
+        yield Row(key_of(line), page.number, slot, page.at_ms, line, expires)

@@ -7,7 +7,6 @@ Objects older than the log are compared with the archive if there is one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,7 +149,7 @@ def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any])
     """This holds even if the log does not reach back to its object; it does not count as older."""
     alter(scene, "video/c", **fields)
     trimmed(scene, 3)
-    scene.state.write(FEED, [replace(Row("video/z", 1, 0, NOW, line("z")), **fields)])
+    scene.state.write(FEED, [Row("video/z", 1, 0, NOW, line("z"))._replace(**fields)])
 
     assert [each for each in named(scene) if each.startswith("broken")] == [
         "broken video/c",

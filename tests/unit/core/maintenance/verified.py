@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 from tests.fakes import MemorySpill, MemoryState
@@ -62,7 +61,7 @@ def rows(state: MemoryState) -> dict[str, Row]:
 def alter(scene: Scene, key: str, **fields: Any) -> Row:
     """Change the row of *key* by hand; how it was."""
     before = rows(scene.state)[key]
-    scene.state._buckets[FEED, before.bucket][key] = replace(before, **fields)
+    scene.state._buckets[FEED, before.bucket][key] = before._replace(**fields)
     return before
 
 

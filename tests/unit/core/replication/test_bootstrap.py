@@ -119,7 +119,7 @@ def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.Mon
     repair = state.repair
 
     def after_the_late_one(feed: str, changes: Sequence[Difference]) -> list[bool]:
-        state.write(feed, [replace(row, page=2) for row in late])
+        state.write(feed, [row._replace(page=2) for row in late])
         return repair(feed, changes)
 
     with monkeypatch.context() as meanwhile:
@@ -300,9 +300,9 @@ def test_20_6_a_row_of_another_place_and_one_too_many_are_mended() -> None:
     """An object that the upstream does not have is deleted."""
     chain = chained(3)
     old = row_of(chain.node, "video/a1")
-    put(chain.node, old, replace(old, page=1, slot=5))
+    put(chain.node, old, old._replace(page=1, slot=5))
     key = "video/extra"
-    extra = replace(old, key=key, line=old.line.replace("a1", "extra"))
+    extra = old._replace(key=key, line=old.line.replace("a1", "extra"))
     assert bucket_of(key) != bucket_of("video/a1")
     chain.node.scene.state.write(FEED, [extra])
     forget_sums(chain.node)

@@ -9,7 +9,6 @@ Checks that stop a sync before it does harm.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -149,7 +148,8 @@ def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
     Return a row whose page was committed as many ms after `NOW` as its number says, minus one up to
     page 7.
     """
-    return replace(row(name, event, ms=ms, page=page), slot=0, at_ms=NOW + page - (page <= 7))
+    at_ms = NOW + page - (page <= 7)
+    return row(name, event, ms=ms, page=page)._replace(slot=0, at_ms=at_ms)
 
 
 def test_O70_a_created_object_is_an_insert() -> None:
