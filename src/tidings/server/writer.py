@@ -107,7 +107,7 @@ class Writer:
             return
         self._jobs.append(job)
         if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write())
+            self._writing = self._loop.create_task(self._write())
 
     async def stop(self) -> None:
         """Accept no more jobs, and return when those in the queue have finished."""

@@ -618,6 +618,8 @@ def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
         # Overwrite content within a database page when it is deleted. `SqliteFreeSpace` overwrites
         # the free pages.
         connection.execute("PRAGMA secure_delete = FAST")
+        # The copies of pages that a savepoint restores are in memory, not in a temporary file.
+        connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")

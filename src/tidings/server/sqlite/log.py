@@ -36,7 +36,10 @@ _MOVE = (
 )
 _ADD = "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _PUT = _ADD.replace("INSERT", "INSERT OR IGNORE")
-_LAST = "SELECT page FROM pages WHERE feed = ? ORDER BY page DESC LIMIT 1"
+_TAIL = (
+    "SELECT page, successor, (SELECT page FROM pages WHERE feed = ?1 ORDER BY page DESC LIMIT 1)"
+    " FROM (SELECT ?1 AS feed) LEFT JOIN heads USING (feed)"
+)
 
 # The list of numbers ends with the number after the head, so that missing numbers after the last
 # page are found, too.
@@ -104,12 +107,11 @@ class SqliteLog:
         return self._database.together(take)
 
     def _begin_tail(self, sql: sqlite3.Connection, feed: str) -> _Tail:
-        statement = "SELECT page, successor FROM heads WHERE feed = ?"
-        head, successor = sql.execute(statement, (feed,)).fetchone() or (0, "")
+        head, successor, last = sql.execute(_TAIL, (feed,)).fetchone()
         if successor:
             raise Yielded(feed, successor)
         # A page above the head, which only a damaged file has, must not be overwritten.
-        head = max(head, _number(sql, _LAST, feed))
+        head = max(head or 0, last or 0)
         if not self._tails:
             self._database.on_rollback(self._tails.clear)
             self._database.defer(self._write_tails)
@@ -176,15 +178,17 @@ class SqliteLog:
                 " WHERE feed = ? AND page > ? ORDER BY page",
                 (feed, after),
             )
-            for number, body, at_ms, slots, *rest in rows:
+            for number, body, at_ms, slots, trace, skipped in rows:
                 size += len(body)
                 pages.more = bool(pages) and (
                     size > limits.READ_PAGES_BYTES_MAX or len(pages) == limit
                 )
                 if pages.more:
                     break
-                page = Page(number, body, "", at_ms, slots=_slots(slots))
-                pages.append(replace(page, trace=rest[0], skipped=rest[1]))
+                page = Page(
+                    number, body, "", at_ms, slots=_slots(slots), trace=trace, skipped=skipped
+                )
+                pages.append(page)
             rows.close()
         return pages
 
