@@ -99,13 +99,13 @@ def has_length(status: int) -> bool:
 
 
 async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    pairs = [*_encode(tuple(headers.items()))]
+    pairs = _encode(tuple(headers.items()))
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
 @lru_cache(maxsize=64)  # nearly all answers to producers have the same headers
-def _encode(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode("latin-1")) for name, value in headers]
+def _encode(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((name.encode(), value.encode("latin-1")) for name, value in headers)
 
 
 def disable_buffering(send: Send) -> Send:
@@ -173,8 +173,10 @@ def below(scope: Message, prefix: str) -> Message:
     """
     Return *scope* with *prefix* removed from its path, as API Gateway does for a custom domain.
     """
+    if not prefix:
+        return scope
     path = raw_path(scope)
-    if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
+    if not (path == prefix or path.startswith(f"{prefix}/")):
         return scope
     raw = path.removeprefix(prefix) or "/"
     return {**scope, "raw_path": raw.encode("latin-1"), "path": unquote(raw)}

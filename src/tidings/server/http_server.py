@@ -117,7 +117,8 @@ class KnownProxies:
             headers = [pair for pair in scope["headers"] if pair[0] not in _FORWARDED]
             if scope["scheme"] == "https":
                 headers.append((b"x-forwarded-proto", b"https"))
-            scope = {**scope, "headers": headers}
+            if headers != scope["headers"]:
+                scope = {**scope, "headers": headers}
         await self._app(scope, receive, send)
 
     def _is_known(self, scope: Message) -> bool:
