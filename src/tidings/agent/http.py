@@ -128,8 +128,7 @@ class Application:
         compressed = is_compressed(headers)
         check_announced(headers)
         try:
-            is_complete = arrival_of(scope).is_complete
-            body = await body_of(receive, self._bodies, is_complete=is_complete)
+            body = await body_of(receive, self._bodies, arrival_of(scope))
         except Gone:
             return None
         except TimeoutError:

@@ -142,12 +142,17 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 
 class Arrival:
-    """The arrival of a body. `is_complete` stays False if the server does not report the end."""
+    """
+    The arrival of a body.
 
-    __slots__ = ("is_complete",)
+    When the whole body has arrived, *body* has the bytes that the app has not received yet. It
+    stays None if the server does not report the end.
+    """
+
+    __slots__ = ("body",)
 
     def __init__(self) -> None:
-        self.is_complete = False
+        self.body: bytes | None = None
 
 
 _UNKNOWN = Arrival()
@@ -208,18 +213,17 @@ class BodyBudget:
         self.left -= size
 
 
-async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
+async def body_of(receive: Receive, budget: BodyBudget, arrival: Arrival | None = None) -> bytes:
     """
-    Return the body. With *is_complete*, the whole body has arrived, and no timeout applies.
+    Return the body. If the whole body is in *arrival*, no timeout applies.
 
     Raises:
         TimeoutError: the body took longer than BODY_S, or nothing arrived for BODY_IDLE_S.
         TooLarge: the body is longer than BODY_BYTES_MAX.
         Overloaded, Gone: see these classes.
     """
-    if is_complete:  # the usual case, which a timer would make 5 % slower
-        body: bytes = (await _next_part(receive)).get("body", b"")
-        return body
+    if arrival is not None and arrival.body is not None:
+        return arrival.body
     parts: list[bytes] = []
     size, more = 0, True
     try:

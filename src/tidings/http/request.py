@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
 from tidings.core.auth.guard import credential_from
@@ -29,6 +30,7 @@ LINKS = ("changes", "diagnostics", "cluster", "config", "health")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+", re.ASCII)
 _JSON_TYPE = "application/json"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class UnsupportedEncoding(Rejected, code="unsupported_encoding", status=415):
@@ -86,8 +88,7 @@ class BodyPending(Exception):
     """The body has not arrived yet. The host reads it and calls the endpoint again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """
     One HTTP request.
 
@@ -102,9 +103,9 @@ class Request:
     method: str
     path: str
     route: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = _NOTHING
+    parameters: Mapping[str, str] = _NOTHING
+    query: Mapping[str, str] = _NOTHING
     body: bytes | None = b""
     query_string: str = ""
     is_charged: bool = False
@@ -148,12 +149,11 @@ class Request:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A response. *body* is UTF-8 text; `answers.respond` adds the common headers."""
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = _NOTHING
     body: str = ""
 
 

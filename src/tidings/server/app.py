@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -148,11 +147,10 @@ class ServerApp:
             await self._streams(request, receive, send, cut_after)
             return
         arrival = arrival_of(scope)
-        if not arrival.is_complete:
+        if arrival.body is None:
             await asyncio.sleep(0)  # the body often arrives in a packet right after the head
-        if arrival.is_complete:
-            body = await body_of(receive, self._bodies, is_complete=True)
-            request = _request(scope, headers, match, body)
+        if arrival.body is not None:
+            request = _request(scope, headers, match, arrival.body)
             answer = await self._answer(match.route.function, request)
         else:
             check_announced(headers)
@@ -167,7 +165,7 @@ class ServerApp:
             return await self._answer(function, request)
         except BodyPending:
             body = await body_of(receive, self._bodies)
-            return await self._answer(function, replace(request, body=body, is_charged=True))
+            return await self._answer(function, request._replace(body=body, is_charged=True))
 
     async def _fallback(
         self, headers: dict[str, str], method: str, path: str, methods: list[str]
@@ -256,7 +254,7 @@ def _with_head(answer: Answer) -> Answer:
     allowed = answer.headers.get("allow", "")
     if answer.status != 405 or "GET" not in allowed or "HEAD" in allowed:
         return answer
-    return replace(answer, headers={**answer.headers, "allow": allowed.replace("GET", "GET, HEAD")})
+    return answer._replace(headers={**answer.headers, "allow": allowed.replace("GET", "GET, HEAD")})
 
 
 def _problem(status: int, text: str, path: str, **headers: str) -> Answer:

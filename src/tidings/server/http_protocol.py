@@ -641,7 +641,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._in_message = self._in_body = False
         self._unparsed = 0
-        self._arrival.is_complete = True
+        self._arrival.body = bytes(self.cycle.body)
         super().on_message_complete()
         if self._connection.is_lingering:
             self._connection.finish()

@@ -303,13 +303,12 @@ class HttpGateway:
     ) -> HttpRequest:
         headers = headers_of(scope)
         check_announced(dict(headers))
-        is_complete = arrival_of(scope).is_complete
         return HttpRequest(
             method=scope["method"],
             path=raw_path(scope),
             query=scope["query_string"].decode("latin-1"),
             headers=headers,
-            body=await body_of(receive, self._bodies, is_complete=is_complete),
+            body=await body_of(receive, self._bodies, arrival_of(scope)),
             source_ip=client_of(scope),
             route=route.key,
             parameters=parameters,

@@ -6,7 +6,7 @@ import hashlib
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
 from tidings.core.auth.guard import INGEST
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """
     A producer's request.
 

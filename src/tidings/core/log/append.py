@@ -134,7 +134,7 @@ class Appender:
                 # The first attempt counts the operations.
                 number = self.log.take(feed, 0 if attempt else len(lines))
                 self._check_before(feed, number, required)
-                page = self._page(number, body, append_id, trace)
+                page = self._page(number, body, append_id, trace).with_lines(lines)
                 if self.log.put(feed, page) == append_id:
                     return page
             raise Unavailable(f"{feed}: found a filler {limits.APPEND_ATTEMPTS_MAX} times in a row")

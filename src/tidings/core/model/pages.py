@@ -97,6 +97,11 @@ class Page:
         """Return the entries, in slot order."""
         return lines_of(self.text)
 
+    def with_lines(self, lines: Sequence[str]) -> Page:
+        """Return this page, which now has *lines* in memory, so that `lines` need not unpack it."""
+        vars(self)["lines"] = list(lines)
+        return self
+
     def entries(self, first: int = 0) -> Iterator[tuple[int, str]]:
         """Yield the slot and the text of each entry from slot *first* on."""
         return self.number_lines(self.lines, first)

@@ -48,7 +48,7 @@ class Corrections:
 
     def _look(self, feed: str, request: Request) -> Answer:
         lookup = self.corrector.look(feed, _keys(object_from(request.content(), InvalidSync)))
-        rows = [asdict(row) for row in lookup.rows]
+        rows = [row._asdict() for row in lookup.rows]
         return json_answer(200, {"state": lookup.state, "rows": rows, "count": lookup.count})
 
     def _apply(self, feed: str, request: Request) -> Answer:

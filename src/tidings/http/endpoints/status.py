@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
@@ -67,7 +67,7 @@ def _schema(request: Request) -> Answer:
     if schema is None:
         raise UnknownPath("no such path", field="path", value=request.path)
     answer = json_answer(200, schema)
-    return replace(answer, headers={**answer.headers, "content-type": SCHEMA_TYPE})
+    return answer._replace(headers={**answer.headers, "content-type": SCHEMA_TYPE})
 
 
 def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:

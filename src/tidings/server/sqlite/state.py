@@ -91,7 +91,10 @@ class SqliteState:
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         rows, _ = self._read("key, line, page, slot, at_ms, expires_ms", feed, bucket, after)
-        return [Row(key, *at, line, expires_ms) for key, line, *at, expires_ms in rows]
+        return [
+            Row(key, page, slot, at_ms, line, expires_ms)
+            for key, line, page, slot, at_ms, expires_ms in rows
+        ]
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         rows, cut = self._read("key, line", feed, bucket, after)

@@ -153,7 +153,7 @@ class TestPosting:
         with pytest.raises(OutsideKey, match=r"operations\[1\]"):
             scene.ingester.accept(request)
         assert scene.log.head(FEED) == 0
-        within_bound = replace(request, body=json.dumps(body[:1]).encode())
+        within_bound = request._replace(body=json.dumps(body[:1]).encode())
         assert len(scene.ingester.accept(within_bound)) == 1
 
 

@@ -113,9 +113,9 @@ def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Trace
     )
     ingester = replace(scene.ingester, tracer=tracer)
     request = Request(FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key")
-    first = replace(request, trace=TRACE)
-    again = replace(request, trace=new_traceparent("0" * 31 + "1"))
-    other = replace(request, key="other")
+    first = request._replace(trace=TRACE)
+    again = request._replace(trace=new_traceparent("0" * 31 + "1"))
+    other = request._replace(key="other")
 
     ids = [ingester.accept(each) for each in (first, again, other)]
 
