@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -264,6 +265,8 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
     started, stopped = asyncio.Event(), asyncio.Event()
 
     def ready(http_url: str, ws_url: str) -> None:
+        gc.collect()
+        gc.freeze()  # a full collection would stop the loop for longer than all requests in it
         started.set()
         click.echo(f"tidings {name} ready {http_url} {ws_url}")
         if sys.stderr.isatty():  # a person has started the server at a terminal
