@@ -15,6 +15,7 @@ from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
+from tidings.core.followers.leases import Lease
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
@@ -55,6 +56,57 @@ def _change(path: Path, *statements: str) -> None:
     with contextlib.closing(Database(path)) as database, database.transaction() as sql:
         for statement in statements:
             sql.execute(statement)
+
+
+class _Pusher:
+    """Implements `Handler`: records the numbers of the pages."""
+
+    name = PUSH
+
+    def __init__(self) -> None:
+        self.pages: list[int] = []
+
+    def begin(self, lease: Lease) -> int:
+        return lease.checkpoint
+
+    def note(self, feed: str) -> bytes:
+        return b""
+
+    def prepare(self, feed: str, checkpoint: int) -> bool:
+        return False
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        self.pages += [page.number for page in pages]
+        return len(pages)
+
+    def on_checkpoint(self, feed: str) -> None: ...
+
+    def on_pages_lost(self, feed: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("clients", "traced", "pushed"), [(0, 0, []), (1, 0, [1, 2, 3]), (0, 2, [1, 2, 3])]
+)
+def test_push_skips_pages_only_without_clients(
+    tmp_path: Path, clients: int, traced: int, pushed: list[int]
+) -> None:
+    """Pages with a trace are not skipped, so that their handling is reported."""
+
+    async def run() -> None:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            await Producer(app, "a").post(3)
+            await _until(lambda: host.stores.followers.checkpoints(FEED).get(PUSH) == 3)
+            host.stores.followers.set_checkpoint(FEED, PUSH, 0)
+            host._traced[FEED] = traced
+            for name in range(clients):
+                host.sockets.add(f"{name}")
+            pusher = _Pusher()
+            await asyncio.to_thread(host._push, FEED, pusher)
+            assert pusher.pages == pushed
+            assert host.stores.followers.checkpoints(FEED)[PUSH] == 3
+
+    asyncio.run(run())
 
 
 def _take(path: Path, count: int) -> None:

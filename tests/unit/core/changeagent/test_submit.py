@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,7 +87,7 @@ def test_what_is_wrong_is_refused_before_any_hook_is_asked(
     """No number is taken; invalid operations are counted for the status."""
     proposing = Proposing(Verdict(200))
     with pytest.raises(error):
-        proposing.proposer.accept(replace(GOOD, **changes))
+        proposing.proposer.accept(GOOD._replace(**changes))
 
     assert proposing.requests == [] and proposing.scene.log.head(FEED) == 0
     counted = error in (InvalidChange, TooLarge)
@@ -108,9 +107,9 @@ def test_A30_what_a_hook_refuses_is_not_stored() -> None:
 def test_a_key_is_one_change() -> None:
     """A repeat appends nothing; with another body it is refused."""
     proposing = Proposing()
-    keyed = replace(GOOD, key="k")
+    keyed = GOOD._replace(key="k")
 
     assert proposing.proposer.accept(keyed) == proposing.proposer.accept(keyed)
     assert len(proposing.lines()) == 1
     with pytest.raises(KeyReused):
-        proposing.proposer.accept(replace(keyed, body=b"2"))
+        proposing.proposer.accept(keyed._replace(body=b"2"))
