@@ -33,6 +33,7 @@ from tidings.core.archive import compaction
 from tidings.core.archive.compaction import Weighed, below, closed_parts, join_parts, older
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import ArchiveStore, Span, decode, encode, keep_entries
+from tidings.core.model.operations import ERASED_MARK, ERASURE_MARK, MARKED
 from tidings.core.model.pages import Page
 from tidings.lake.tables import of_feed
 from tidings.lake.warehouse import HISTORY, PartGone, Warehouse
@@ -92,22 +93,40 @@ class Archive:
             PartGone: the part was removed in the meantime.
             BrokenPart: the part is truncated, or another program wrote it.
         """
-        body = (store or self.opens()).get(self.feed, span)
-        if body is None:
-            raise PartGone(f"the part {span.name} was removed during the compaction; run again")
-        return decode(body)
+        return decode(self._body(span, store or self.opens()))
 
     def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
         """
         Merge *spans* into one part with some of their entries; return its size in bytes.
 
-        *wanted* has the page and the slot of each entry to keep.
+        *wanted* has the page and the slot of each entry to keep. An erasure may remove content of
+        *spans* at the same time. So the parts are read again just before and after the new part is
+        written, and if they have changed, the new part is written again.
+
+        Raises:
+            PartGone, BrokenPart: see `pages`.
         """
-        store = self.opens()
-        pages = join_parts(self.pages(span, store) for span in spans)
-        span, body = encode(keep_entries(pages, set(wanted)))
-        store.put(self.feed, span, body)
-        return len(body)
+        store, positions = self.opens(), set(wanted)
+        bodies = self._bodies(spans, store)
+        while True:
+            span, body = encode(keep_entries(join_parts(map(decode, bodies.values())), positions))
+            expected = bodies
+            if (bodies := self._bodies(spans, store)) != expected:
+                continue
+            store.put(self.feed, span, body)
+            # If *spans* is one part, the new part has replaced it.
+            expected = bodies | ({span: body} if span in bodies else {})
+            if (bodies := self._bodies(spans, store)) == expected:
+                return len(body)
+
+    def _bodies(self, spans: Sequence[Span], store: ArchiveStore) -> dict[Span, bytes]:
+        return {span: self._body(span, store) for span in spans}
+
+    def _body(self, span: Span, store: ArchiveStore) -> bytes:
+        body = store.get(self.feed, span)
+        if body is None:
+            raise PartGone(f"the part {span.name} was removed during the compaction; run again")
+        return body
 
 
 def tasks(parts: int) -> int:
@@ -201,10 +220,9 @@ class _Writer(DataSourceWriter):
 
 
 # The data of a line begin at the first occurrence of `_DATA`, because quotes are escaped in a JSON
-# string. `data` is the last key, which only the mark of a change may follow. So it is sufficient to
-# parse the text before `_DATA`.
+# string. `data` is the last key, which only a mark may follow. So it is sufficient to parse the
+# text before `_DATA`.
 _DATA = ',"data":'
-_MARK = ',"change":true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +345,9 @@ def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
     """
     Return part, page, slot and size of each entry, and `left`, which is True if the entry is kept.
 
-    The last entry of each object is kept. If *changes*, changes are kept, too. The parts of
-    *entries* may overlap.
+    The last entry of each object is kept. If *changes*, changes are kept, too. Erased entries,
+    which have no object, are removed, and erasure entries are kept. The parts of *entries* may
+    overlap.
     """
     head = F.from_json(_head(), "type STRING, id STRING")
     read = entries.select(
@@ -336,15 +355,21 @@ def flag_entries(entries: DataFrame, *, changes: bool) -> DataFrame:
         "page",
         "slot",
         F.octet_length("line").alias("size"),
-        F.col("line").endswith(_MARK).alias("change"),
+        F.col("line").endswith(MARKED).alias("change"),
+        F.col("line").endswith(ERASED_MARK).alias("erased"),
+        F.col("line").endswith(ERASURE_MARK).alias("erasure"),
         head["type"].alias("type"),
         head["id"].alias("id"),
     )
     at = F.struct("page", "slot")
-    last = at == F.max(at).over(Window.partitionBy("change", "type", "id"))
+    last = at == F.max(at).over(Window.partitionBy("change", "erased", "type", "id"))
     # The object of an entry that cannot be parsed is unknown, so no other entry can replace it.
     unread = F.col("id").isNull() | F.col("type").isNull()
-    left = F.when(F.col("change"), F.lit(changes)).otherwise(unread | last)
+    left = (
+        F.when(F.col("change"), F.lit(changes))
+        .when(F.col("erased"), F.lit(False))
+        .otherwise(unread | last | F.col("erasure"))
+    )
     return read.select("part", "page", "slot", "size", left.alias("left"))
 
 

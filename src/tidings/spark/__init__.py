@@ -12,6 +12,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
+from tidings.core.model.operations import WITHOUT_OBJECT
 from tidings.spark.reader import TidingsSource, drain, lag
 
 __all__ = ["drain", "lag", "latest", "register"]
@@ -31,9 +32,12 @@ def latest(log: DataFrame) -> DataFrame:
 
     *log* must be a read of the whole log with the columns page, slot, event, type, id and line. If
     the read starts later, objects that did not change since then are missing. Deleted objects are
-    included, as operations `delete`. Changes (PROTOCOL 12) have no object and are left out.
+    included, as operations `delete`. Changes (PROTOCOL 12) and erased entries have no object, and
+    are left out.
     """
-    objects = log.where("event != 'reset' and not endswith(line, ',\"change\":true}')")
+    objects = log.where("event != 'reset'")
+    for mark in WITHOUT_OBJECT:
+        objects = objects.where(~functions.endswith("line", functions.lit(mark)))
     place = functions.struct("page", "slot")
     last = functions.max_by(functions.struct(*log.columns), place).alias("last")
     return objects.groupBy("type", "id").agg(last).select("last.*")

@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 from tidings.core import limits
 from tidings.core.model.cursors import prefix
 from tidings.core.model.filters import Filter
+from tidings.core.model.operations import MARKED, is_erasure
 from tidings.core.model.pages import Page
 from tidings.spark.options import WrongColumn
 from tidings.sync.engine import OPERATIONS
@@ -38,9 +39,8 @@ BATCH_LINES = 10_000  # a batch ends when it has this many lines, Spark's defaul
 BATCH_CHARS = 8 * 1024 * 1024
 RESET = "reset"
 # This text cannot occur within a JSON string, where quotes are escaped. `data` is the last key of a
-# line, and only `_MARK` may follow its value.
+# line, and only the mark of a change (PROTOCOL 12) or of an erasure may follow its value.
 _DATA = ',"data":'
-_MARK = ',"change":true}'  # the end of a line that is a change of PROTOCOL 12
 # The position of the event's name in a line; the name has six letters (`operations.event_of`).
 _EVENT = (len('{"event":"'), len('{"event":"insert'))
 _SLOTS = [f"{slot:06x}" for slot in range(limits.REQUEST_OPERATIONS_MAX)]
@@ -227,11 +227,15 @@ def _head_of(line: str) -> str:
 
 
 def _data_of(line: str) -> str | None:
-    """Return the `data` of an operation as JSON; None if it has no data."""
+    """
+    Return the `data` of an operation as JSON; None if it has no data.
+
+    The data of an erasure entry describe the erasure, not the object, so they are left out.
+    """
     _, separator, data = line.partition(_DATA)
-    if not separator:
+    if not separator or is_erasure(line):
         return None
-    return data[: -len(_MARK)] if data.endswith(_MARK) else data[:-1]
+    return data[: -len(MARKED)] if data.endswith(MARKED) else data[:-1]
 
 
 _MADE: dict[str, Callable[[Block], pa.Array]] = {

@@ -6,7 +6,9 @@ kill.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -16,13 +18,19 @@ from tests.unit.core.scene import NOW, line
 from tests.unit.lake.dying import Dying, Killed, Losing
 from tests.unit.lake.parts import Scene, fold, kept
 from tidings.core import limits
+from tidings.core.archive import segments
 from tidings.core.archive.compaction import PAGE_BYTES, select_entries
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
+from tidings.core.erasure.entries import Entry, encode_entry
+from tidings.core.model.operations import ERASED_MARK
 from tidings.core.model.pages import Page
-from tidings.lake.compaction import CompactionOptions
+from tidings.http.outbound.folder_archive import FolderArchive
+from tidings.lake.compaction import Archive, CompactionOptions
 from tidings.lake.warehouse import PartGone
+
+AT = "2026-01-01T00:00:00Z"
 
 
 def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:
@@ -83,6 +91,65 @@ def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
     for after in range(7):
         assert reader.read(scene.feed, after, 7)[0].number == after + 1
         assert [at.at_ms for at in scene.pages()] == [at.at_ms for at in pages]
+
+
+def test_erased_entries_go_and_erasure_entries_stay(scene: Scene) -> None:
+    """The job selects the same entries as the core."""
+    entry = encode_entry(Entry("video", "a", "ann", "asked"), now_ms=NOW)
+    erased = f'{{"event":"delete","timestamp":"{AT}","parents":[],"type":"video","id":"erased:2"'
+    scene.put(kept(1, f"{erased}{ERASED_MARK}", line("b")), kept(2, entry))
+    scene.put(kept(3, line("a")), kept(4, f"{erased}{ERASED_MARK}"))
+    scene.put(kept(5))
+    closed = scene.pages()[:-1]
+    scene.follow()
+
+    scene.compact()
+
+    assert {each[:2] for each in scene.entries()} == select_entries(closed)
+    assert {each[:2] for each in scene.entries()} == {(1, 1), (2, 0), (3, 0)}
+
+
+class Erased(FolderArchive):
+    """During the first call of *at*, `get` or `put`, an erasure rewrites each part."""
+
+    def __init__(self, folder: Path, at: str) -> None:
+        super().__init__(folder)
+        self._at, self._old = at, [""]
+
+    def get(self, feed: str, span: Span) -> bytes | None:
+        body = super().get(feed, span)
+        self._erase(feed, "get")
+        return body
+
+    def put(self, feed: str, span: Span, body: bytes) -> None:
+        self._erase(feed, "put")
+        super().put(feed, span, body)
+
+    def _erase(self, feed: str, at: str) -> None:
+        if at != self._at or not self._old:
+            return
+        self._old.clear()
+        for span in self.list(feed, 0, 10):
+            pages = segments.decode(super().get(feed, span) or b"")
+            new = [replace(page, body=page.text.replace("secret", "")) for page in pages]
+            super().put(feed, *segments.encode(new))
+
+
+@pytest.mark.parametrize(("at", "parts"), [("get", 1), ("get", 2), ("put", 2)])
+def test_an_erasure_at_the_same_time_is_not_undone(tmp_path: Path, at: str, parts: int) -> None:
+    """The parts are read again, so the new part cannot have what the erasure has removed."""
+    store = Erased(tmp_path, at)
+    written = [segments.encode([kept(n, line("a", data="secret"))]) for n in range(1, parts + 1)]
+    for span, body in written:
+        FolderArchive(tmp_path).put("main", span, body)
+
+    Archive("main", lambda: store).rewrite([span for span, _ in written], [(1, 0), (2, 0)])
+
+    merged = store.get("main", Span(last=parts, first=1))
+    assert merged is not None
+    texts = [page.text for page in segments.decode(merged)]
+    assert len(texts) == parts
+    assert not any("secret" in text for text in texts)
 
 
 def test_changes_may_go_if_that_is_said(scene: Scene) -> None:

@@ -13,9 +13,10 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from tidings.core.changeagent import changes
 from tidings.core.changeagent.changes import Change
+from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.model import filters
 from tidings.core.model.filters import EVERYTHING
-from tidings.core.model.operations import line_from, parse_line
+from tidings.core.model.operations import ERASED_MARK, line_from, parse_line
 from tidings.core.model.pages import Page
 from tidings.spark import columns
 from tidings.spark.columns import Piece, of_page
@@ -92,6 +93,19 @@ def test_a_change_is_told_with_its_data_alone() -> None:
     (row,) = table([made])
 
     assert (row["type"], row["data"], row["parents"]) == ("change", '{"a":1}', ["t"])
+
+
+def test_an_erasure_is_a_deletion_without_its_data() -> None:
+    """Neither the erasure entry nor an erased entry has data; the line is that of the log."""
+    entry = encode_entry(Entry("video", "x", "ann", "asked", ("p",)), now_ms=AT_MS)
+    erased = '{"event":"delete","timestamp":"2026-01-01T00:00:00Z","parents":[],"type":"video"'
+    erased += f',"id":"erased:3"{ERASED_MARK}'
+
+    rows = table([entry, erased])
+
+    found = [(row["event"], row["id"], row["parents"], row["data"]) for row in rows]
+    assert found == [("delete", "x", ["p"], None), ("delete", "erased:3", [], None)]
+    assert [row["line"] for row in rows] == [entry, erased]
 
 
 def test_what_is_not_asked_for_is_not_parsed() -> None:

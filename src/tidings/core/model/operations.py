@@ -428,7 +428,7 @@ def is_change(line: str) -> bool:
 # with `MARKED`, no operation of a client can end like this.
 ERASURE_MARK = ',"erase":true}'
 ERASED_MARK = ',"erased":true}'
-_WITHOUT_OBJECT = (MARKED, ERASED_MARK)
+WITHOUT_OBJECT = (MARKED, ERASED_MARK)
 _BEFORE_DATA = ',"data":'
 
 
@@ -464,7 +464,7 @@ def without_details(line: str) -> str:
 
 def has_object(line: str) -> bool:
     """Return True if *line* is an operation of an object: neither a change nor an erased entry."""
-    return not line.endswith(_WITHOUT_OBJECT)
+    return not line.endswith(WITHOUT_OBJECT)
 
 
 def quoted(text: str) -> str:

@@ -30,8 +30,9 @@ from tidings.core.archive.compaction import (
 )
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
+from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.model.cursors import PAGE_END, Place, Replication, Since
-from tidings.core.model.operations import is_change, object_key, parse_line
+from tidings.core.model.operations import ERASED_MARK, is_change, object_key, parse_line
 from tidings.core.model.pages import Page
 
 FEED = "main"
@@ -109,6 +110,16 @@ def test_the_last_operation_of_each_object_is_left() -> None:
 
     assert select_entries(pages) == {(1, 1), (1, 2), (2, 0)}
     assert select_entries(pages, changes=False) == {(1, 2), (2, 0)}
+
+
+def test_erasure_entries_are_left_until_they_are_erased() -> None:
+    """An erasure that is not done may need its entry, even if the object was inserted again."""
+    entry = encode_entry(Entry("video", "a", "ann", "asked"), now_ms=NOW)
+    erased = f'{{"event":"delete","timestamp":"","parents":[],"type":"video","id":"a"{ERASED_MARK}'
+    pages = [kept(1, erased, line("b")), kept(2, entry), kept(3, line("a"))]
+
+    assert select_entries(pages) == {(1, 1), (2, 0), (3, 0)}
+    assert select_entries([kept(1, erased), kept(2, erased)]) == set()
 
 
 def test_neighbours_are_merged_up_to_what_a_reader_holds() -> None:
