@@ -13,13 +13,12 @@ from constructs import Construct
 from infra.parts import policies
 from infra.parts.policies import allow, allow_key, removal_policy
 from infra.settings import Stage
-
-KEEP_DAYS = 30  # objects are then deleted; until then, operators can inspect records and plans
+from tidings.core import limits
 
 
 def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
-    """Return a private bucket that deletes objects after `KEEP_DAYS`."""
-    gone = s3.LifecycleRule(expiration=cdk.Duration.days(KEEP_DAYS))
+    """Return a private bucket that deletes objects after `SYNC_FILES_DAYS`."""
+    gone = s3.LifecycleRule(expiration=cdk.Duration.days(limits.SYNC_FILES_DAYS))
     return closed_bucket(scope, stage, rule=gone)
 
 

@@ -30,6 +30,7 @@ from tidings.core.model.cursors import START, Place
 from tidings.core.model.operations import DIGITS_SURE
 from tidings.lake import columns
 from tidings.lake.columns import COLUMNS_MAX, FIXED, UNFIT, DataColumn, Schemas, TypeColumns
+from tidings.lake.erasure import Named, TableEraser, pending
 from tidings.lake.tables import (
     EVENT,
     SNAPSHOTS_MAX,
@@ -41,7 +42,17 @@ from tidings.lake.tables import (
     quote_literal,
     rewrite,
 )
-from tidings.lake.warehouse import HISTORY, LATEST, Raced, TableMetadata, Warehouse
+from tidings.lake.warehouse import (
+    ERASED,
+    HISTORY,
+    LATEST,
+    Raced,
+    TableMetadata,
+    Warehouse,
+    kind_of,
+    read_metadata,
+    table_names,
+)
 from tidings.spark import latest as last_of_each
 from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
 
@@ -301,7 +312,11 @@ class FeedTables:
                 each.declare()
 
     def catch_up(self) -> bool:
-        """Bring every table to the place of `history`; return True if `history` has a place."""
+        """
+        Bring every table to the place of `history`; return True if `history` has a place.
+
+        Then erase the objects of erasure entries that are not done.
+        """
         self.look()
         place = self.history.through()
         if place is None:
@@ -314,6 +329,7 @@ class FeedTables:
                 if at is None or at.page < place.page:
                     rows = self._objects() if at is None else last_of_each(self.history.after(at))
                     self._merge_type(name, rows, place)
+        self._erase(place)
         return True
 
     def begin_with(self, state: DataFrame, place: Place) -> None:
@@ -331,12 +347,13 @@ class FeedTables:
         self._append(self.history.rows().limit(0), self.place, place)
         self.place = place
 
-    def take(self, batch: DataFrame, through: Place) -> dict[str, int]:
+    def take(self, batch: DataFrame, through: Place, erasures: int = 0) -> dict[str, int]:
         """
         Write the operations of *batch*, which ends at *through*, to all tables.
 
-        Skip operations that the tables already contain. Return, for each type in the batch that has
-        a table, the number of rows with data that do not fit the columns.
+        Skip operations that the tables already contain. *erasures* is the page of the first erasure
+        entry in the batch, or 0; the objects are then erased from the tables. Return, for each type
+        in the batch that has a table, the number of rows with data that do not fit the columns.
 
         Raises:
             Raced: another run writes these tables.
@@ -345,7 +362,7 @@ class FeedTables:
             return {}
         rows = batch.where(F.col("page") > self.place.page)
         self.begin(HISTORY)
-        self._append(rows, self.place, through)
+        self._append(rows, self.place, through, erasures)
         self.begin(LATEST)
         changes = last_of_each(rows)
         self._commit(self.latest, partial(self.latest.merge, _with_keys(changes), through))
@@ -353,8 +370,54 @@ class FeedTables:
         for name in self._came(changes):
             with self._apart(name):
                 left[name] = self._merge_type(name, changes, through)
+        if erasures:
+            self._erase(through)
         self.place = through
         return left
+
+    def _erase(self, through: Place) -> None:
+        """
+        Erase the objects of the erasure entries that are not done from all tables of the feed.
+
+        The tables are at *through*.
+
+        If Spark fails for the table of a type, the entries stay in `history`, and the next run
+        erases the objects again.
+        """
+        found = self.history.metadata()
+        if found is None or not found.erasures:
+            return
+        self.begin("erasing")
+        named = pending(self.history, found.erasures)
+        types = {each.called: each for each in self._tables_of_types()}
+        types |= {each.table.called: each.table for each in self.types.values()}
+        # If a run crashed after it had erased the entries in `history`, all other tables are done.
+        others = [self.latest, *types.values()] if named else []
+        if all([self._erase_from(table, named, through) for table in others]):
+            TableEraser(self.history, named, through).run()
+            self.history.set_property(ERASED, str(through.page))
+        self.look()
+
+    def _erase_from(self, table: Table, named: Sequence[Named], through: Place) -> bool:
+        """Erase from *table*; return False if Spark fails for the table of a type."""
+        try:
+            TableEraser(table, named, through).run()
+        except SPARK_ERRORS as error:
+            if table.type is None:
+                raise
+            self.failed[table.type] = sentence_of(error)
+            self.types.pop(table.type, None)
+            return False
+        return True
+
+    def _tables_of_types(self) -> Iterator[Table]:
+        """Yield the tables of all types, also of types that have no schema any more."""
+        for name in table_names(self.warehouse):
+            if kind_of(self.feed, name) in (None, HISTORY, LATEST):
+                continue
+            found = read_metadata(self.warehouse, name)
+            if found is not None and found.type is not None and found.snapshot:
+                yield of_type(self.session, self.warehouse, self.feed, found.type)
 
     @contextmanager
     def _apart(self, name: str) -> Iterator[None]:
@@ -384,9 +447,13 @@ class FeedTables:
     def _objects(self) -> DataFrame:
         return self.latest.rows().where("event <> 'delete'")
 
-    def _append(self, rows: DataFrame, after: Place, through: Place) -> None:
+    def _append(self, rows: DataFrame, after: Place, through: Place, erasures: int = 0) -> None:
         history, seen = self.history, self._seen[self.history.called]
-        self._commit(history, partial(history.append, _with_place(rows), after, through, seen))
+        found = history.metadata()
+        if found is not None and found.erasures:
+            erasures = found.erasures  # an earlier entry is not done either
+        work = partial(history.append, _with_place(rows), after, through, seen, erasures)
+        self._commit(history, work)
 
     def _merge_type(self, name: str, changes: DataFrame, through: Place) -> int:
         """Merge *changes* into the table of a type; return the number of rows that keep `data`."""
@@ -401,7 +468,14 @@ class FeedTables:
         return left
 
     def maintain(self) -> None:
-        """Compact the small files and expire the old snapshots of all tables, if necessary."""
+        """
+        Compact the small files and expire the old snapshots of all tables, if necessary.
+
+        Do nothing if an erasure is not done, because a snapshot of `history` records that.
+        """
+        history = self.history.metadata()
+        if history is not None and history.erasures:
+            return
         for table in self.all():
             found = table.metadata()
             if found is None or not found.snapshot:

@@ -18,10 +18,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidings.core.model.cursors import Place
+from tidings.core.model.operations import ERASURE_MARK
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.warehouse import LakeError, Stopped, TypesFailed
 from tidings.spark import register
@@ -208,8 +210,8 @@ class Follower:
         through = self._end_of(number)
         rows = frame.persist()
         try:
-            operations = rows.count()
-            left = self.tables.take(rows, through)
+            operations, erasures = rows.agg(F.count("*"), _first_erasure()).collect()[0]
+            left = self.tables.take(rows, through, erasures or 0)
         finally:
             rows.unpersist()
         seconds = round(time.monotonic() - begun, 3)
@@ -237,6 +239,12 @@ class Follower:
     def _session(self) -> SparkSession:
         register(self.tables.session)
         return self.tables.session
+
+
+def _first_erasure() -> Column:
+    """Return an aggregate: the page of the first erasure entry, or null."""
+    is_erasure = (F.col("event") == "delete") & F.endswith("line", F.lit(ERASURE_MARK))
+    return F.min(F.when(is_erasure, F.col("page")))
 
 
 def _stop_error(gone: str) -> Stopped:

@@ -11,7 +11,7 @@ continues. Maintenance does not change the rows of a table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,6 +22,7 @@ from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
 from tidings.lake.warehouse import (
     CATALOG,
+    ERASURES,
     HISTORY,
     LATEST,
     THROUGH,
@@ -43,11 +44,13 @@ _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")
 _DAY_MS = 24 * 3600 * 1000
 _SKEW_S = 24 * 3600  # the clocks of two writers of the log differ by far less
+UPDATE_MODE, COPY_ON_WRITE = "write.update.mode", "copy-on-write"
 _PROPERTIES = {
     "format-version": "2",  # Athena, DuckDB and PyIceberg can read it, with its delete files
     # Mark rows as deleted instead of rewriting files, so that a batch costs as much as its changes.
     "write.merge.mode": "merge-on-read",
-    "write.update.mode": "merge-on-read",
+    # Only an erasure updates rows, and it must rewrite the files (`lake.files`).
+    UPDATE_MODE: COPY_ON_WRITE,
     "write.delete.mode": "merge-on-read",
     "write.delete.granularity": "file",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -166,12 +169,21 @@ class Table:
         """Return the rows of all pages after the page of *place*."""
         return self.rows().where(_is_after(place))
 
-    def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
+    def set_property(self, name: str, value: str) -> None:
+        """Set a property of the table, which is not a property of a snapshot."""
+        self.session.sql(
+            f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{name}'={quote_literal(value)})"
+        )
+
+    def append(
+        self, rows: DataFrame, after: Place, through: Place, snapshot: int, erasures: int = 0
+    ) -> None:
         """
         Append *rows*, the operations in pages after *after*.
 
         Then the table is complete up to *through*.
-        *snapshot* is the last known snapshot of the table, or 0.
+        *snapshot* is the last known snapshot of the table, or 0. *erasures* is the page of the
+        first erasure entry that is not done, or 0.
 
         Raises:
             Raced: since *snapshot*, another run committed rows of pages after *after*.
@@ -179,7 +191,10 @@ class Table:
         writer = rows.writeTo(self.name).option("isolation-level", "serializable")
         if snapshot:
             writer = writer.option("validate-from-snapshot-id", str(snapshot))
-        with self._committing(rows.sparkSession, through):
+        properties = {THROUGH: through.encode()}
+        if erasures:
+            properties[ERASURES] = str(erasures)
+        with self.committing(properties, rows.sparkSession):
             # Overwrite the empty range of pages after *after*. A plain append would not detect
             # that another run has appended the same rows.
             writer.overwrite(_is_after(after))
@@ -187,7 +202,7 @@ class Table:
     def replace(self, rows: DataFrame, through: Place) -> None:
         """Replace all rows with *rows*."""
         writer = rows.writeTo(self.name)
-        with self._committing(rows.sparkSession, through):
+        with self.committing({THROUGH: through.encode()}, rows.sparkSession):
             writer.overwrite(F.lit(True))
 
     def merge(self, rows: DataFrame, through: Place) -> None:
@@ -200,24 +215,54 @@ class Table:
         Raises:
             Raced: another run changed rows that this run read.
         """
-        session = rows.sparkSession
-        on = " AND ".join(f"t.{name} = s.{name}" for name in self.layout.identifiers)
         deletes, lives = "", ""
         if self.kind != LATEST:
             deletes = f"WHEN MATCHED AND {_NEWER} AND s.`{EVENT}` = 'delete' THEN DELETE"
             lives = f"AND s.`{EVENT}` <> 'delete'"
-        with self._committing(session, through):
-            session.sql(
-                f"MERGE INTO {self.name} AS t USING {{rows}} AS s ON {on} {deletes}"
-                f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET *"
-                f" WHEN NOT MATCHED {lives} THEN INSERT *",
-                rows=rows,
+        self._merge(
+            f"{deletes} WHEN MATCHED AND {_NEWER} THEN UPDATE SET *"
+            f" WHEN NOT MATCHED {lives} THEN INSERT *",
+            rows,
+            {THROUGH: through.encode()},
+        )
+
+    def change(self, rows: DataFrame, through: Place) -> None:
+        """
+        Replace the rows with the same identifiers by *rows*, at the same position.
+
+        If the column `EVENT` of a row says that the object was deleted, remove the row instead.
+
+        Raises:
+            Raced: another run changed rows that this run read.
+        """
+        self._merge(
+            f"WHEN MATCHED AND s.`{EVENT}` = 'delete' THEN DELETE WHEN MATCHED THEN UPDATE SET *",
+            rows,
+            {THROUGH: through.encode()},
+        )
+
+    def _merge(self, actions: str, rows: DataFrame, properties: Mapping[str, str]) -> None:
+        on = " AND ".join(f"t.{name} = s.{name}" for name in self.layout.identifiers)
+        with self.committing(properties, rows.sparkSession):
+            rows.sparkSession.sql(
+                f"MERGE INTO {self.name} AS t USING {{rows}} AS s ON {on} {actions}", rows=rows
             )
 
     @contextmanager
-    def _committing(self, session: SparkSession, through: Place) -> Iterator[None]:
-        """Store *through* as the place in every commit of *session* within this context."""
-        session.conf.set(_SNAPSHOT_PROPERTY + THROUGH, through.encode())
+    def committing(
+        self, properties: Mapping[str, str], session: SparkSession | None = None
+    ) -> Iterator[None]:
+        """
+        Store *properties* in every commit of *session* within this context.
+
+        The default is the session of the table. The rows of a streaming query have another session.
+
+        Raises:
+            Raced: another run wrote the table.
+        """
+        session = session or self.session
+        for name, value in properties.items():
+            session.conf.set(_SNAPSHOT_PROPERTY + name, value)
         try:
             yield
         except SPARK_ERRORS as error:
@@ -225,7 +270,8 @@ class Table:
                 raise Raced(f"another run wrote {self.name} in the meantime; run again") from None
             raise
         finally:
-            session.conf.unset(_SNAPSHOT_PROPERTY + THROUGH)
+            for name in properties:
+                session.conf.unset(_SNAPSHOT_PROPERTY + name)
 
 
 def _is_after(place: Place) -> Column:
@@ -289,13 +335,13 @@ def rewrite(table: Table) -> None:
     }
     written = ", ".join(f"'{name}', '{value}'" for name, value in options.items())
     table.session.sql(
-        f"CALL {CATALOG}.system.rewrite_data_files(table => '{_short(table)}',"
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{short_name(table)}',"
         f" options => map({written}){_newest(table)})"
     )
 
 
 def expire(table: Table) -> None:
-    table.session.sql(f"CALL {CATALOG}.system.expire_snapshots('{_short(table)}')")
+    table.session.sql(f"CALL {CATALOG}.system.expire_snapshots('{short_name(table)}')")
 
 
 def _newest(table: Table) -> str:
@@ -306,5 +352,6 @@ def _newest(table: Table) -> str:
     return f", where => 'at >= timestamp_seconds({max(0, place.seconds - DAYS * _DAY_S)})'"
 
 
-def _short(table: Table) -> str:
+def short_name(table: Table) -> str:
+    """Return the name of *table* within the catalog."""
     return table.name.removeprefix(f"{CATALOG}.")

@@ -13,7 +13,6 @@ import re
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -194,6 +193,10 @@ def _encode(text: str) -> str:
 
 
 THROUGH, TYPE = "tidings.through", "tidings.type"
+# A property of the snapshots of `history`: the page of the first erasure entry that is not done.
+ERASURES = "tidings.erasures"
+# A property of `history`: the erasure entries up to this page are done.
+ERASED = "tidings.erased"
 _HINT = "version-hint.text"
 METADATA_BYTES_MAX = 256 * 1024 * 1024  # the metadata of about 100,000 snapshots
 _FOLDER = "metadata"
@@ -214,6 +217,7 @@ class TableMetadata:
     that stores a cursor, or "" if no kept snapshot stores one. *records*, *files* (with data or
     deletes) and *bytes* are the numbers of rows, files and bytes of the current snapshot, and
     *added* is the number of rows that this snapshot added. *snapshots* is the number of snapshots.
+    *erasures* is the page of the first erasure entry that is not done, or 0.
     *type* is the type of the table's objects, or None if the table has all types. *columns* has the
     name and the type of each column.
     """
@@ -225,6 +229,7 @@ class TableMetadata:
     bytes: int = 0
     added: int = 0
     snapshots: int = 0
+    erasures: int = 0
     type: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
 
@@ -290,7 +295,8 @@ def _client(service: Literal["glue", "s3"]) -> Any:
 
 def _parse(body: dict[str, Any]) -> TableMetadata:
     current: int = body.get("current-snapshot-id") or 0
-    of = body.get("properties", {}).get(TYPE)
+    properties = body.get("properties", {})
+    of = properties.get(TYPE)
     kept = {each["snapshot-id"]: each for each in body.get("snapshots", ())}
     columns = tuple(_columns(body))
     if current not in kept:
@@ -299,9 +305,19 @@ def _parse(body: dict[str, Any]) -> TableMetadata:
     counts = {name: int(summary.get(key, 0)) for name, key in _SUMMARY.items()}
     counts["files"] += int(summary.get("total-delete-files", 0))
     counts["records"] -= int(summary.get("total-position-deletes", 0))
-    places = map(partial(_through, kept), _ancestors(kept, current))
-    through = next(filter(None, places), "")
-    return TableMetadata(current, through, snapshots=len(kept), type=of, columns=columns, **counts)
+    through = _last(kept, current, THROUGH)
+    erasures = int(_last(kept, current, ERASURES) or 0)
+    if erasures <= int(properties.get(ERASED, 0)):
+        erasures = 0
+    return TableMetadata(
+        current,
+        through,
+        snapshots=len(kept),
+        erasures=erasures,
+        type=of,
+        columns=columns,
+        **counts,
+    )
 
 
 def _columns(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -320,9 +336,10 @@ def _kind(kind: str | dict[str, Any]) -> str:
     return f"struct<{', '.join(fields)}>"
 
 
-def _through(kept: dict[int, Any], snapshot: int) -> str:
-    found: str = kept[snapshot]["summary"].get(THROUGH, "")
-    return found
+def _last(kept: dict[int, Any], snapshot: int, name: str) -> str:
+    """Return the property *name* of the last snapshot that has it; "" if none has it."""
+    values = (kept[each]["summary"].get(name, "") for each in _ancestors(kept, snapshot))
+    return next(filter(None, values), "")
 
 
 def _ancestors(kept: dict[int, Any], snapshot: int | None) -> Iterator[int]:

@@ -26,7 +26,9 @@ from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
+from tidings.core.model.events import ERASE
 from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.operations import ERASURE_MARK
 from tidings.spark.backends import Ends, cut_log, even
 from tidings.spark.columns import RESET, Piece
 from tidings.spark.options import Gone, Log, SparkError, Where
@@ -152,6 +154,7 @@ class HttpBackend:
             where.feed,
             tuple(sorted(wanted.types or ())),
             tuple(sorted(wanted.parents or ())),
+            erasures=True,
             password=where.password,
         )
         url = operations_url(where.url, where.feed)
@@ -240,7 +243,13 @@ def _start_of(copy: Replication) -> Replication:
 
 
 def _line(name: str, data: str) -> str:
-    """Return an event as a line of the log: with its name, but without its address `ref`."""
+    """
+    Return an event as a line of the log: with its name, but without its address `ref`.
+
+    An `erase` is a deletion with a mark at the end of the line.
+    """
     if '"ref":' in data:
         data = _REF.sub("}", data)
+    if name == ERASE:
+        return f'{{"event":"delete",{data[1:-1]}{ERASURE_MARK}'
     return f'{{"event":"{name}",{data[1:]}'

@@ -275,7 +275,7 @@ class Erasures:
             Location("named consumers", "pending" if behind else "done", note),
             Location("copies", "outside", "each copy erases its own data and reports it"),
             Location("tables", "outside", "the lake's job removes the rows from its tables"),
-            Location("exports", "outside", "remove plans and dumps of syncs yourself"),
+            self._exports(erasure),
             Location("backups", "outside", "backups made before the erasure have the data"),
             *([self._recovery(erasure)] if self.recovery_ms else []),
         ]
@@ -285,6 +285,17 @@ class Erasures:
         is_over = 0 < until_ms <= self.appender.clock()
         note = "the tables can be restored to a time before the erasure"
         return Location("point-in-time recovery", "done" if is_over else "pending", note, until_ms)
+
+    def _exports(self, erasure: Erasure) -> Location:
+        if self.has_file:
+            return Location("exports", "outside", "remove plans and dumps of syncs yourself")
+        # A deployment without a file of its own is a stage, with a bucket for syncs.
+        until_ms = erasure.requested_ms + limits.SYNC_FILES_GONE_MS
+        status: Status = "done" if until_ms <= self.appender.clock() else "pending"
+        note = (
+            "files of syncs in the buckets of the stage; remove all other plans and dumps yourself"
+        )
+        return Location("exports", status, note, until_ms)
 
 
 def _step(name: str, is_done: bool, note: str) -> Location:

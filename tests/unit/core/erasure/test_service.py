@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, op
+from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.erasure.entries import Entry, parse_entry
 from tidings.core.erasure.records import Erasure, Phase
-from tidings.core.erasure.service import Erasures
+from tidings.core.erasure.service import Erasures, Location
 from tidings.core.errors import Chained, InvalidOperation, KeyReused, Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.operations import event_of, is_erasure, parse_line
@@ -183,6 +184,7 @@ def test_each_location_has_a_status(scene: Scene) -> None:
     assert [name for name, status in kept.items() if status == "pending"] == [
         "erasure entry",
         "named consumers",
+        "exports",
     ]
     assert found(Phase.LOG, final=True) == kept
     assert found(Phase.DONE)["erasure entry"] == "done"
@@ -203,6 +205,22 @@ def test_tables_can_be_restored_for_some_time(scene: Scene) -> None:
     assert found(replace(at, done_ms=now_ms - 1000)) == [("done", now_ms)]
     names = {each.name for each in service(scene).locations(FEED, at)}
     assert "point-in-time recovery" not in names
+
+
+def test_the_files_of_syncs_are_gone_after_a_time(scene: Scene) -> None:
+    """A stage deletes them, and a server has none."""
+    scene.projected(op())
+    erasure = service(scene).request(FEED, ENTRY)
+
+    def found(**changed: bool) -> Location:
+        places = replace(service(scene), **changed).locations(FEED, erasure)  # type: ignore[arg-type]
+        return next(each for each in places if each.name == "exports")
+
+    end = erasure.requested_ms + limits.SYNC_FILES_GONE_MS
+    assert (found().status, found().until_ms) == ("pending", end)
+    assert found(has_file=True).status == "outside"
+    scene.now_ms = end
+    assert found().status == "done"
 
 
 def test_an_object_that_keeps_changing_is_not_erased(scene: Scene) -> None:
