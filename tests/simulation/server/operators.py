@@ -159,7 +159,7 @@ class Eraser(Client):
 
     async def use(self) -> None:
         world, random = self.world, self.world.random
-        await asyncio.sleep(random.uniform(0.2, 5))
+        await asyncio.sleep(random.uniform(0.1, 2))
         if world.is_calm:
             return
         self.requests += 1
