@@ -99,13 +99,13 @@ def parse_entry(line: str) -> Entry:
     fields = json.loads(line)
     data = fields["data"]
     return Entry(
-        fields["type"],
-        fields["id"],
-        data["by"],
-        data["reason"],
-        tuple(fields["parents"]),
-        data.get("before", ""),
-        bool(data.get("parents")),
+        type=fields["type"],
+        id=fields["id"],
+        by=data["by"],
+        reason=data["reason"],
+        parents=tuple(fields["parents"]),
+        before=data.get("before", ""),
+        as_parent=bool(data.get("parents")),
     )
 
 
@@ -141,7 +141,8 @@ def parse_request(raw: object, *, by: str) -> Entry:
     # Building the line checks the type and the id in the same way as for an operation.
     asked = {name: raw[name] for name in ("type", "id") if name in raw}
     operation = parse_line(line_from({"event": "delete", **asked}, now_ms=0))
-    return Entry(operation.type, operation.id, by, reason, (), before, as_parent)
+    names = operation.type, operation.id
+    return Entry(*names, by, reason, before=before, as_parent=as_parent)
 
 
 @dataclass(frozen=True, slots=True)

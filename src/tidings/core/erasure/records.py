@@ -133,8 +133,15 @@ class Erasure:
             until = min(own, (before.page, before.slot))
         key = object_key(Operation("delete", self.type, self.object_id, ()))
         parent = f"{self.type}/{self.object_id}" if self.as_parent else ""
-        name = pseudonym(place.page)
-        return Target(key, self.object_id, until, own, name, parent, self.final)
+        return Target(
+            key=key,
+            id=self.object_id,
+            until=until,
+            own=own,
+            name=pseudonym(place.page),
+            parent=parent,
+            final=self.final,
+        )
 
 
 def to_json(erasure: Erasure) -> str:
@@ -156,14 +163,14 @@ def erasure_of(row: Row, tombstone_ms: int) -> Erasure:
     """
     entry = parse_entry(row.line)
     return Erasure(
-        Place(row.page, row.slot, row.at_ms // 1000).encode(),
-        entry.type,
-        entry.id,
-        entry.by,
-        entry.reason,
-        row.at_ms,
-        entry.before,
-        entry.as_parent,
+        id=Place(row.page, row.slot, row.at_ms // 1000).encode(),
+        type=entry.type,
+        object_id=entry.id,
+        by=entry.by,
+        reason=entry.reason,
+        requested_ms=row.at_ms,
+        before=entry.before,
+        as_parent=entry.as_parent,
         phase=Phase.PARENTS if entry.as_parent else Phase.WAITING,
         through=row.page,
         until_ms=row.at_ms + tombstone_ms,

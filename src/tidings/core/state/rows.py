@@ -190,6 +190,6 @@ def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
     """Yield each operation of *page* as the row of its object, as if no operation followed."""
     for slot, line in page.entries():
         if not has_object(line):
-            continue  # the entry has no object
+            continue
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
         yield Row(key_of(line), page.number, slot, page.at_ms, line, expires)
