@@ -151,7 +151,9 @@ class Disk:
         if not power:
             return
         old, new = self._synced.get("", b""), self.image[""]
-        if old != new:  # a checkpoint writes the data when the log is synced
+        if not old:
+            self.image = {}  # the rollback journal of the first transaction empties the file
+        elif old != new:  # a checkpoint writes the data when the log is synced
             self.image[""] = _mixed(old, new, _PAGE, random)
         elif "-wal" in self.image:
             log = self._synced.get("-wal", b"")
