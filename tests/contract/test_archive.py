@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from tests.fakes import MemoryArchive
+from tests.fakes import MemoryArchive, MemoryLedger
 from tidings.aws import clients
 from tidings.aws.archives import open_archive, open_ledger
 from tidings.aws.s3 import S3Archive
@@ -170,8 +170,10 @@ def test_any_other_address_is_refused(url: str) -> None:
         open_archive(url, clients.objects)
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["memory", "folder", "s3"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
+    if request.param == "memory":
+        return MemoryLedger()
     if request.param == "folder":
         return open_ledger(tmp_path.as_uri(), clients.objects)
     request.getfixturevalue("s3")

@@ -14,7 +14,7 @@ from tidings.server.memory import (
     MemorySubscriptions,
 )
 
-from .archive import MemoryArchive
+from .archive import MemoryArchive, MemoryLedger
 from .counters import MemoryCounters
 from .log import MemoryClaims, MemoryLog
 from .outbox import MemoryOutbox
@@ -46,6 +46,7 @@ __all__ = [
     "MemoryInbox",
     "MemoryKeyUsage",
     "MemoryKeys",
+    "MemoryLedger",
     "MemoryLog",
     "MemoryOperatorDocuments",
     "MemoryOutbox",

@@ -1,4 +1,4 @@
-"""The parts of the archive, by their spans."""
+"""The parts of the archive, by their spans, and the ledger of erasures."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections import defaultdict
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from tidings.core.erasure.records import from_json, to_json
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.archive.segments import Span
+    from tidings.core.erasure.records import Erasure
 
 
 class MemoryArchive:
@@ -38,3 +41,19 @@ class MemoryArchive:
     def size(self, feed: str) -> int:
         with self._lock:
             return sum(len(body) for body in self._feeds[feed].values())
+
+
+class MemoryLedger:
+    """Implements `Ledger`."""
+
+    def __init__(self) -> None:
+        self._feeds: defaultdict[str, dict[str, Erasure]] = defaultdict(dict)
+
+    def add(self, feed: str, erasure: Erasure) -> None:
+        self._feeds[feed][erasure.id] = from_json(to_json(erasure))
+
+    def entries(self, feed: str) -> Sequence[Erasure]:
+        return [erasure for _, erasure in sorted(self._feeds[feed].items())]
+
+    def remove(self, feed: str, erasure_id: str) -> None:
+        self._feeds[feed].pop(erasure_id, None)

@@ -6,11 +6,11 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import MemoryLedger
 from tests.unit.core.following import caught_up
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
@@ -23,7 +23,6 @@ from tidings.core.model.cursors import Place
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import is_erased, parse_line
 from tidings.core.state.rows import project
-from tidings.http.outbound.folder_archive import FolderLedger
 
 MARKER = "the-secret"
 ENTRY = Entry("video", "x-secret-id", "ann", "a test")
@@ -253,10 +252,10 @@ def test_ids_are_kept_if_the_feed_says_so(scene: Scene) -> None:
     assert parse_line(scene.log.read(FEED, 0)[0].lines[0]).id == ENTRY.id
 
 
-def test_the_ledger_has_it_until_it_is_done(scene: Scene, tmp_path: Path) -> None:
+def test_the_ledger_has_it_until_it_is_done(scene: Scene) -> None:
     """All of its request, so that it can be requested again; also if another feed accepted it."""
     scene.projected(secret())
-    ledger = FolderLedger(tmp_path)
+    ledger = MemoryLedger()
     assert scene.host.erasures is not None
     service = replace(scene.host.erasures, ledger=ledger)
     found = service.request(FEED, ENTRY)
