@@ -262,6 +262,7 @@ class World:
         self.sources: dict[str, Any] = {}
         self.is_calm = False
         self.floor, self.leased_us, self.restores, self.promotions = 1, 0, 0, 0
+        self.leasing: set[str] = set()  # workers with a request that may take the lease
         self.erasures = plan.erasures
         self.erased: dict[str, Entry] = {}  # acknowledged, by marker
         self.hook = Receiver(self)
