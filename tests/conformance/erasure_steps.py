@@ -33,7 +33,7 @@ def step_report(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_erased(scene: Scene, argument: dict[str, Any]) -> None:
-    """Sooner or later the erasure `of` is no longer pending; its report `has` these fields."""
+    """The erasure `of` ends within `REACH_S`; its report `has` these fields."""
     deadline = time.monotonic() + REACH_S
     while True:
         step_report(scene, {"of": argument["of"]})

@@ -140,7 +140,7 @@ class TestRewrites:
     def test_removed_parents_are_rewritten(
         self, stores: Stores, feed: str, before: str | bytes, after: str | bytes
     ) -> None:
-        """As pages are: only what is there, and as it was read."""
+        """Like pages: only stored ones that are as they were read."""
         removed = RemovedParents(4, before)
         assert not stores.rewrites.rewrite_removed_parents(feed, removed, after)
         assert stores.removed_parents.read(feed, 0, 9) == []

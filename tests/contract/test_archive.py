@@ -181,7 +181,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
 
 
 def test_erasures_are_in_the_ledger_until_they_are_removed(ledger: Ledger, feed: str) -> None:
-    """Each under its feed alone; what is not there is removed as well."""
+    """Each feed has its own; removing an unknown one does nothing."""
     first, second = (
         Erasure(Place(page, 0, 9).encode(), "video", "ä/b", "ann", "why", 9, "", as_parent=True)
         for page in (1, 2)

@@ -34,7 +34,7 @@ def position(event_id: str) -> Position:
 
 def new_client() -> httpx.Client:
     """
-    Return a client without TLS, because reading the certificates takes up to 100 ms of CPU.
+    Return a client without TLS, because reading the certificates needs 60 to 100 ms of CPU.
 
     All readers connect again and again while the server is away; with TLS, they kept one core busy.
     """

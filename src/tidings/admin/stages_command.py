@@ -21,7 +21,7 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.core.auth.guard import Role, passwords_of
 from tidings.core.auth.keys import Key
 from tidings.core.auth.passwords import set_at_ms
-from tidings.core.model.timestamps import from_ms
+from tidings.core.model.timestamps import DAY_MS, from_ms
 from tidings.core.settings.profiles import Profile
 from tidings.http.endpoints.hooks import key_state
 
@@ -33,7 +33,6 @@ _LEAST = 0.00005  # dollars; smaller amounts would show as 0.0000
 Spent = Mapping[str, Mapping[str, float]]  # dollars by stage and service
 Stage = dict[str, Any]
 DAYS = 90  # the rotation period in most password policies
-_DAY_MS = 24 * 3600 * 1000
 _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
 
 
@@ -167,7 +166,7 @@ def _keys(keys: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
 
 
 def _is_old(at_ms: int, days: int) -> bool:
-    return now_ms() - at_ms >= days * _DAY_MS
+    return now_ms() - at_ms >= days * DAY_MS
 
 
 def _lines(stage: Stage) -> Iterator[str]:

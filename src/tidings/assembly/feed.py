@@ -700,10 +700,8 @@ class Assembly:
     # Erasures.
 
     @cached_property
-    def erasures(self) -> Erasures | None:
-        """Return the service for requests of erasures; None if this host cannot erase."""
-        if self.stores.erasures is None:
-            return None
+    def erasures(self) -> Erasures:
+        """Return the service for requests of erasures."""
         from tidings.core.erasure.service import Erasures
         from tidings.core.ingest.write_bounds import ParentBoundCheck
 
@@ -721,16 +719,14 @@ class Assembly:
         )
 
     @cached_property
-    def eraser(self) -> Eraser | None:
-        """Return the job that erases; None if this host cannot erase."""
-        if self.stores.erasures is None or self.stores.rewrites is None:
-            return None
+    def eraser(self) -> Eraser:
+        """Return the job that erases."""
         from tidings.core.erasure.eraser import Eraser
 
         stores = self.stores
         return Eraser(
-            store=self.stores.erasures,
-            rewrites=self.stores.rewrites,
+            store=stores.erasures,
+            rewrites=stores.rewrites,
             log=stores.log,
             checkpoints=stores.followers,
             states=stores.state,
@@ -745,15 +741,13 @@ class Assembly:
             chained=self.copies,
             overwrite=self.free_space,
             settle_ms=self.erasure_settle_ms,
-            ledger=self.stores.erasure_ledger,
+            ledger=stores.erasure_ledger,
             keeps_ids=lambda feed: not self.profiles.profile(feed).ids_personal,
         )
 
     @cached_property
-    def forgetter(self) -> Forgetter | None:
-        """Return the search for old deletions; None if this host cannot erase."""
-        if self.erasures is None:
-            return None
+    def forgetter(self) -> Forgetter:
+        """Return the search for old deletions."""
         from tidings.core.erasure.forget import Forgetter
 
         return Forgetter(
@@ -776,9 +770,7 @@ class Assembly:
         return None
 
     def _record_erasure(self, feed: str, row: Row) -> None:
-        """Record the erasure whose entry is in *row*, unless it is known, and start it."""
-        if self.stores.erasures is None:
-            return
+        """Record the erasure with its entry in *row*, unless it is known, and start it."""
         from tidings.core.erasure.records import erasure_of
 
         self.stores.erasures.save(feed, erasure_of(row, self.settings.tombstone_ms))

@@ -37,8 +37,8 @@ class Stores(Protocol):
 
     The stores in `without_retries` fail at once, without retries; reports and health checks use
     them. `without_retries` is None if the stores never retry. `replay_room` checks if a connection
-    has room for more messages. `replay_room` is None if a connection always has room. A host that
-    cannot erase has None for `erasures` and `rewrites`.
+    has room for more messages. `replay_room` is None if a connection always has room.
+    `erasure_ledger` is None if the host has no place apart from the tables.
     """
 
     @property
@@ -87,13 +87,13 @@ class Stores(Protocol):
     def consumers(self) -> ConsumerStore: ...
 
     @property
-    def erasures(self) -> ErasureStore | None: ...
+    def erasures(self) -> ErasureStore: ...
 
     @property
     def erasure_ledger(self) -> Ledger | None: ...
 
     @property
-    def rewrites(self) -> RewriteStore | None: ...
+    def rewrites(self) -> RewriteStore: ...
 
     @property
     def relays(self) -> RelayStore: ...

@@ -204,7 +204,6 @@ class Stage(Assembly):
         If the job waits for followers, which it has woken, run it again a few times after short
         pauses. Otherwise the erasure would wait for the sweep.
         """
-        assert self.eraser is not None and self.forgetter is not None
         self.forgetter.run(feed, until_ms)
         for _ in range(limits.ERASE_POLLS):
             if self.eraser.run(feed, until_ms) or not self.eraser.awaits_followers(feed):
@@ -215,7 +214,6 @@ class Stage(Assembly):
 
     def erase_lost(self, feed: str, until_ms: int) -> None:
         """Request the erasures again that a restored log of *feed* lacks, then erase."""
-        assert self.erasures is not None
         for erasure in self.erasures.request_again(feed):
             telemetry.logger().warning("erasure requested again", feed=feed, id=erasure.id)
         self.erase(feed, until_ms)

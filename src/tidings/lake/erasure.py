@@ -59,14 +59,14 @@ _IDS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What the erasure of an object of *type* removes."""
+    """The content that the erasure of an object of *type* removes."""
 
     type: str
     target: Target
 
 
 def pending(history: Table, since: int) -> list[Named]:
-    """Return what the erasure entries in `history` on page *since* and later ones remove."""
+    """Return the content that the erasure entries in `history` from page *since* on remove."""
     entries = history.rows().where(
         (F.col("page") >= since)
         & (F.col("event") == "delete")
@@ -76,7 +76,7 @@ def pending(history: Table, since: int) -> list[Named]:
 
 
 def named_by(page: int, slot: int, line: str) -> Named:
-    """Return what the erasure entry *line* removes, including the entry itself."""
+    """Return the content that the erasure entry *line* removes, including the entry itself."""
     erasure = erasure_of(Row("", page, slot, 0, line), tombstone_ms=0)
     return Named(erasure.type, replace(erasure, final=True).target)
 
@@ -84,7 +84,7 @@ def named_by(page: int, slot: int, line: str) -> Named:
 @dataclass(frozen=True)
 class TableEraser:
     """
-    Erases what *named* removes from *table*, which is complete up to *through*.
+    Erases the content *named* from *table*, which is complete up to *through*.
 
     If *named* is empty, it only removes all deleted rows from the files.
     """
@@ -114,7 +114,7 @@ class TableEraser:
 
     @cached_property
     def _targets(self) -> list[Named]:
-        """Return what may concern the table: objects of its type, and parents."""
+        """Return the content that the table may have: objects of its type, and parents."""
         of = self.table.type
         return [each for each in self.named if of in (None, each.type) or each.target.parent]
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
+from tidings.core.model.timestamps import DAY_MS
 from tidings.lake.warehouse import (
     CATALOG,
     ERASURES,
@@ -42,7 +43,6 @@ from tidings.sync.spark_session import SPARK_ERRORS
 EVENT = "tidings.event"
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")
-_DAY_MS = 24 * 3600 * 1000
 _SKEW_S = 24 * 3600  # the clocks of two writers of the log differ by far less
 UPDATE_MODE, COPY_ON_WRITE = "write.update.mode", "copy-on-write"
 _PROPERTIES = {
@@ -56,7 +56,7 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     # Keep the snapshots of one day: 1,440 at one commit per minute.
-    "history.expire.max-snapshot-age-ms": str(_DAY_MS),
+    "history.expire.max-snapshot-age-ms": str(DAY_MS),
     "history.expire.min-snapshots-to-keep": "2",
 }
 # A condition that is true if the new row (s) is later than the old row (t). A row of the state that

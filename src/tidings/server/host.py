@@ -10,7 +10,6 @@ import secrets
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from threading import local
@@ -39,7 +38,7 @@ from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.erasures import SqliteFreeSpace
 from tidings.server.stores import FileStores
-from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks
+from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks, call_later
 from tidings.server.writer import StateProjection, Writer
 
 if TYPE_CHECKING:
@@ -249,7 +248,6 @@ class Host(Assembly):
 
     def _erase_lost(self, feed: str) -> None:
         """Request the erasures again that a restored data file lacks."""
-        assert self.erasures is not None
         try:
             for erasure in self.erasures.request_again(feed):
                 log.warning("%s: an erasure was requested again: %s", feed, erasure.id)
@@ -428,7 +426,6 @@ class Host(Assembly):
 
     def _erase(self, feed: str) -> None:
         """Work on the erasures of *feed* for a short time; continue in the next run."""
-        assert self.eraser is not None and self.forgetter is not None
         more = self.forgetter.run(feed, steady_ms() + ERASE_MS)
         more |= self.eraser.run(feed, steady_ms() + ERASE_MS)
         if self.archive_reader is not None:
@@ -436,9 +433,7 @@ class Host(Assembly):
         if more:
             self.waker.wake(feed, ERASE)
         elif self.eraser.waits(feed):
-            wake, loop = partial(self.waker.wake, feed, ERASE), self.notifications.loop
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(loop.call_later, ERASE_AGAIN_S, wake)
+            call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, feed, ERASE)
 
     def wake_eraser(self, feed: str) -> None:
         self.database.on_commit(partial(self.waker.wake, feed, ERASE))

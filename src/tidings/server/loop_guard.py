@@ -132,7 +132,7 @@ class _CollectorTime:
 
 def parse_limit_ms(value: str) -> float:
     """
-    Return the limit in milliseconds from *value*, the value of `VARIABLE`; 0 is no limit.
+    Return the limit in milliseconds from *value*, that of `VARIABLE`; 0 means no limit.
 
     Raises:
         ValueError: *value* is not a number, or negative, or infinite.

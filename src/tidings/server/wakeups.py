@@ -42,6 +42,18 @@ ENDPOINTS = 16
 Key = tuple[str, str]  # feed and name
 
 
+def call_later(
+    loop: asyncio.AbstractEventLoop, seconds: float, call: Callable[..., object], *arguments: object
+) -> None:
+    """
+    Let *loop* run *call* with *arguments* after *seconds*; callable from any thread.
+
+    Do nothing if the loop is closed.
+    """
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(loop.call_later, seconds, call, *arguments)
+
+
 class Retries:
     """
     The feeds for which the last run of the follower *name* failed.
@@ -70,8 +82,7 @@ class Retries:
         else:
             return
         self._failed.add(feed)
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._loop.call_later, AGAIN_S, self._again, feed)
+        call_later(self._loop, AGAIN_S, self._again, feed)
 
     def _again(self, feed: str) -> None:
         self._failed.discard(feed)

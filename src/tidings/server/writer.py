@@ -45,8 +45,8 @@ Result = TypeVar("Result")
 SLOW_S = 0.002
 JOBS_MAX = 256  # jobs per transaction; more jobs would delay the first of them and save little
 JOBS_S_MAX = 0.01  # time after which no further job of a transaction begins, for the same reason
-# The maximum number of operations whose rows one transaction writes, in some 10 ms. The page of the
-# largest request is within this limit. Slices write the other rows.
+# One transaction writes the rows of at most this number of operations, in some 10 ms. The page of
+# the largest request is within this limit. Slices write the other rows.
 COMMIT_OPERATIONS_MAX = 1_000
 SLICE_MS, SLICE_OPERATIONS = 5, 500  # limits of a slice, because it delays the next commit
 _STOPPED = "the server has stopped"

@@ -609,8 +609,8 @@ class World:
 
 def _lacks_an_entry(pages: dict[int, Page]) -> bool:
     """
-    Return True if an entry was erased on the master before it was copied, by an erasure whose entry
-    was not copied. After a promotion, consumers would not learn that its object is gone.
+    Return True if an entry was erased on the master before it was copied, and the entry of that
+    erasure was not copied. After a promotion, consumers would not learn that its object is gone.
     """
     names = set(
         re.findall('"id":"erased:([0-9a-f]+)"', "".join(page.text for page in pages.values()))

@@ -1,4 +1,4 @@
-"""The endpoint of erasures: whom a report names, and what it says of each phase."""
+"""The endpoint of erasures: the caller in a report, and the state in each phase."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_many_streams_leave_time_for_others_and_may_leave_meanwhile(
     """
     They are written to in slices; a stream that leaves between two of them gets nothing more.
 
-    A slice ends after a number of streams, or after a text whose building took long.
+    A slice ends after a number of streams, or after a text that took long to build.
     """
 
     async def act(poller: Poller) -> None:

@@ -77,9 +77,9 @@ def _rows(tables: FeedTables, type: str) -> list[tuple[Any, ...]]:
 
 def test_an_erased_object_is_in_no_file(scene: Scene) -> None:
     """
-    `history` has the entries of a log whose eraser is done, `latest` and the tables of types have
+    `history` has the entries of a log after the eraser, `latest` and the tables of types have
     neither the object nor the parent, also a table of a type that has no columns any more. Other
-    rows, the position and what other engines read stay right.
+    rows, the position and the results of other engines stay right.
     """
     pages = _pages()
     for page in pages:
@@ -141,7 +141,7 @@ def test_an_object_that_lives_on_loses_only_what_was_before(scene: Scene) -> Non
 
 
 def test_tables_of_a_log_that_was_erased_before(scene: Scene) -> None:
-    """Erased entries are in `history` as they are, and are no objects of the other tables."""
+    """Erased entries are in `history` as they are, and the other tables do not have them."""
     pages = [*_pages(), kept(6, _entry())]
     erased = _scrubbed(pages)
     for page in pages:

@@ -1,4 +1,4 @@
-"""A server erases objects: no byte of them is left in its folder, and its clients go on."""
+"""A server erases objects: its folder has no byte of them, and its clients are not disconnected."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ FUNCTIONS = (
         "amend",
         timeout_s=limits.AMEND_TIMEOUT_S,
         memory_mb=1024,
-        # An erasure may have an Idempotency-Key, whose claim is put.
+        # If the request of an erasure has an Idempotency-Key, its claim is put.
         grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET, control=_READ + _UPDATE + _PUT),
         archive="ledger",
     ),

@@ -1,5 +1,5 @@
 """
-The entries of erasures: the entry that records an erasure, and entries whose content was removed.
+The entries of erasures: the entry that records an erasure, and entries without their content.
 
 The erasure entry is a deletion of the object, so that the state, copies and consumers need no new
 rule. Its `data` has the details, and it ends with a mark:
@@ -148,7 +148,7 @@ def parse_request(raw: object, *, by: str) -> Entry:
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    What one erasure removes.
+    The content that one erasure removes.
 
     It removes the content of each entry of the object *key*, with the id *id*, at a position before
     *until*, and the value *parent* from the parents of entries before *until*, if it is not "".

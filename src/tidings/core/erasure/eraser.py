@@ -55,7 +55,7 @@ class Eraser:
     """
     The job of all feeds; one process at a time runs it for a feed.
 
-    *keeps_ids* returns True for a feed whose erased entries keep their ids. *lanes* returns the
+    *keeps_ids* returns True for a feed in which erased entries keep their ids. *lanes* returns the
     number of push lanes of a feed. *chained* has the feeds that are copies. *overwrite* overwrites
     the free space of the database file; it returns False if it must be called again later.
     *settle_ms* is the longest time for which a process that lost its lease may still write pages

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.erasure.entries import Entry
 from tidings.core.model.operations import event_of, has_object, is_erasure, parse_line
+from tidings.core.model.timestamps import DAY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 CALLER, REASON = "setting", "forget-after"
 _DOCUMENT = "forgotten"  # its text is the number of the last page that was read
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Forgetter:
         days = self.profiles.profile(feed).forget_after_days
         if not days or feed in self.chained:
             return False
-        newest_ms = self.runtime.clock() - days * _DAY_MS
+        newest_ms = self.runtime.clock() - days * DAY_MS
         while True:
             document = self.documents.operator_document(feed, _DOCUMENT)
             pages = self._pages(feed, int(document.text or 0))

@@ -140,7 +140,7 @@ class Erasures:
             return None
 
     def _enter(self, feed: str, page: Page) -> Erasure:
-        """Return the record of the erasure whose entry is on *page*, and add it to the ledger."""
+        """Return the record of the erasure with its entry on *page*, and add it to the ledger."""
         erasure = self._record(feed, page)
         if self.ledger is not None and erasure.phase is not Phase.DONE:
             self.ledger.add(feed, erasure)
@@ -153,15 +153,16 @@ class Erasures:
         This is the case after the tables of the feed were restored from a backup. A copy receives
         the entries from its upstream, so nothing is requested for it.
         """
-        again = []
-        for lost in self.ledger.entries(feed) if self.ledger else ():
+        again: list[Erasure] = []
+        if self.ledger is None:
+            return again
+        for lost in self.ledger.entries(feed):
             if self.show(feed, lost.id) is not None:
                 continue
             # The counter was raised, so *before* is still below the end of the log.
             fields = lost.type, lost.object_id, lost.by, lost.reason, (), lost.before
             entry = Entry(*fields, as_parent=lost.as_parent)
             again.append(self.request(feed, entry, f"erasure {lost.id}"))
-            assert self.ledger is not None
             self.ledger.remove(feed, lost.id)
         return again
 
@@ -174,7 +175,7 @@ class Erasures:
         return self.store.erasures(feed, after)
 
     def show(self, feed: str, erasure_id: str) -> Erasure | None:
-        """Return the record with the event id *erasure_id*, or None if there is no such erasure."""
+        """Return the record with the event id *erasure_id*, or None if it does not exist."""
         place = cursors.parse_cursor(erasure_id)
         if not isinstance(place, Place):
             return None

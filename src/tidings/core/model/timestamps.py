@@ -14,6 +14,7 @@ _RFC3339 = re.compile(
 _NORMAL = re.compile(
     r"(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,2}[1-9])?Z", re.ASCII
 )
+DAY_MS = 24 * 3600 * 1000
 _MAX_OFFSET_HOURS = 23
 _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 

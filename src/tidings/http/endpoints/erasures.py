@@ -31,10 +31,6 @@ Document = dict[str, Any]
 PENDING, ERASED, DONE = "pending", "erased", "done"
 
 
-class NoErasures(Rejected, code="no_erasures", status=501):
-    """This deployment cannot erase."""
-
-
 class InvalidErasure(Rejected, code="invalid_erasure"):
     """A field of a request for an erasure breaks its rule, or is unknown."""
 
@@ -45,11 +41,11 @@ class UnknownErasure(Rejected, code="unknown_erasure", status=404):
 
 @dataclass(frozen=True, slots=True)
 class ErasureRouter:
-    """The endpoint of the routes of erasures. Without *erasures*, the deployment cannot erase."""
+    """The endpoint of the routes of erasures."""
 
     guard: Guard
     feeds: frozenset[str]
-    erasures: Erasures | None = None
+    erasures: Erasures
 
     def __call__(self, request: Request) -> Answer:
         """
@@ -61,8 +57,6 @@ class ErasureRouter:
         """
         feed = check_known(request.feed, self.feeds)
         allowed = NEEDS[request.route].admit(self.guard, feed, request.credential)
-        if self.erasures is None:
-            raise NoErasures("are made only by `tidings serve`", field="erasures")
         if request.method == "POST":
             erasure = _request(self.erasures, feed, allowed, request)
             return json_answer(202, _describe(self.erasures, feed, erasure))

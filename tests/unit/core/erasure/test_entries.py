@@ -1,4 +1,4 @@
-"""The entries of erasures, and what is left of the entries that were erased."""
+"""The entries of erasures, and the entries that were erased."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ GOOD = {"type": "Video", "id": "x", "reason": "why"}
 
 
 def test_a_request_is_read() -> None:
-    """As an operation is: a type is in lower case."""
+    """Like an operation: a type is in lower case."""
     assert parse_request(GOOD, by="ann") == Entry("video", "x", "ann", "why")
     asked = {**GOOD, "parents": True, "before": "0" * 24}
     wanted = Entry("video", "x", "ann", "why", (), "0" * 24, as_parent=True)
@@ -222,7 +222,7 @@ def test_a_wrong_request_names_its_field(change: dict[str, object], field: str) 
 
 
 def test_a_request_that_is_too_long_is_refused() -> None:
-    """As for an operation; and one that is not an object of JSON."""
+    """The limits are those of an operation; a request that is not a JSON object is refused, too."""
     with pytest.raises(TooLarge):
         parse_request({**GOOD, "id": "x" * (limits.ID_BYTES_MAX + 1)}, by="ann")
     with pytest.raises(InvalidOperation):

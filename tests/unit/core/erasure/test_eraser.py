@@ -1,4 +1,4 @@
-"""The job that erases: what is left in each store, and that it may be killed at any point."""
+"""The job that erases: the content of each store afterwards, also if it is killed at any point."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_the_ledger_has_it_until_it_is_done(scene: Scene) -> None:
 
 
 def test_the_log_is_not_rewritten_before_all_followers_have_passed(scene: Scene) -> None:
-    """One that is behind may hold old pages in memory, and would write them."""
+    """A follower that lags may hold old pages in memory, and would write them."""
     scene.projected(secret())
     scene.push()
     scene.archived()

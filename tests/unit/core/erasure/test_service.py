@@ -1,4 +1,4 @@
-"""Requests for erasures: what they append, and what they report."""
+"""Requests for erasures: the entries that they append, and their reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lines(scene: Scene, page: int) -> list[str]:
 
 @pytest.mark.parametrize("projected", [True, False])
 def test_the_entry_has_the_parents_of_the_object(scene: Scene, projected: bool) -> None:
-    """Of its latest operation, whether the state has it already or not; and nothing follows it."""
+    """The parents are those of its latest operation, in the state or not; nothing follows it."""
     scene.projected(op(parents=["old"]))
     scene.post(op(parents=["user/ann", "b"]), op("y"))
     if projected:
@@ -88,7 +88,7 @@ def test_what_is_no_erasure_is_not_shown(scene: Scene, text: str) -> None:
 
 
 def test_the_state_becomes_a_tombstone(scene: Scene) -> None:
-    """As after any deletion, so that sums, copies and readers need no rule of their own."""
+    """Like any deletion, so that sums, copies and readers need no rule of their own."""
     scene.projected(op(data="secret"))
     service(scene).request(FEED, ENTRY)
     scene.project()
@@ -224,7 +224,7 @@ def test_the_files_of_syncs_are_gone_after_a_time(scene: Scene) -> None:
 
 
 def test_an_object_that_keeps_changing_is_not_erased(scene: Scene) -> None:
-    """The client is told to try again, and no entry was written."""
+    """The error asks the client to try again, and no entry was written."""
     scene.projected(op())
     take = scene.log.take
 

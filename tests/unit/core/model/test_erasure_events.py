@@ -58,7 +58,7 @@ def test_22_4_a_consumer_that_asked_receives_the_details() -> None:
 @pytest.mark.parametrize("erasures", [True, False])
 @pytest.mark.parametrize("line", [PLAIN, ERASED, FORGED])
 def test_other_operations_stay_as_they_are(line: str, erasures: bool) -> None:
-    """Also those whose data ends like the mark, and those that were erased (P22.3)."""
+    """Operations with data that ends like the mark, and erased ones (P22.3), are also the same."""
     assert content_of(line, erasures=erasures) == (parse_line(line).event, data_of(line))
     assert is_erased(line) == (line == ERASED)
 
