@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ def running(folder: Path) -> Iterator[str]:
             _until_it_answers(folder)
             yield f"host={folder} user=tidings dbname=postgres"
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)  # SIGTERM waits for clients that stay connected
 
 
 def _give(folder: Path, user: str) -> None:
