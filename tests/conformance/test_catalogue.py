@@ -49,6 +49,8 @@ UNSEEN = {
     "8.10": "the server would have to stop, or two hours to pass; tests/unit/{server,twin}",
 }
 UNSEEN_CODES = {
+    "feed_deleted": "no route deletes a feed yet; tests/unit/core/feeds",
+    "feed_in_use": "no route deletes a feed yet; tests/unit/core/feeds",
     "invalid_webhook": "a stage calls none; tests/unit/core/hooks",
     "unknown_webhook": "a stage calls none; tests/unit/server/test_webhooks.py",
     "unknown_key": "the suite's target has no keys; tests/unit/server/test_keys.py",

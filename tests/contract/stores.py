@@ -26,6 +26,7 @@ from tests.fakes import (
     MemoryCoordinator,
     MemoryCounters,
     MemoryErasures,
+    MemoryFeeds,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeys,
@@ -79,6 +80,7 @@ from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
 from tidings.core.durable_streams.stream import StreamStore
 from tidings.core.erasure.records import ErasureStore, RewriteStore
+from tidings.core.feeds.records import FeedStore
 from tidings.core.followers.leases import FollowerStore
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
@@ -100,6 +102,7 @@ from tidings.server.sqlite.documents import (
     SqliteConsumers,
     SqliteCoordinator,
     SqliteErasures,
+    SqliteFeeds,
     SqliteKeys,
     SqliteOperatorDocuments,
     SqliteProfiles,
@@ -185,6 +188,7 @@ class Stores:
     streams: StreamStore
     erasures: ErasureStore
     rewrites: RewriteStore
+    feeds: FeedStore
 
 
 def in_memory() -> Stores:
@@ -218,6 +222,7 @@ def in_memory() -> Stores:
         MemoryStreams(),
         MemoryErasures(),
         MemoryRewrites(log, removed_parents, consumers),
+        MemoryFeeds(),
     )
 
 
@@ -250,6 +255,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         MemoryStreams(),
         DynamoDBErasures(client, "control"),
         DynamoDBRewrites(client, "log", "state", consumers),
+        MemoryFeeds(),
     )
 
 
@@ -280,6 +286,7 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         streams=SqliteStreams(database),
         erasures=SqliteErasures(database),
         rewrites=SqliteRewrites(database, consumers),
+        feeds=SqliteFeeds(database),
     )
     database.close()
 

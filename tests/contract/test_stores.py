@@ -14,6 +14,7 @@ from tests.contract.consumer_store import TestConsumers
 from tests.contract.counter_store import TestCounters
 from tests.contract.document_store import TestOperatorDocuments
 from tests.contract.erasure_store import TestErasures, TestRewrites
+from tests.contract.feed_store import TestFeeds
 from tests.contract.follower_store import TestFollowers
 from tests.contract.key_store import TestKeys
 from tests.contract.log_store import TestLog, TestNumbers, TestRenewals

@@ -14,6 +14,7 @@ from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
 from tidings.core.durable_streams.stream import Extent, Stream
 from tidings.core.erasure.records import Erasure, Phase, sort_key
+from tidings.core.feeds.records import FeedRecord
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease, Member
@@ -115,6 +116,34 @@ class MemoryOperatorDocuments:
             self._operator_documents[feed, name] = OperatorDocument(
                 operator_document.text, operator_document.version + 1
             )
+            return True
+
+
+class MemoryFeeds:
+    """Implements `FeedStore`."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, FeedRecord] = {}
+        self._lock = Lock()
+
+    def record(self, name: str) -> FeedRecord | None:
+        with self._lock:
+            return self._records.get(name)
+
+    def records(self, after: str = "", limit: int = limits.FEEDS_LISTED) -> Sequence[FeedRecord]:
+        with self._lock:
+            return [each for name, each in sorted(self._records.items()) if name > after][:limit]
+
+    def unfinished(self) -> Sequence[FeedRecord]:
+        with self._lock:
+            return [each for _, each in sorted(self._records.items()) if each.unfinished]
+
+    def save(self, record: FeedRecord) -> bool:
+        with self._lock:
+            standing = self._records.get(record.name)
+            if (standing.version if standing else 0) != record.version:
+                return False
+            self._records[record.name] = replace(record, version=record.version + 1)
             return True
 
 

@@ -13,6 +13,7 @@ from tidings.core.changeagent import list as listing
 from tidings.core.errors import BrokenBatch, BrokenPart, Rejected
 from tidings.core.ingest import table_capture
 from tidings.core.model import cursors, filters, json_body
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.replication import source, wire
 from tidings.core.settings import values
 from tidings.core.sync import dumps
@@ -23,7 +24,7 @@ from tidings.core.websocket import receive
 Parser = Callable[[bytes], object]
 REFUSALS = (Rejected, BrokenPart, BrokenBatch)
 
-_FEEDS = frozenset({"main"})
+_FEEDS = FixedFeeds(frozenset({"main"}))
 _VM = {"vm": values.Resource("vm", ("nic",), "/vms")}
 
 

@@ -26,6 +26,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.rows import project
@@ -108,7 +109,7 @@ class CorrectingWorld:
                 steady=lambda: NOW_MS,
                 sleep=lambda ms: None,
                 new_id=lambda: name,
-                feeds=frozenset({FEED}),
+                feeds=FixedFeeds(frozenset({FEED})),
                 tombstones=MemoryTombstones(),
             )
             with suppress(Unavailable):

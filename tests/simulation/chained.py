@@ -43,6 +43,7 @@ from tests.simulation.world import World
 from tidings.assembly.feed import Assembly
 from tidings.core import limits
 from tidings.core.errors import Unavailable
+from tidings.core.feeds.records import NoFeedStore
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease
 from tidings.core.replication.relay import RELAY
@@ -217,7 +218,7 @@ class Deployment:
         self.relays = MemoryRelays(self.log)
         self.state, self.followers = MemoryState(), MemoryFollowers()
         self.removed_parents, self.profiles = MemoryRemovedParents(), MemoryProfiles()
-        self.tombstones = MemoryTombstones()
+        self.tombstones, self.feed_records = MemoryTombstones(), NoFeedStore()
         self.sums = MemorySums()
         self.archive = None
         self.off = False

@@ -26,6 +26,7 @@ from tests.fakes import (
 from tests.simulation.model import Broken, Log
 from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.feeds.records import NoFeedStore
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Row
 from tidings.core.websocket.connections import Outcome
@@ -207,6 +208,7 @@ class Stores:
         state: MemoryState,
     ) -> None:
         self.log, self.followers, self.state = log, followers, state
+        self.feed_records = NoFeedStore()
         _check_moves(followers)
         self.removed_parents = MemoryRemovedParents()
         self.claims = MemoryClaims()

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from tidings.core.erasure.eraser import Eraser
     from tidings.core.erasure.forget import Forgetter
     from tidings.core.erasure.service import Erasures
+    from tidings.core.feeds.directory import Directory
+    from tidings.core.feeds.records import FeedData
+    from tidings.core.feeds.remover import Remover
+    from tidings.core.feeds.service import Feeds
     from tidings.core.followers.follower import Follower, FollowerConfig, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
@@ -151,6 +155,68 @@ class Assembly:
     # Feeds and their settings.
 
     @cached_property
+    def directory(self) -> Directory:
+        """Return the feeds of this host, by name."""
+        from tidings.core.feeds.directory import Directory
+
+        return Directory(self.stores.feeds, self.settings.feeds, self.aging)
+
+    @cached_property
+    def feeds(self) -> Feeds:
+        """Return the service that creates and deletes feeds."""
+        from tidings.core.feeds.service import Feeds
+
+        return Feeds(
+            directory=self.directory,
+            store=self.stores.feeds,
+            profiles=self.profiles,
+            log=self.stores.log,
+            numbers=self.stores.numbers,
+            users=self._users_of,
+            clock=self.runtime.clock,
+            page_ms=self.settings.page_ms,
+            on_created=self.on_feed_created,
+            on_deleted=self.on_feed_deleted,
+        )
+
+    def _users_of(self, feed: str) -> list[str]:
+        """Return what uses *feed*; implements `Users`."""
+        hooks = self.webhook_admin.registry.all(feed) if self.webhook_admin else {}
+        names = [each.name for each in self.stores.consumers.consumers(feed)]
+        return [
+            *(f"the consumer {name}" for name in names if name not in hooks),
+            *(f"the webhook {name}" for name in sorted(hooks)),
+            *(["the relay, which copies its upstream"] if feed in self.copies else []),
+        ]
+
+    def on_feed_created(self, feed: str) -> None:
+        """Start the work of the host for the feed with the key *feed*, which was created now."""
+
+    def on_feed_deleted(self, feed: str) -> None:
+        """End the readers of the feed with the key *feed*, and start the removal of its data."""
+
+    @property
+    def feed_data(self) -> FeedData | None:
+        """Return all data that the host has of feeds; None if the host cannot remove feeds."""
+        return None
+
+    @cached_property
+    def remover(self) -> Remover | None:
+        """Return the job that removes the data of deleted feeds."""
+        if self.feed_data is None:
+            return None
+        from tidings.core.feeds.remover import Remover
+
+        return Remover(
+            directory=self.directory,
+            store=self.stores.feeds,
+            data=self.feed_data,
+            clock=self.runtime.clock,
+            steady=self.runtime.steady,
+            settle_ms=self.erasure_settle_ms,
+        )
+
+    @cached_property
     def profiles(self) -> RecentProfiles:
         from tidings.core.settings.profiles import RecentProfiles
 
@@ -166,7 +232,7 @@ class Assembly:
     def compatibility(self) -> CompatibilityMode:
         from tidings.core.settings.profiles import CompatibilityMode
 
-        return CompatibilityMode(self.profiles, self.settings.feeds)
+        return CompatibilityMode(self.profiles, self.directory)
 
     @cached_property
     def copies(self) -> Sources:
@@ -355,7 +421,7 @@ class Assembly:
         return Ingester(
             appender=self.appender,
             runtime=self.runtime,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             counters=self.stores.counters,
             guard=self.guard,
             required=self._precondition,
@@ -417,7 +483,7 @@ class Assembly:
 
         return Streamer(
             catch_up=self.catch_up,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             guard=self.guard,
             holding=self.holding,
             for_copy=self.prefetch,
@@ -586,7 +652,7 @@ class Assembly:
             checkpoints=stores.followers,
             profiles=self.profiles,
             guard=self.guard,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             runtime=self.runtime,
         )
         return Receiver(
@@ -595,7 +661,7 @@ class Assembly:
             sockets=stores.sockets,
             waker=stores.waker,
             catch_up=self.catch_up,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             guard=self.guard,
             registrar=registrar,
         )
@@ -626,7 +692,7 @@ class Assembly:
         return RelayControl(
             store=self.stores.relays,
             sources=self.settings.sources,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             reader=self.reader,
             log=self.stores.log,
             waker=self.stores.waker,
@@ -847,7 +913,7 @@ class Assembly:
             steady=self.runtime.steady,
             sleep=self.runtime.await_writer,
             new_id=self.runtime.new_id,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             tombstones=self.stores.tombstones,
             writable=self.writable,
         )
@@ -866,7 +932,7 @@ class Assembly:
             checkpoints=stores.followers,
             counters=self.stores.counters,
             reader=self._reader(without_retries) if without_retries else self.reader,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             archives=self.stores.archive is not None,
             sources=self.copies,
             lanes=self.lanes.count,
@@ -920,7 +986,7 @@ class Assembly:
             gate=self.gate,
             operator_documents=self.stores.documents,
             ask=Webhooks(private=self.settings.hooks_private),
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             count=self.runtime.count,
             counters=self.stores.counters,
             tracer=self.tracer,
@@ -942,34 +1008,34 @@ class Assembly:
             registry=self.stores.registry,
             states=self.stores.state,
             guard=self.guard,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             charges=self.charge_for,
         )
 
     def _sums(self) -> Endpoint:
         from tidings.http.endpoints.browse import FeedSums
 
-        return FeedSums(self.sum_reader, self.guard, self.settings.feeds)
+        return FeedSums(self.sum_reader, self.guard, self.directory)
 
     def _consume(self) -> Endpoint:
         from tidings.http.endpoints.consumers import ConsumerRouter
         from tidings.http.router import by_path
         from tidings.http.routes import HOOKS, KEYS
 
-        consumers = ConsumerRouter(self.consumers, self.guard, self.settings.feeds)
+        consumers = ConsumerRouter(self.consumers, self.guard, self.directory)
         return by_path({HOOKS: self._hooks, KEYS: self._keys}, consumers)
 
     def _hooks(self) -> Endpoint:
         from tidings.http.endpoints.hooks import WebhookRouter
 
-        return WebhookRouter(self.consumers, self.guard, self.settings.feeds, self.webhook_admin)
+        return WebhookRouter(self.consumers, self.guard, self.directory, self.webhook_admin)
 
     def _keys(self) -> Endpoint:
         from tidings.core.auth.keys import KeyIssuer
         from tidings.http.endpoints.hooks import KeyRouter
 
         issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock)
-        return KeyRouter(issuer, self.guard, self.settings.feeds)
+        return KeyRouter(issuer, self.guard, self.directory)
 
     def _amend(self) -> Endpoint:
         from tidings.http.endpoints.corrections import Corrections
@@ -981,7 +1047,7 @@ class Assembly:
     def _erasures(self) -> Endpoint:
         from tidings.http.endpoints.erasures import ErasureRouter
 
-        return ErasureRouter(self.guard, self.settings.feeds, self.erasures)
+        return ErasureRouter(self.guard, self.directory, self.erasures)
 
     def _supervise(self) -> Endpoint:
         from tidings.http.endpoints.replication import ReplicaRouter
@@ -1004,7 +1070,7 @@ class Assembly:
         administrator = Administrator(
             operator_documents=without_retries.documents if without_retries else self.documents,
             gate=self.gate,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
         )
         return Administration(
             administrator, self.lister, stage=self.stage, prefix=self.settings.url_prefix
@@ -1013,7 +1079,7 @@ class Assembly:
     def _report(self) -> Endpoint:
         from tidings.http.endpoints.status import Status
 
-        return Status(self.reporter, self.settings.feeds, self.settings.url_prefix)
+        return Status(self.reporter, self.directory, self.settings.url_prefix)
 
 
 class _LazyKeys:

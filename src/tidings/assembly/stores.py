@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import ConsumerStore
     from tidings.core.counters import Counters
     from tidings.core.erasure.records import ErasureStore, Ledger, RewriteStore
+    from tidings.core.feeds.records import FeedStore
     from tidings.core.followers.leases import FollowerStore, Waker
     from tidings.core.log.append import ClaimStore
     from tidings.core.log.stores import LogStore
+    from tidings.core.maintenance.restore import Numbers
     from tidings.core.maintenance.retention import RenewStore
     from tidings.core.replication.election import Coordinator
     from tidings.core.replication.relay import RelayStore
@@ -42,7 +44,13 @@ class Stores(Protocol):
     """
 
     @property
+    def feeds(self) -> FeedStore: ...
+
+    @property
     def log(self) -> LogStore: ...
+
+    @property
+    def numbers(self) -> Numbers: ...
 
     @property
     def renewals(self) -> RenewStore: ...

@@ -85,7 +85,7 @@ def _lists(here: Callable[[], Assembly], listen: Listen) -> tuple[App, App]:
     changes = ChangeLists(
         guard=lambda: here().guard,
         clock=host.runtime.clock,
-        feeds=host.settings.feeds,
+        feeds=host.directory,
         origins=host.settings.cors_origins,
         listen=listen,
         lister=lambda: here().lister,

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
-    from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBRenewals
+    from tidings.aws.dynamodb.log import (
+        DynamoDBClaims,
+        DynamoDBLog,
+        DynamoDBNumbers,
+        DynamoDBRenewals,
+    )
     from tidings.aws.dynamodb.outbox import DynamoDBOutbox
     from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
     from tidings.aws.dynamodb.registry import DynamoDBRegistry
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
     from tidings.core.erasure.records import Ledger
+    from tidings.core.feeds.records import FeedStore
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -72,10 +78,24 @@ class StageStores:
         return StageStores(self._settings, self._new_id, clients.dynamodb_once)
 
     @cached_property
+    def feeds(self) -> FeedStore:
+        from tidings.core.feeds.records import NoFeedStore
+
+        return NoFeedStore()
+
+    @cached_property
     def log(self) -> DynamoDBLog:
         from tidings.aws.dynamodb.log import DynamoDBLog
 
         return DynamoDBLog(self._client(), self._settings.log_table, self._settings.control_table)
+
+    @cached_property
+    def numbers(self) -> DynamoDBNumbers:
+        from tidings.aws.dynamodb.log import DynamoDBNumbers
+        from tidings.aws.effects import sleep_ms
+
+        tables = self._settings.log_table, self._settings.control_table
+        return DynamoDBNumbers(self._client(), *tables, sleep_ms)
 
     @cached_property
     def renewals(self) -> DynamoDBRenewals:

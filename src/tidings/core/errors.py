@@ -80,6 +80,17 @@ class UnknownFeed(Rejected, code="unknown_feed", status=404):
     """This deployment has no such feed."""
 
 
+class FeedDeleted(Rejected, code="feed_deleted", status=410):
+    """The feed was deleted. An administrator of the host can create a new feed of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("was deleted", field="feed", value=name)
+
+
+class FeedInUse(Rejected, code="feed_in_use", status=409):
+    """A feed that has consumers, webhooks or a relay is deleted only with `force`."""
+
+
 class TooLarge(Rejected, code="too_large", status=413):
     """The input exceeds a limit of the module `limits`."""
 

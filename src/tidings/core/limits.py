@@ -350,6 +350,17 @@ PAGE_NUMBER_MAX = 2**40 - 1  # largest page number with ten hex digits, as in an
 JUMPS_MIN = 64  # a jump of page numbers skips at most a 64th of the remaining ones, at first 2^34
 LOST_RANGES_MAX = 100  # ranges in a profile, which is read with each cursor; older ones are merged
 
+# --- creating and deleting feeds ----------------------------------------------------------------
+FEED_AGE_MS = 4_000  # a record is cached for this time; a deletion takes effect within 5 s
+FEEDS_KNOWN_MAX = 10_000  # records cached per process, some 5 MB; also of names without a feed
+FEEDS_LISTED = 100  # feeds in one response, some 50 KB with their reports
+FEED_USERS_SHOWN = 10  # users of a feed that an error names; the rest is counted
+FEED_BY_CHARS_MAX = 256  # length of the principal in a record; a digest has 64
+CREATE_MARGIN_MS = 60_000  # a writer that is so late uses no number of the next feed of a name
+REMOVALS_MAX = 100  # unfinished removals of one name; a record is one item of at most 400 KB
+REMOVALS_KEPT = 3  # finished removals that a record reports
+REMOVE_SETTLE_MS = 10_000  # pause before the second pass: FEED_AGE_MS, and the longest request
+
 # --- documents of operators ------------------------------------------------------------------
 DOCUMENT_AGE_MS = 4_000  # a document is cached for this time; changes take effect within 5 s
 DOCUMENT_BYTES_MAX = 256 * 1024  # size of a user file: 3,000 users; a DynamoDB item holds 400 KB

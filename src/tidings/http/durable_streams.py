@@ -32,7 +32,6 @@ from tidings.core.durable_streams.stream import (
     StreamClosed,
 )
 from tidings.core.errors import KeyEnded, OutsideKey, TidingsError, parse_field
-from tidings.core.model.feeds import check_known
 from tidings.core.model.operations import Operation
 from tidings.http.answers import headers_for, refusal
 from tidings.http.asgi import (
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from tidings.core.durable_streams.service import StreamPart, StreamReader, StreamWriter
     from tidings.core.durable_streams.stream import Stream
     from tidings.core.effects import Clock
+    from tidings.core.model.feeds import FeedNames
     from tidings.http.asgi import CutAfter, Receive, Send
     from tidings.http.request import Request
 
@@ -114,7 +114,7 @@ class Visit:
     allowed: Allowed
 
 
-def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> Visit:
+def admit(request: Request, need: Need, guard: Guard, feeds: FeedNames) -> Visit:
     """
     Return the visit of *request* if its credential has the permission *need*.
 
@@ -122,7 +122,7 @@ def admit(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> 
         Rejected: the feed does not exist, the credential does not have the permission *need*, or
             the credential does not allow the object of the stream.
     """
-    feed, name = check_known(request.feed, feeds), request.parameters["name"]
+    feed, name = feeds.key(request.feed), request.parameters["name"]
     allowed = need.admit(guard, feed, request.credential)
     if not allowed.bound.matches(Operation("update", messages.TYPE, name, ())):
         raise OutsideKey(f"does not allow objects of the type {messages.TYPE} without parents")
@@ -205,7 +205,7 @@ class StreamWrites:
 
     writer: StreamWriter
     guard: Guard
-    feeds: frozenset[str]
+    feeds: FeedNames
     prefix: str = ""
 
     def __call__(self, request: Request) -> Answer:
@@ -307,7 +307,7 @@ class StreamReads:
         *,
         reader: StreamReader,
         guard: Guard,
-        feeds: frozenset[str],
+        feeds: FeedNames,
         holding: StreamQuota,
         charges: Charges,
         clock: Clock,

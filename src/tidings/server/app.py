@@ -157,7 +157,9 @@ class ServerApp:
             request = _request(scope, headers, match)
             answer = await self._answer_late(match.route.function, request, receive)
         if match.route.path == STREAM:
-            self._streams.waiting.notify(request.feed, request.parameters["name"])
+            feed = self._host.directory.find(request.feed)
+            if feed is not None:
+                self._streams.waiting.notify(feed, request.parameters["name"])
         await send_response(send, answer.status, answer.headers, answer.body.encode())
 
     async def _answer_late(self, function: str, request: Request, receive: Receive) -> Answer:
@@ -225,9 +227,8 @@ class ServerApp:
             return False
         if len(request.body) > LOOP_BYTES_MAX:
             return False
-        guard, feed = self._host.guard, request.feed
-        is_known = feed in self._host.settings.feeds
-        return not (is_known and guard.may_block(feed, Role.INGEST, request.credential))
+        guard, feed = self._host.guard, self._host.directory.find(request.feed)
+        return feed is None or not guard.may_block(feed, Role.INGEST, request.credential)
 
 
 def _request(

@@ -498,14 +498,14 @@ class Host(Assembly):
             tracer=self.tracer,
         )
         settings = self.settings
-        return StreamWrites(writer, self.guard, settings.feeds, settings.url_prefix)
+        return StreamWrites(writer, self.guard, self.directory, settings.url_prefix)
 
     def stream_reads(self) -> StreamReads:
         """Return the ASGI app for reads of durable streams."""
         return StreamReads(
             reader=StreamReader(self.stores.streams, self.reader, self.losses),
             guard=self.guard,
-            feeds=self.settings.feeds,
+            feeds=self.directory,
             holding=self.holding,
             charges=self.charge_for,
             clock=now_ms,

@@ -17,6 +17,7 @@ from tidings.server.sqlite.documents import (
     SqliteConsumers,
     SqliteCoordinator,
     SqliteErasures,
+    SqliteFeeds,
     SqliteKeys,
     SqliteOperatorDocuments,
     SqliteProfiles,
@@ -69,15 +70,15 @@ class FileStores:
         expiring: Clock,
     ) -> None:
         documents = partial(Documents, database)
-        self.log = self.renewals = SqliteLog(database)
+        self.feeds, self.log = SqliteFeeds(database), SqliteLog(database)
+        self.renewals = self.numbers = self.log
         self.claims = SqliteClaims(database, expiring)
         self.followers = SqliteFollowers(database)
         self.counters = SqliteCounters(database)
         self.state = SqliteState(database, sum_demand.wants)
         self.removed_parents = SqliteRemovedParents(database)
         self.tombstones = SqliteTombstones(database)
-        self.sums = SqliteSums(database)
-        self.tags = SqliteTags(database)
+        self.sums, self.tags = SqliteSums(database), SqliteTags(database)
         self.profiles = SqliteProfiles(documents)
         self.documents = SqliteOperatorDocuments(documents)
         self.keys = SqliteKeys(documents)

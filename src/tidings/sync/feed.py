@@ -27,7 +27,7 @@ from tidings.aws.effects import new_id, now_ms, sleep_ms, steady_ms
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.model.feeds import check_known, check_name
+from tidings.core.model.feeds import FixedFeeds, check_known, check_name
 from tidings.core.replication.copies import WriteGuard
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector, Outcome, RowLookup
@@ -321,7 +321,7 @@ class Place:
             steady=steady_ms,
             sleep=sleep_ms,
             new_id=new_id,
-            feeds=self.settings.feeds,
+            feeds=FixedFeeds(self.settings.feeds),
             tombstones=self.tombstones(),
             writable=self.writable,
         )

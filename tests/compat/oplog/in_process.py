@@ -16,6 +16,7 @@ from tidings.client.events import Event
 from tidings.client.sse import Parser
 from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.settings.profiles import CompatibilityMode
 from tidings.http.streams.sse import ClientCounter, EventStreams
 from tidings.http.streams.tail_poller import Listen, at_fixed_interval
@@ -40,7 +41,7 @@ def streams(
     scene: Scene, longest_ms: int | None = 60_000, listen: Listen = at_fixed_interval
 ) -> EventStreams:
     """Return the app; without *longest_ms* it does not end streams, as on a server."""
-    compatibility = CompatibilityMode(scene.profiles, FEEDS)
+    compatibility = CompatibilityMode(scene.profiles, FixedFeeds(FEEDS))
     return EventStreams(
         streamer=lambda: scene.streamer,
         compatibility=lambda: compatibility,

@@ -20,6 +20,7 @@ from tests.fakes import (
     MemoryConsumers,
     MemoryCounters,
     MemoryErasures,
+    MemoryFeeds,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeys,
@@ -126,7 +127,9 @@ class Host(Assembly):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         stores = SimpleNamespace(
+            feeds=scene.feeds,
             log=scene.log,
+            numbers=scene.log,
             renewals=scene.log,
             claims=scene.claims,
             followers=scene.followers,
@@ -198,6 +201,7 @@ class Scene:
     state: MemoryState = field(default_factory=MemoryState)
     followers: MemoryFollowers = field(default_factory=MemoryFollowers)
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
+    feeds: MemoryFeeds = field(default_factory=MemoryFeeds)
     claims: MemoryClaims = field(default_factory=MemoryClaims)
     removed_parents: MemoryRemovedParents = field(default_factory=MemoryRemovedParents)
     consumers: MemoryConsumers = field(default_factory=MemoryConsumers)

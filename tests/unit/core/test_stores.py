@@ -16,6 +16,8 @@ from tests import fakes
 # Protocols without a stored state of their own.
 OTHERS = {
     "Bearers",
+    "FeedData",
+    "FeedNames",
     "Handler",
     "Precondition",
     "Room",

@@ -14,6 +14,7 @@ from tests.unit.core.changeagent.gates import gate
 from tests.unit.core.scene import FEED, Scene
 from tidings.core.auth.passwords import hash_password
 from tidings.core.changeagent.changes import Change, line_of, number_of
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.pages import Page
 from tidings.core.replication.serve import ReplicationReader
 from tidings.http.asgi import App, Message
@@ -33,7 +34,7 @@ class Feed:
     scene: Scene
 
     def __post_init__(self) -> None:
-        feeds, documents = frozenset({FEED}), MemoryOperatorDocuments()
+        feeds, documents = FixedFeeds(frozenset({FEED})), MemoryOperatorDocuments()
         self.lists = ChangeLists(
             guard=lambda: self.scene.guard,
             clock=self.scene.clock,

@@ -25,7 +25,7 @@ from tidings.core.catchup import matching
 from tidings.core.catchup.catchup import LIVE, Progress
 from tidings.core.catchup.matching import Chosen, Lasting, PageSlice, Written, page_part
 from tidings.core.errors import Rejected
-from tidings.core.model import cursors, envelopes, feeds, filters
+from tidings.core.model import cursors, envelopes, filters
 from tidings.core.model.events import Event
 from tidings.core.model.operations import begins_with_erasure
 from tidings.core.settings.profiles import must_disconnect
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidings.core.catchup.matching import Part
     from tidings.core.log.reader import Run
     from tidings.core.model.envelopes import Encode
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import ProfileStore
@@ -335,7 +336,7 @@ class Streamer:
     """
 
     catch_up: CatchUp
-    feeds: frozenset[str]
+    feeds: FeedNames
     guard: Guard
     holding: StreamQuota
     for_copy: Callable[[StateStore], StateStore] = _as_it_is
@@ -362,35 +363,35 @@ class Streamer:
                 TooManyRequests, InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the
                 error.
         """
-        name, guard = feeds.check_known(feed, self.feeds), self.guard
+        key, guard = self.feeds.key(feed), self.guard
         since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
         # Read the profile before the check, so that `has_ended` notices every change after the
         # check.
-        profile = profiles.profile(name)
-        allowed = READ.admit(guard, name, given)
+        profile = profiles.profile(key)
+        allowed = READ.admit(guard, key, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
         traced = filters.switch(query.get("trace"), "trace")
         cursors_wanted = filters.switch(query.get("cursors"), "cursors")
         form, clock = envelopes.check_format(query.get("format")), self.catch_up.reader.clock
-        write = envelopes.writer(form, name, clock, lines=lines, traced=traced)
+        write = envelopes.writer(form, feed, clock, lines=lines, traced=traced)
         wanted = allowed.narrow(requested, leave=query.get("leave") == "true")
-        guard.check_leave(name, wanted)
-        progress = self.catch_up.start(name, at)
+        guard.check_leave(key, wanted)
+        progress = self.catch_up.start(key, at)
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        opens = _always if allowed.admission.may_end else partial(_still_opens, guard, name, given)
+        opens = _always if allowed.admission.may_end else partial(_still_opens, guard, key, given)
         return Stream(
             catch_up=catch_up,
-            feed=name,
+            feed=key,
             filter=wanted,
             progress=progress,
             template=profile.object_url,
             admission=allowed.admission,
             profiles=profiles,
             since_ms=since_ms,
-            hold=self.holding.acquire(name, allowed),
-            charge=self.charges(name, allowed.admission),
+            hold=self.holding.acquire(key, allowed),
+            charge=self.charges(key, allowed.admission),
             write=write,
             lines=lines,
             cursors=cursors_wanted,

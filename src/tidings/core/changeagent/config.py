@@ -23,7 +23,6 @@ from tidings.core.changeagent.webhooks import (
     with_stored,
 )
 from tidings.core.errors import InvalidSetting, Unavailable
-from tidings.core.model import feeds
 from tidings.core.model.feeds import Retention
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, Need
     from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.changeagent.users import UserAuthenticator
+    from tidings.core.model.feeds import FeedNames
 
 
 _UNITS = {
@@ -228,18 +228,18 @@ class Administrator:
 
     operator_documents: OperatorDocuments
     gate: UserAuthenticator
-    feeds: frozenset[str]
+    feeds: FeedNames
 
     def check(self, feed: str, need: Need, given: Credential | None) -> str:
         """
-        Return *feed* if it exists and *given* has the permission that *need* requires.
+        Return the key of *feed* if it exists and *given* has the permission that *need* requires.
 
         Raises:
-            InvalidFeed, UnknownFeed: see `check_known`.
+            InvalidFeed, UnknownFeed: see `FeedNames.key`.
             WrongUser, NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see
                 `UserAuthenticator.check`.
         """
-        name = feeds.check_known(feed, self.feeds)
+        name = self.feeds.key(feed)
         self.gate.check(name, need, given)
         return name
 

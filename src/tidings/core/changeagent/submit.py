@@ -13,7 +13,6 @@ from tidings.core.changeagent.changes import change_from, line_of, number_of
 from tidings.core.changeagent.documents import CONFIGURATION
 from tidings.core.errors import InvalidChange, Rejected, TooLarge, Unavailable, WrongContentType
 from tidings.core.ingest.ingest import append_lines, check_key, check_within
-from tidings.core.model import feeds
 from tidings.core.tracing import Tracer, disabled_tracer
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Count
     from tidings.core.ingest.ingest import Request
     from tidings.core.log.append import Appender
+    from tidings.core.model.feeds import FeedNames
 
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
@@ -41,7 +41,7 @@ class Proposer:
     gate: UserAuthenticator
     operator_documents: OperatorDocuments
     ask: WebhookVeto
-    feeds: frozenset[str]
+    feeds: FeedNames
     count: Count
     counters: Counters
     tracer: Tracer = field(default_factory=disabled_tracer)
@@ -60,11 +60,15 @@ class Proposer:
             self.count("RequestsRejected", 1)
             if isinstance(error, InvalidChange | TooLarge):
                 with suppress(Unavailable):  # a failure to count must not hide the error
-                    self.counters.refuse(request.feed)
+                    key = self.feeds.find(request.feed)
+                    if key is not None:
+                        self.counters.refuse(key)
             raise
 
     def _accept(self, request: Request) -> int:
-        feed = feeds.check_known(request.feed, self.feeds)
+        feed = self.feeds.key(request.feed)
+        if feed != request.feed:
+            request = request._replace(feed=feed)
         allowed = self.gate.check(feed, INGEST, request.credential)
         self.appender.check_writable(feed)  # reject a chained feed before any webhook is called
         if not _JSON.fullmatch(request.content_type):

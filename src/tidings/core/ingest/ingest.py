@@ -19,7 +19,6 @@ from tidings.core.errors import (
     TooLarge,
     Unavailable,
 )
-from tidings.core.model import feeds
 from tidings.core.model.json_body import lines_from, reader_for
 from tidings.core.model.operations import parse_line
 from tidings.core.tracing import Tracer, disabled_tracer
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Runtime
     from tidings.core.ingest.write_bounds import Preconditions
     from tidings.core.log.append import Appender, Precondition
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
 
     # A function that parses the body of a request. It takes the feed, the body, the content type
@@ -80,7 +80,7 @@ class Ingester:
 
     appender: Appender
     runtime: Runtime
-    feeds: frozenset[str]
+    feeds: FeedNames
     counters: Counters
     guard: Guard
     required: Preconditions
@@ -113,11 +113,15 @@ class Ingester:
     def _count_refused(self, feed: str) -> None:
         """Count a request with invalid operations; ignore a failure of the store of counters."""
         with suppress(Unavailable):
-            self.counters.refuse(feed)
+            key = self.feeds.find(feed)
+            if key is not None:
+                self.counters.refuse(key)
 
     def _append(self, request: Request) -> tuple[Page, int]:
         """Append the operations; return the page and the number of operations in it."""
-        feed = feeds.check_known(request.feed, self.feeds)
+        feed = self.feeds.key(request.feed)
+        if feed != request.feed:
+            request = request._replace(feed=feed)
         allowed = INGEST.admit(self.guard, feed, request.credential)
         self.appender.check_writable(feed)  # reject a chained feed before validating the request
         key = None if request.key is None else check_key(request.key)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoints
 from tidings.core.log.reader import Gap
-from tidings.core.model.feeds import check_known, one_lane
+from tidings.core.model.feeds import one_lane, public_name
 from tidings.core.model.timestamps import from_ms
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import LogStore
     from tidings.core.model.cursors import Place
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
     from tidings.core.settings.profiles import Lost
@@ -112,7 +113,7 @@ class Reporter:
     checkpoints: FollowerStore
     counters: Counters
     reader: Reader
-    feeds: frozenset[str]
+    feeds: FeedNames
     archives: bool = False
     sources: Sources = field(default_factory=dict)
     lanes: Callable[[str], int] = one_lane
@@ -128,7 +129,7 @@ class Reporter:
             InvalidFeed, UnknownFeed: this deployment does not have the feed.
             Unavailable: a store did not answer; see `unavailable`.
         """
-        name, now = check_known(feed, self.feeds), self.reader.clock()
+        name, now = self.feeds.key(feed), self.reader.clock()
         made_ms, recent = self._recent.get(name, (0, None))
         if recent is None or not 0 <= now - made_ms < limits.STATUS_AGE_MS:
             recent = self._look(name, now)
@@ -152,8 +153,8 @@ class Reporter:
         return {
             "status": _status(followers),
             **_counters(counter, totals, followers),
-            "feed": feed,
-            "feeds": sorted(self.feeds),
+            "feed": public_name(feed),
+            "feeds": [*map(public_name, self.feeds.all_keys())],
             "head": counter.page,
             "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
             "floor": self.reader.log.floor(feed),

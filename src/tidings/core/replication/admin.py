@@ -27,7 +27,7 @@ from tidings.core.errors import (
     Unavailable,
 )
 from tidings.core.model.cursors import Place, parse_cursor
-from tidings.core.model.feeds import check_known
+from tidings.core.model.feeds import public_name
 from tidings.core.model.pages import filler, jump
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication.relay import RELAY, Copy, Wanted, clear_failure, restart
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Waker
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import LogStore
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
     from tidings.core.replication.election import Coordinator, Member
     from tidings.core.replication.relay import Relay, RelayStore
@@ -87,7 +88,7 @@ class RelayControl:
 
     store: RelayStore
     sources: Sources
-    feeds: frozenset[str]
+    feeds: FeedNames
     reader: Reader
     log: LogStore
     waker: Waker
@@ -101,7 +102,7 @@ class RelayControl:
             return self.document(feed)
         except BrokenRelay as error:
             source = self.sources[feed].url
-            broken = {"feed": feed, "source": source, "role": "", "status": BROKEN}
+            broken = {"feed": public_name(feed), "source": source, "role": "", "status": BROKEN}
             return {**broken, "error": str(error), **self._ends(feed)}
 
     def document(self, feed: str) -> Document:
@@ -109,16 +110,17 @@ class RelayControl:
         Return the status of *feed*.
 
         Raises:
-            InvalidFeed, UnknownFeed: see `check_known`.
+            InvalidFeed, UnknownFeed: see `FeedNames.check`.
             BrokenRelay: the document of the relay cannot be read.
         """
-        check_known(feed, self.feeds)
+        self.feeds.check(feed)
         source = self.sources.get(feed)
         if source is None:
-            return {"feed": feed, "source": "", **self._master_document(feed), **self._ends(feed)}
+            shown = public_name(feed)
+            return {"feed": shown, "source": "", **self._master_document(feed), **self._ends(feed)}
         relay, now = self.store.relay(feed), self.reader.clock()
         return {
-            "feed": feed,
+            "feed": public_name(feed),
             "source": source.url,
             **_status(relay),
             **(self._master_document(feed) if relay.wanted is Wanted.PROMOTED else {}),
@@ -138,7 +140,7 @@ class RelayControl:
             NothingDone: the action would change nothing.
             IncompleteCopy: see `promote_relay`.
         """
-        check_known(feed, self.feeds)
+        self.feeds.check(feed)
         source, wanted = self.sources.get(feed), _parse_action(action, fields)
         if source is None or (wanted is not Action.RESET and self._is_promoted(feed)):
             self._act_as_master(feed, wanted, fields)

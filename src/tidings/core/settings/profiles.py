@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock
     from tidings.core.model.cursors import Cursor
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.settings.values import Admission, Ended, Endings
 
 
@@ -397,7 +398,7 @@ _OPLOG_INVALID = 503  # oplog's status for invalid operations; most of its produ
 @dataclass(frozen=True, slots=True)
 class CompatibilityMode:
     profiles: ProfileStore
-    feeds: frozenset[str]
+    feeds: FeedNames
 
     def are_oplogs(self, feed: str) -> bool:
         """
@@ -405,10 +406,9 @@ class CompatibilityMode:
 
         Return False if the feed is unknown, or if its profile cannot be read.
         """
-        if feed not in self.feeds:
-            return False
         try:
-            return self.profiles.profile(feed).compat == OPLOG
+            key = self.feeds.find(feed)
+            return key is not None and self.profiles.profile(key).compat == OPLOG
         except Unavailable:
             return False
 

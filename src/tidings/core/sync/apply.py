@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.model.feeds import STATE, check_known
+from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import Page, encode, filler
 from tidings.core.replication.copies import ALL_LOCAL
 from tidings.core.state.tombstones import known_since
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock, NewId, Sleep
     from tidings.core.log.reader import Filler, Reader
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.replication.copies import WriteGuard
     from tidings.core.state.rows import Row, StateStore
     from tidings.core.state.tombstones import TombstoneStore
@@ -76,7 +77,7 @@ class Corrector:
     steady: Clock
     sleep: Sleep
     new_id: NewId
-    feeds: frozenset[str]
+    feeds: FeedNames
     tombstones: TombstoneStore
     writable: WriteGuard = ALL_LOCAL
 
@@ -89,9 +90,9 @@ class Corrector:
         Return the rows of the objects *keys*, as many as fit in a reply of `limits.BATCH_BYTES`.
 
         Raises:
-            UnknownFeed, InvalidFeed: see `check_known`.
+            UnknownFeed, InvalidFeed: see `FeedNames.check`.
         """
-        check_known(feed, self.feeds)
+        self.feeds.check(feed)
         state = self.reader.checkpoints.checkpoints(feed).get(STATE, 0)  # read before the rows
         rows: list[Row] = []
         count = size = 0
@@ -119,14 +120,14 @@ class Corrector:
         corrections that the crashed run applied then count as done.
 
         Raises:
-            UnknownFeed, InvalidFeed: see `check_known`.
+            UnknownFeed, InvalidFeed: see `FeedNames.check`.
             Chained: the feed is a copy.
             InvalidOperation, TooLarge: a line is not a correction. Earlier lines may be applied.
             PlanTooOld: a new plan is needed.
             Unavailable: the last batch may have been applied. Call again; applied corrections count
                 as done.
         """
-        check_known(feed, self.feeds)
+        self.feeds.check(feed)
         self.writable.check(feed)
         self._check_age(feed, through)
         until, counts = self.steady() + run_ms, Counter[Verdict]()

@@ -15,12 +15,12 @@ from tidings.core import limits
 from tidings.core.auth.guard import READ, READ_ALL
 from tidings.core.auth.quotas import free
 from tidings.core.errors import InvalidCursor, InvalidFilter
-from tidings.core.model.feeds import check_known
 from tidings.core.model.operations import data_of, event_of, object_key, parse_line, type_prefix
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.quotas import Charges
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.filters import Filter
     from tidings.core.state.rows import Lines, StateStore
     from tidings.core.triton.registration import Registry
@@ -57,7 +57,7 @@ class ChangeFeeds:
     registry: Registry
     states: StateStore
     guard: Guard
-    feeds: frozenset[str]
+    feeds: FeedNames
     charges: Charges = free
 
     def resources(self, name: str) -> dict[str, object]:
@@ -66,7 +66,7 @@ class ChangeFeeds:
 
         The resources are not secret, so no password is needed.
         """
-        resources = self.guard.profiles.profile(check_known(name, self.feeds)).resources
+        resources = self.guard.profiles.profile(self.feeds.key(name)).resources
         return {"resources": [resource.document() for resource in resources]}
 
     def stats(self, name: str, given: Credential | None) -> dict[str, object]:
@@ -77,10 +77,10 @@ class ChangeFeeds:
         has an entry for each resource.
 
         Raises:
-            InvalidFeed, UnknownFeed: see `check_known`.
+            InvalidFeed, UnknownFeed: see `FeedNames.key`.
             NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to registrations.
         """
-        feed = check_known(name, self.feeds)
+        feed = self.feeds.key(name)
         READ_ALL.admit(self.guard, feed, given)
         entries = self.registry.registered(feed)
         return {
@@ -96,11 +96,11 @@ class ChangeFeeds:
         have few or no objects even if it is not the last page, because its reads are limited.
 
         Raises:
-            InvalidFeed, UnknownFeed: see `check_known`.
+            InvalidFeed, UnknownFeed: see `FeedNames.key`.
             NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to objects.
             InvalidCursor: *after* was not returned with a page.
         """
-        feed = check_known(name, self.feeds)
+        feed = self.feeds.key(name)
         allowed = READ.admit(self.guard, feed, given)
         bucket, key = _place(after)
         page, prefix = ObjectPage(), type_prefix(kind) if kind else ""
@@ -119,11 +119,11 @@ class ChangeFeeds:
         Return a page with the object of the type *kind* with this id, if the object exists.
 
         Raises:
-            InvalidFeed, UnknownFeed: see `check_known`.
+            InvalidFeed, UnknownFeed: see `FeedNames.key`.
             NoPasswordSet, WrongPassword, WrongKey, OutsideKey: no access to the object.
             InvalidFilter: *kind* is empty.
         """
-        feed = check_known(name, self.feeds)
+        feed = self.feeds.key(name)
         bound = READ.admit(self.guard, feed, given).bound
         if not kind:
             raise InvalidFilter("must be given with an id", field="type", value=kind)

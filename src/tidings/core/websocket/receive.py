@@ -21,7 +21,7 @@ from tidings.core.errors import InvalidCursor, InvalidMessage, Rejected, TooLarg
 from tidings.core.model import cursors, events, filters
 from tidings.core.model.cursors import Now
 from tidings.core.model.events import GZIP
-from tidings.core.model.feeds import DEFAULT_FEED, STATE, check_known, follower_of
+from tidings.core.model.feeds import DEFAULT_FEED, STATE, follower_of, public_name
 from tidings.core.model.json_body import decode_json
 from tidings.core.settings.values import by_name
 from tidings.core.triton.registration import V1, Listener, answer, looks_like, parse
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Runtime
     from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import Checkpoints
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.filters import Filter
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.settings.values import Resource
@@ -68,7 +69,7 @@ class Message:
     traced: bool = False
 
 
-def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
+def parse_message(text: str, feeds: FeedNames) -> Message:
     """
     Parse *text*.
 
@@ -83,7 +84,7 @@ def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
     cursor, leave = _cursor(raw, act), _switch(raw, "leave")
     return Message(
         act=act,
-        feed=check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
+        feed=feeds.key(_text(raw, "feed", DEFAULT_FEED)),
         filter=filters.from_lists(
             raw, InvalidMessage, leave=leave, erasures=_switch(raw, filters.ERASURES)
         ),
@@ -189,7 +190,7 @@ class Registrar:
     checkpoints: Checkpoints
     profiles: ProfileStore
     guard: Guard
-    feeds: frozenset[str]
+    feeds: FeedNames
     runtime: Runtime
 
     def receive(self, connection: Connection, text: str) -> None:
@@ -199,6 +200,7 @@ class Registrar:
             self._pong(connection, text)
             return
         try:
+            listener = replace(listener, feed=self.feeds.key(listener.feed))
             resources = self._resources(listener.feed)
             request = parse(text, listener, resources)
             given = credential(request.password)
@@ -210,7 +212,7 @@ class Registrar:
         self._register(admitted, request.listener, resources)
 
     def _resources(self, feed: str) -> Mapping[str, Resource]:
-        return by_name(self.profiles.profile(check_known(feed, self.feeds)).resources)
+        return by_name(self.profiles.profile(feed).resources)
 
     def _pong(self, connection: Connection, text: str) -> None:
         try:
@@ -317,7 +319,7 @@ class Receiver:
     sockets: Sockets
     waker: Waker
     catch_up: CatchUp
-    feeds: frozenset[str]
+    feeds: FeedNames
     guard: Guard
     registrar: Registrar
 
@@ -420,7 +422,7 @@ class Receiver:
         return True
 
     def _confirm(self, connection: Connection, cursor: str) -> None:
-        confirmed = events.reply("subscribed", feed=connection.feed, cursor=cursor)
+        confirmed = events.reply("subscribed", feed=public_name(connection.feed), cursor=cursor)
         self.sockets.send(connection.id, confirmed)
 
     def _unsubscribe(self, connection: Connection, state: State) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.model import filters
-from tidings.core.model.feeds import check_known
 from tidings.core.state.sums import PageSums, of_types
 from tidings.http.answers import JSON, json_answer
 from tidings.http.request import Answer
@@ -15,6 +14,7 @@ from tidings.http.routes import NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.state.sums import SumReader
     from tidings.core.triton.http import ChangeFeeds, ObjectPage
     from tidings.http.request import Request
@@ -48,10 +48,10 @@ def page_text(page: ObjectPage) -> str:
 class FeedSums:
     reader: SumReader
     guard: Guard
-    feeds: frozenset[str]
+    feeds: FeedNames
 
     def __call__(self, request: Request) -> Answer:
-        feed = check_known(request.feed, self.feeds)
+        feed = self.feeds.key(request.feed)
         allowed = NEEDS[request.route].admit(self.guard, feed, request.credential)
         requested = filters.from_query({"types": request.query.get("types")})
         sums = self.reader.read(feed)

@@ -14,7 +14,6 @@ from tidings.core.errors import InvalidConsumer, parse_field
 from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.events import content_of
-from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import object_from
 from tidings.core.model.operations import decode
 from tidings.http.answers import json_answer
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Parked
     from tidings.core.consumers.log_view import Entry
     from tidings.core.consumers.service import Consumers
+    from tidings.core.model.feeds import FeedNames
     from tidings.http.request import Answer, Request
 
 Body = Mapping[str, Any]
@@ -34,10 +34,10 @@ _BELOW = "/feeds/{feed}/consumers"
 
 
 class ConsumerRequest:
-    """A request of a worker or operator."""
+    """A request of a worker or operator about the feed with the key *feed*."""
 
-    def __init__(self, request: Request) -> None:
-        self.parameters, self.query, self.feed = request.parameters, request.query, request.feed
+    def __init__(self, request: Request, feed: str) -> None:
+        self.parameters, self.query, self.feed = request.parameters, request.query, feed
         self.name = self.parameters.get("name", "")
         self.credential = request.credential
         self._content = request.content
@@ -189,7 +189,7 @@ class ConsumerRouter:
     It selects a method by the route key, or by the action in the path.
     """
 
-    def __init__(self, consumers: Consumers, guard: Guard, feeds: frozenset[str]) -> None:
+    def __init__(self, consumers: Consumers, guard: Guard, feeds: FeedNames) -> None:
         self._consumers, self._guard, self._feeds = consumers, guard, feeds
         self._routes: dict[str, Callable[[ConsumerRequest], Reply]] = {
             "GET /feeds/{feed}/log": self._log,
@@ -215,8 +215,7 @@ class ConsumerRouter:
         }
 
     def __call__(self, request: Request) -> Answer:
-        consumer_request = ConsumerRequest(request)
-        check_known(consumer_request.feed, self._feeds)
+        consumer_request = ConsumerRequest(request, self._feeds.key(request.feed))
         need, reply = self._select(request.route, consumer_request)
         need.admit(self._guard, consumer_request.feed, consumer_request.credential)
         return json_answer(*reply(consumer_request))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.errors import InvalidSync, TooLarge, WrongContentType, parse_integer
-from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import NDJSON_TYPE, object_from
 from tidings.core.model.operations import check_text
 from tidings.http.answers import json_answer
@@ -41,7 +40,7 @@ class Corrections:
                 one may have been applied.
             Unavailable: the last corrections may have been applied; the request can be repeated.
         """
-        feed = check_known(request.feed, self.corrector.feeds)
+        feed = self.corrector.feeds.key(request.feed)
         NEEDS[request.route].admit(self.guard, feed, request.credential)
         answer = self._look if request.route.endswith("/rows") else self._apply
         return answer(feed, request)

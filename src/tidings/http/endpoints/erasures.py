@@ -13,7 +13,6 @@ from tidings.core.errors import InvalidOperation, Rejected
 from tidings.core.ingest.ingest import check_key
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
-from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import object_from
 from tidings.core.model.timestamps import from_ms
 from tidings.http.answers import json_answer
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Credential, Guard
     from tidings.core.erasure.records import Erasure
     from tidings.core.erasure.service import Erasures, Location
+    from tidings.core.model.feeds import FeedNames
     from tidings.http.request import Answer, Request
 
 Document = dict[str, Any]
@@ -44,7 +44,7 @@ class ErasureRouter:
     """The endpoint of the routes of erasures."""
 
     guard: Guard
-    feeds: frozenset[str]
+    feeds: FeedNames
     erasures: Erasures
 
     def __call__(self, request: Request) -> Answer:
@@ -55,7 +55,7 @@ class ErasureRouter:
             Rejected: access is denied, the feed is chained, or a field is invalid.
             Unavailable: the erasure may be in the log; repeat the request with its Idempotency-Key.
         """
-        feed = check_known(request.feed, self.feeds)
+        feed = self.feeds.key(request.feed)
         allowed = NEEDS[request.route].admit(self.guard, feed, request.credential)
         if request.method == "POST":
             erasure = _request(self.erasures, feed, allowed, request)

@@ -10,7 +10,7 @@ from tidings.core.consumers.service import reason_from
 from tidings.core.errors import Rejected, UnknownConsumer
 from tidings.core.hooks.webhook import InvalidWebhook, again_ms
 from tidings.core.model import filters
-from tidings.core.model.feeds import check_known
+from tidings.core.model.feeds import public_name
 from tidings.core.model.timestamps import from_ms
 from tidings.http.answers import json_answer
 from tidings.http.endpoints.consumers import ConsumerRequest, Document, consumer_document
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.service import Consumers
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.hooks.webhook import Webhook
+    from tidings.core.model.feeds import FeedNames
     from tidings.http.request import Answer, Request
 
 _FIELDS = ("url", "from", "format", "attempts", "secret")
@@ -37,16 +38,16 @@ class WebhookRouter:
 
     consumers: Consumers
     guard: Guard
-    feeds: frozenset[str]
+    feeds: FeedNames
     admin: WebhookAdmin | None = None
 
     def __call__(self, request: Request) -> Answer:
-        check_known(request.feed, self.feeds)
-        NEEDS[request.route].admit(self.guard, request.feed, request.credential)
+        feed = self.feeds.key(request.feed)
+        NEEDS[request.route].admit(self.guard, feed, request.credential)
         if self.admin is None:
             rule = "are called only by `tidings serve`; run `tidings consume` with a program"
             raise NoWebhooks(rule, field="hooks")
-        return json_answer(*self._reply(self.admin, request.method, ConsumerRequest(request)))
+        return json_answer(*self._reply(self.admin, request.method, ConsumerRequest(request, feed)))
 
     def _reply(
         self, admin: WebhookAdmin, method: str, consumer_request: ConsumerRequest
@@ -111,10 +112,10 @@ class KeyRouter:
 
     issuer: KeyIssuer
     guard: Guard
-    feeds: frozenset[str]
+    feeds: FeedNames
 
     def __call__(self, request: Request) -> Answer:
-        feed, now_ms = check_known(request.feed, self.feeds), self.issuer.clock()
+        feed, now_ms = self.feeds.key(request.feed), self.issuer.clock()
         NEEDS[request.route].admit(self.guard, feed, request.credential)
         if request.method == "POST":
             revoked = self.issuer.revoke(feed, request.parameters["id"])
@@ -126,7 +127,7 @@ class KeyRouter:
 def key_document(feed: str, key: Key, now_ms: int) -> dict[str, Any]:
     """Return all data of *key* except data that would help to guess it."""
     return {
-        "feed": feed,
+        "feed": public_name(feed),
         "id": key.id,
         "state": key_state(key, now_ms),
         "roles": sorted(role.value for role in key.roles),

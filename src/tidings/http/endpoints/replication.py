@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core.auth.passwords import check_password
 from tidings.core.errors import InvalidRelay, NotChained, Rejected
-from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import object_from
 from tidings.http.answers import json_answer
 from tidings.http.routes import NEEDS
@@ -61,7 +60,7 @@ class ReplicaRouter:
         credential = request.credential
         relays: list[dict[str, Any]] = []
         refused: Rejected | None = None
-        for feed in sorted(self._control.feeds):
+        for feed in self._control.feeds.all_keys():
             try:
                 NEEDS[request.route].admit(self._guard, feed, credential)
             except Rejected as error:
@@ -74,26 +73,27 @@ class ReplicaRouter:
         return {"relays": relays}
 
     def _show(self, request: Request) -> Document:
-        self._check(request)
-        return self._control.document(request.feed)
+        return self._control.document(self._check(request))
 
     def _act(self, request: Request) -> Document:
-        self._check(request)
+        feed = self._check(request)
         action = request.parameters["action"]
-        return self._control.act(request.feed, action, object_from(request.content(), InvalidRelay))
+        return self._control.act(feed, action, object_from(request.content(), InvalidRelay))
 
     def _keep(self, request: Request) -> Document:
         """Store the password for the upstream. An empty password is not sent."""
-        self._check(request)
-        if request.feed not in self._sources:
+        feed = self._check(request)
+        if feed not in self._sources:
             raise NotChained("is not chained: it has no upstream", field="feed", value=request.feed)
         password = _password(object_from(request.content(), InvalidRelay))
-        self._upstreams.keep(request.feed, check_password(password) if password else "")
+        self._upstreams.keep(feed, check_password(password) if password else "")
         return {"feed": request.feed, "password": "set" if password else "none"}
 
-    def _check(self, request: Request) -> None:
-        check_known(request.feed, self._control.feeds)
-        NEEDS[request.route].admit(self._guard, request.feed, request.credential)
+    def _check(self, request: Request) -> str:
+        """Return the key of the feed, after a check of the credential."""
+        feed = self._control.feeds.key(request.feed)
+        NEEDS[request.route].admit(self._guard, feed, request.credential)
+        return feed
 
 
 def _password(fields: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from tidings.core.auth.quotas import free
 from tidings.core.changeagent.changes import ID_MAX
 from tidings.core.changeagent.list import Listing, Query, extend_listing, parse
 from tidings.core.errors import InvalidChange, TidingsError, parse_integer
-from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.model.feeds import DEFAULT_FEED, public_name
 from tidings.core.replication import serve
 from tidings.core.replication.wire import ReplicationBatch, encode_batch, encode_rows
 from tidings.http.answers import JSON, changeagent_answer, headers_for, refusal, sharing
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.list import Lister
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.effects import Clock
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.replication.serve import PagesRequest, ReplicationReader, RowsRequest
     from tidings.http.streams.tail_poller import TailPoller
 
@@ -89,7 +90,7 @@ class WaitingList(ABC):
 
     guard: Callable[[], Guard]
     clock: Clock
-    feeds: frozenset[str]
+    feeds: FeedNames
     origins: tuple[str, ...]
     listen: Listen = at_fixed_interval
 
@@ -129,7 +130,7 @@ class WaitingList(ABC):
         await send_answer(send, answer, headers, self.origins)
 
     def _admit(self, name: str, headers: Mapping[str, str]) -> tuple[str, Allowed]:
-        feed = check_known(name, self.feeds)
+        feed = self.feeds.key(name)
         return feed, self._check(feed, headers)
 
     async def _check_again(self, request: _Request, feed: str, allowed: Allowed) -> None:
@@ -161,7 +162,7 @@ class WaitingList(ABC):
         """Return the headers for caches; check the credential again if the request *waited*."""
         shared = sharing(allowed, waits=waits, full=full)
         if waited and shared:  # a cache may give the response to other clients
-            await in_thread(self._admit, feed, request.headers)
+            await in_thread(self._admit, public_name(feed), request.headers)
         elif waited:
             await self._check_again(request, feed, allowed)
         return shared

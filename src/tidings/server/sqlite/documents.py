@@ -21,6 +21,7 @@ from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
 from tidings.core.consumers.position import Span
 from tidings.core.durable_streams.stream import Extent, Producer, Stream
 from tidings.core.erasure.records import Erasure, Phase, sort_key
+from tidings.core.feeds.records import FeedRecord, Removal
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
@@ -49,6 +50,7 @@ _TYPES: dict[str, type] = {
     "erasure": Erasure,
     "erasure-phase": Phase,
     "failure": Failure,
+    "feed": FeedRecord,
     "filter": Filter,
     "key": Key,
     "key-role": guard.Role,
@@ -62,6 +64,7 @@ _TYPES: dict[str, type] = {
     "relay-condition": relay.Condition,
     "relay-wanted": relay.Wanted,
     "remembered": Remembered,
+    "removal": Removal,
     "replication": Replication,
     "resource": Resource,
     "role": Role,
@@ -324,6 +327,47 @@ class SqliteErasures:
             self._done.put(feed, name, stored)
         else:
             self._unfinished.put(feed, name, stored)
+        return True
+
+
+class SqliteFeeds:
+    """
+    Implements `FeedStore`.
+
+    A record is a document of the kind `feed`. A document of the kind `feed-removal` marks a record
+    with an unfinished removal, so that a search for them does not read the others.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._records = Documents(database, "feed")
+        self._marks = Documents(database, "feed-removal")
+
+    def record(self, name: str) -> FeedRecord | None:
+        record: FeedRecord | None = self._records.get(name)
+        return record
+
+    def records(self, after: str = "", limit: int = limits.FEEDS_LISTED) -> Sequence[FeedRecord]:
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT body FROM documents WHERE kind = 'feed' AND feed > ? ORDER BY feed LIMIT ?",
+                (after, limit),
+            ).fetchall()
+        return [from_json(body) for (body,) in rows]
+
+    def unfinished(self) -> Sequence[FeedRecord]:
+        records = [self.record(name) for name in self._marks.all()]
+        return [record for record in records if record is not None]
+
+    @in_transaction
+    def save(self, _: sqlite3.Connection, record: FeedRecord) -> bool:
+        stored = replace(record, version=record.version + 1)
+        if not self._records.replace(record.name, "", record.version, stored):
+            return False
+        if record.unfinished:
+            self._marks.put(record.name, "", record.name)
+        else:
+            self._marks.remove(record.name, "")
         return True
 
 

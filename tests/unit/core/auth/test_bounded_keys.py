@@ -18,6 +18,7 @@ from tidings.core.errors import OutsideKey, UnknownChange
 from tidings.core.ingest.ingest import Request
 from tidings.core.model.cursors import START
 from tidings.core.model.events import Event
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.filters import EVERYTHING, Filter, parse, within
 from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.settings.values import Resource
@@ -118,7 +119,7 @@ class TestReading:
         given = scene.key(bound=ANNS)
         two(scene)
         scene.project()
-        feeds = ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
+        feeds = ChangeFeeds(scene.registry, scene.state, scene.guard, FixedFeeds(FEEDS))
         page = feeds.objects(FEED, "", "", shown(given))
         assert [json.loads(each)["id"] for each in page.objects] == ["a"]
         for name, count in (("a", 1), ("b", 0)):

@@ -13,6 +13,7 @@ from tidings.core.auth.quotas import RateLimiter
 from tidings.core.catchup.sse import Stream
 from tidings.core.changeagent.list import Query
 from tidings.core.errors import TooManyRequests
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.filters import Filter
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.session import State
@@ -170,7 +171,7 @@ def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
     """
     The request that exceeds the rate is answered; later requests are refused until there is room.
     """
-    stores = large.registry, large.state, large.guard, FEEDS
+    stores = large.registry, large.state, large.guard, FixedFeeds(FEEDS)
     feeds, given = ChangeFeeds(*stores, large.meter.charge_for), shown(key(large))
     assert feeds.objects(FEED, "", "", given).objects == []
     for _ in range(STATE // WINDOW):

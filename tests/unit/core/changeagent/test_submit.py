@@ -26,6 +26,7 @@ from tidings.core.errors import (
     WrongContentType,
 )
 from tidings.core.ingest.ingest import Request
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.operations import is_change
 
 GOOD = Request(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
@@ -46,7 +47,7 @@ class Proposing:
             gate=gate(scene, documents),
             operator_documents=documents,
             ask=self._ask,
-            feeds=FEEDS,
+            feeds=FixedFeeds(FEEDS),
             count=scene.count,
             counters=scene.counters,
         )

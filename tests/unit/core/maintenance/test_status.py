@@ -11,6 +11,7 @@ from tidings.core import limits
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, Reporter
 from tidings.core.model.cursors import parse
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.pages import Page
 from tidings.core.replication.source import Source
 
@@ -22,7 +23,7 @@ def reporter(scene: Scene) -> Reporter:
         checkpoints=scene.followers,
         counters=scene.counters,
         reader=scene.reader,
-        feeds=FEEDS,
+        feeds=FixedFeeds(FEEDS),
     )
 
 

@@ -12,6 +12,7 @@ from tests.unit.core.following import trimmed
 from tests.unit.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl, ReplicaMonitor
 from tidings.core.replication.bootstrap import Bootstrapper
@@ -165,7 +166,7 @@ class Node:
         return RelayControl(
             store=self.relays,
             sources=self.sources,
-            feeds=FEEDS,
+            feeds=FixedFeeds(FEEDS),
             reader=scene.reader,
             log=scene.log,
             waker=scene.waker,

@@ -31,6 +31,7 @@ from tidings.core.ingest.table_capture import Capture, Capturer, Write
 from tidings.core.limits import JUMPS_MIN, PAGE_NUMBER_MAX
 from tidings.core.log.reader import Filler
 from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.replication.copies import ALL_LOCAL, COPIES_TTL_MS, Copies, WriteGuard
 from tidings.core.replication.relay import Copy, RelayStore, Wanted
@@ -102,7 +103,7 @@ def _propose(scene: Scene) -> None:
         gate=gate,
         operator_documents=operator_documents,
         ask=ask,
-        feeds=FEEDS,
+        feeds=FixedFeeds(FEEDS),
         count=scene.count,
         counters=scene.counters,
     )

@@ -22,6 +22,7 @@ from tidings.core.errors import (
     Unavailable,
 )
 from tidings.core.model.cursors import PAGE_END, Cursor, Now, Place, Replication, Since
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.settings.profiles import (
     OPLOG,
     CompatibilityMode,
@@ -199,7 +200,7 @@ def test_they_are_those_of_the_feed() -> None:
 def test_a_feed_answers_as_its_owner_has_set() -> None:
     """Feeds answer in Tidings's way by default; unknown feeds do too."""
     profiles = MemoryProfiles()
-    compatibility = CompatibilityMode(profiles, FEEDS)
+    compatibility = CompatibilityMode(profiles, FixedFeeds(FEEDS))
     profiles.save("nowhere", Profile(compat=OPLOG))
     assert not compatibility.are_oplogs(FEED)
 
@@ -213,7 +214,7 @@ def test_a_store_that_does_not_answer_is_no_second_error() -> None:
     """The request has failed already; it is answered in our way."""
     away = MemoryProfiles()
     away.profile = unavailable  # type: ignore[method-assign]
-    assert not CompatibilityMode(away, FEEDS).are_oplogs(FEED)
+    assert not CompatibilityMode(away, FixedFeeds(FEEDS)).are_oplogs(FEED)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.unit.core.sync.reconcile import reconcile
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, PlanTooOld, Unavailable, UnknownFeed
 from tidings.core.followers.follower import STATE
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.pages import FILLER_ID, Page, Pages, filler
 from tidings.core.state.rows import Row
 from tidings.core.sync import corrections
@@ -32,7 +33,7 @@ def corrector(scene: Scene) -> Corrector:
         steady=scene.runtime.steady,
         sleep=scene.wait,
         new_id=scene.new_id,
-        feeds=FEEDS,
+        feeds=FixedFeeds(FEEDS),
         tombstones=scene.tombstones,
     )
 

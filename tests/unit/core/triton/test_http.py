@@ -9,11 +9,12 @@ import pytest
 from tests.unit.core.scene import FEED, FEEDS, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.triton.http import ChangeFeeds
 
 
 def feeds(scene: Scene) -> ChangeFeeds:
-    return ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
+    return ChangeFeeds(scene.registry, scene.state, scene.guard, FixedFeeds(FEEDS))
 
 
 def listed(scene: Scene, kind: str = "") -> list[str]:

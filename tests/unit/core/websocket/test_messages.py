@@ -21,6 +21,7 @@ from tidings.core.errors import (
     UnknownFeed,
 )
 from tidings.core.model import cursors
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.websocket import receive
 from tidings.core.websocket.receive import Message
@@ -30,7 +31,7 @@ PLACE = cursors.Place(7, 3, 9)
 
 
 def parse(**message: object) -> Message:
-    return receive.parse_message(json.dumps(message), FEEDS)
+    return receive.parse_message(json.dumps(message), FixedFeeds(FEEDS))
 
 
 def test_subscribe_alone() -> None:
@@ -105,7 +106,7 @@ def test_what_is_refused(message: dict[str, Any], error: type[Rejected], text: s
 def test_what_is_no_message(text: str) -> None:
     """The text is not JSON, or not an object."""
     with pytest.raises(InvalidMessage, match=r"^message: "):
-        receive.parse_message(text, FEEDS)
+        receive.parse_message(text, FixedFeeds(FEEDS))
 
 
 def test_how_long_a_message_is() -> None:
@@ -113,9 +114,9 @@ def test_how_long_a_message_is() -> None:
     text = json.dumps({"action": "ping"})
     room = limits.MESSAGE_BYTES_MAX - len(text)
 
-    assert receive.parse_message(text + " " * room, FEEDS).act is Act.PING
+    assert receive.parse_message(text + " " * room, FixedFeeds(FEEDS)).act is Act.PING
     with pytest.raises(TooLarge, match="message: holds at most 32768 bytes, got 32769"):
-        receive.parse_message(text + " " * (room + 1), FEEDS)
+        receive.parse_message(text + " " * (room + 1), FixedFeeds(FEEDS))
 
 
 VALUES = st.recursive(
@@ -134,7 +135,7 @@ VALUES = st.recursive(
 def test_any_text_is_a_message_or_rejected(text: str) -> None:
     """Nothing but `Rejected` comes out, and its body can always be sent."""
     try:
-        receive.parse_message(text, FEEDS)
+        receive.parse_message(text, FixedFeeds(FEEDS))
     except Rejected as error:
         assert json.dumps(error.body()).encode()
 
@@ -147,5 +148,5 @@ def test_a_password_is_read_and_never_shown() -> None:
     assert parse(action="subscribe").password is None
     for text in ('{"password":"a secret"', '["a secret"]', '{"password":["a secret"]}'):
         with pytest.raises(Rejected) as refused:
-            receive.parse_message(text, FEEDS)
+            receive.parse_message(text, FixedFeeds(FEEDS))
         assert "a secret" not in json.dumps(refused.value.body())

@@ -21,7 +21,7 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model import timestamps
-from tidings.core.model.feeds import STATE
+from tidings.core.model.feeds import STATE, FixedFeeds
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.rows import project
@@ -327,7 +327,7 @@ class Corrections:
             steady=lambda: world.now_ms,
             sleep=world.pass_time,
             new_id=lambda: next(ids),
-            feeds=frozenset({FEED}),
+            feeds=FixedFeeds(frozenset({FEED})),
             tombstones=MemoryTombstones(),
         )
 

@@ -1,0 +1,147 @@
+"""
+Remove the data of deleted feeds: the job, and a removal that spans several stores.
+
+A process may still write to a deleted feed while it has a cached record, so the job removes twice:
+at once, and again after a pause. Every step can be repeated. The position is stored in the record,
+so a job that was killed continues where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.feeds.records import TABLES_DROPPED, TABLES_PENDING, Removed
+from tidings.core.model.feeds import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidings.core.effects import Clock
+    from tidings.core.feeds.directory import Directory
+    from tidings.core.feeds.records import FeedData, FeedRecord, FeedStore, Removal
+
+PASSES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remover:
+    """
+    The job that removes the data of deleted feeds.
+
+    Only one process runs it at a time for a name; a second one repeats work, and loses the race to
+    write the record. *settle_ms* is the longest time after a deletion for which a process may still
+    write to the feed, at least `limits.REMOVE_SETTLE_MS`.
+    """
+
+    directory: Directory
+    store: FeedStore
+    data: FeedData
+    clock: Clock
+    steady: Clock
+    settle_ms: int = limits.REMOVE_SETTLE_MS
+
+    def run(self, until_ms: int) -> bool:
+        """
+        Work on all unfinished removals until *until_ms*, a time of the steady clock.
+
+        Return True if more can be done now. A removal that waits for its second pass or for the job
+        of the lake needs another run later, see `waits`.
+
+        Raises:
+            Unavailable: a store does not answer; another run continues.
+        """
+        more = False
+        for record in self.store.unfinished():
+            for removal in record.unfinished:
+                more |= self._run(record.name, removal.number, until_ms)
+                if self.steady() >= until_ms:
+                    return True
+        return more
+
+    def waits(self) -> bool:
+        """Return True if a removal waits for its second pass."""
+        records = self.store.unfinished()
+        return any(not removal.done_ms for each in records for removal in each.unfinished)
+
+    def drop_tables(self, name: str, number: int) -> None:
+        """Record that the job of the lake has dropped the tables of the feed *number* of *name*."""
+
+        def dropped(removal: Removal) -> Removal:
+            pending = removal.tables == TABLES_PENDING
+            return replace(removal, tables=TABLES_DROPPED) if pending else removal
+
+        while (record := self.store.record(name)) is not None:
+            removal = _find(record, number)
+            if removal is None or removal == dropped(removal):
+                return
+            if self._save(record.with_removal(dropped(removal))):
+                return
+
+    def _run(self, name: str, number: int, until_ms: int) -> bool:
+        """Continue one removal; return True if more can be done now."""
+        key = key_of(name, number)
+        while True:
+            record = self.store.record(name)
+            removal = _find(record, number) if record else None
+            if record is None or removal is None or removal.done_ms or not self._is_due(removal):
+                return False
+            done = self.data.remove(key, removal.place, until_ms)
+            if not self._save(record.with_removal(self._advanced(removal, done))):
+                return True  # the record was changed; the next run reads it again
+            if self.steady() >= until_ms:
+                return True
+
+    def _is_due(self, removal: Removal) -> bool:
+        """Return True unless the removal waits until no process writes any more."""
+        if removal.passes < PASSES - 1:
+            return True
+        waited_ms = self.clock() - removal.deleted_ms
+        return not 0 <= waited_ms < max(self.settle_ms, limits.REMOVE_SETTLE_MS)
+
+    def _advanced(self, removal: Removal, done: Removed) -> Removal:
+        counts = tuple(sorted((Counter(dict(removal.counts)) + Counter(done.counts)).items()))
+        if done.place is not None:
+            return replace(removal, place=done.place, counts=counts)
+        passes = removal.passes + 1
+        done_ms = self.clock() if passes >= PASSES else 0
+        return replace(removal, place="", passes=passes, counts=counts, done_ms=done_ms)
+
+    def _save(self, record: FeedRecord) -> bool:
+        try:
+            return self.store.save(record)
+        finally:
+            self.directory.forget()
+
+
+def _find(record: FeedRecord, number: int) -> Removal | None:
+    return next((each for each in record.removals if each.number == number), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedDataParts:
+    """Implements `FeedData` by several others, one after the other."""
+
+    parts: Sequence[FeedData]
+
+    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+        """
+        Continue in the part that *place* names by its index: `INDEX:PLACE`.
+
+        After each part, return, so that the position is stored.
+        """
+        index, _, inner = place.partition(":")
+        at = int(index or 0)
+        if at >= len(self.parts):
+            return Removed(None, _NOTHING)
+        done = self.parts[at].remove(key, inner, until_ms)
+        if done.place is not None:
+            return Removed(f"{at}:{done.place}", done.counts)
+        is_last = at + 1 >= len(self.parts)
+        return Removed(None if is_last else f"{at + 1}:", done.counts)
+
+
+_NOTHING: Mapping[str, int] = {}

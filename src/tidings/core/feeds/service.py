@@ -1,0 +1,254 @@
+"""
+Create, show, list and delete feeds.
+
+A deletion is one write of the record; a job removes the data afterwards (`feeds.remover`). A feed
+that is created after a deletion has another key, and its log begins with a jump over all numbers
+that readers of the earlier feed may have seen. So every cursor, change id and position of the
+earlier feed is reported as lost, as after a restore (`maintenance.restore`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import (
+    FeedInUse,
+    InvalidFeed,
+    TooManyRequests,
+    Unavailable,
+    UnknownFeed,
+)
+from tidings.core.feeds.records import TABLES_KEPT, TABLES_PENDING, FeedRecord, Removal
+from tidings.core.model.feeds import HOST, check_name
+from tidings.core.model.pages import jump
+from tidings.core.settings.profiles import Profile, change, merge_lost, possible, validate
+
+if TYPE_CHECKING:
+    from tidings.core.effects import Clock
+    from tidings.core.feeds.directory import Directory
+    from tidings.core.feeds.records import FeedStore
+    from tidings.core.log.stores import LogStore
+    from tidings.core.maintenance.restore import Numbers
+    from tidings.core.settings.profiles import ProfileStore
+
+# Returns the profile with the settings of a request.
+# Raises InvalidSetting: a setting is invalid.
+ProfileChange = Callable[[Profile], Profile]
+# Returns what uses the feed with a key, for example `the consumer billing`, ordered.
+Users = Callable[[str], Sequence[str]]
+_ATTEMPTS = 5  # attempts to write a record; one fails if another request changes it concurrently
+
+
+def keep(profile: Profile) -> Profile:
+    """Implement `ProfileChange` for a request without settings."""
+    return profile
+
+
+def _ignore(key: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feeds:
+    """
+    The service that creates and deletes the feeds of a host.
+
+    *users* returns what uses a feed. *on_created* and *on_deleted* are called with the key of a
+    feed after the record was written, so that the host can start its work or end its readers, and
+    start the removal. A killed process calls neither; the host finds unfinished removals with
+    `FeedStore.unfinished`. *page_ms* is the lifetime with which a page is written.
+    """
+
+    directory: Directory
+    store: FeedStore
+    profiles: ProfileStore
+    log: LogStore
+    numbers: Numbers
+    users: Users
+    clock: Clock
+    page_ms: int
+    on_created: Callable[[str], None] = _ignore
+    on_deleted: Callable[[str], None] = _ignore
+
+    def create(
+        self, name: str, settings: ProfileChange = keep, *, by: str = ""
+    ) -> tuple[FeedRecord, bool]:
+        """
+        Create the feed *name* with *settings*, and return its record and True.
+
+        If the feed exists, apply *settings* to it, and return its record and False. A new feed
+        begins with the settings of the host (`model.feeds.HOST`), without its credentials. *by* is
+        the principal of the caller.
+
+        Raises:
+            InvalidFeed: the name is not valid.
+            InvalidSetting: a setting is invalid; nothing was changed.
+            TooManyRequests: too many deleted feeds of the name are still being removed.
+            Unavailable: a store does not answer; the feed may exist. Repeat the request.
+        """
+        check_name(name)
+        for _ in range(_ATTEMPTS):
+            record = self.directory.fresh(name)
+            if record is not None and record.is_live:
+                self._apply(record.key, settings)
+                return record, False
+            created = self._create(name, record, settings, by)
+            if created is not None:
+                self.on_created(created.key)
+                return created, True
+        raise _contended(name)
+
+    def show(self, name: str) -> FeedRecord:
+        """
+        Return the record of *name*, also of a deleted feed.
+
+        Raises:
+            InvalidFeed, UnknownFeed: the host never had such a feed.
+        """
+        record = self.directory.fresh(check_name(name))
+        if record is None:
+            raise UnknownFeed("no such feed here", field="feed", value=name)
+        return record
+
+    def list(self, after: str = "", limit: int = limits.FEEDS_LISTED) -> Sequence[FeedRecord]:
+        """Return at most *limit* records of names above *after*, ordered by name."""
+        return self.directory.records(after, limit)
+
+    def delete(
+        self, name: str, *, confirm: str, force: bool = False, tables: bool = False, by: str = ""
+    ) -> FeedRecord:
+        """
+        Delete the feed *name* and return its record; do nothing if it is deleted already.
+
+        *confirm* must be equal to *name*. With *force*, delete the feed although it is used. With
+        *tables*, the job of the lake also drops the feed's tables. *by* is the principal of the
+        caller. Data is left if the state of the returned record is `records.DELETING`.
+
+        Raises:
+            InvalidFeed: the name is not valid, or *confirm* is another text.
+            UnknownFeed: the host never had such a feed.
+            FeedInUse: the feed is used; the message names the users.
+            Unavailable: a store does not answer; the feed may be deleted. Repeat the request.
+        """
+        for _ in range(_ATTEMPTS):
+            record = self.show(name)
+            if confirm != name:
+                rule = "must repeat the name of the feed, because a deletion cannot be undone"
+                raise InvalidFeed(rule, field="confirm", value=confirm)
+            if not record.is_live:
+                return record
+            self._check_unused(record, force=force)
+            deleted = self._deleted(record, tables=tables, by=by)
+            if self._save(deleted):
+                self.on_deleted(record.key)
+                return replace(deleted, version=record.version + 1)
+        raise _contended(name)
+
+    def _deleted(self, record: FeedRecord, *, tables: bool, by: str) -> FeedRecord:
+        now = self.clock()
+        last_page = max(record.last_page, self.log.head(record.key))
+        kept = TABLES_PENDING if tables else TABLES_KEPT
+        return replace(
+            record,
+            is_live=False,
+            deleted_ms=now,
+            by=by[: limits.FEED_BY_CHARS_MAX],
+            last_page=last_page,
+        ).with_removal(Removal(record.number, now, tables=kept))
+
+    def _check_unused(self, record: FeedRecord, *, force: bool) -> None:
+        users = () if force else self.users(record.key)
+        if users:
+            shown = ", ".join(users[: limits.FEED_USERS_SHOWN])
+            more = len(users) - limits.FEED_USERS_SHOWN
+            others = f" and {more} more" if more > 0 else ""
+            rule = f"is used by {shown}{others}; remove them, or delete with force"
+            raise FeedInUse(rule, field="feed", value=record.name)
+
+    def _create(
+        self, name: str, record: FeedRecord | None, settings: ProfileChange, by: str
+    ) -> FeedRecord | None:
+        """Create the feed after *record*; return None if another request changed the record."""
+        now, by = self.clock(), by[: limits.FEED_BY_CHARS_MAX]
+        if record is None:
+            created = FeedRecord(name, created_ms=now, by=by)
+        else:
+            if len(record.unfinished) >= limits.REMOVALS_MAX:
+                rule = "has too many deleted feeds that are still being removed; try again later"
+                wait_s = limits.REMOVE_SETTLE_MS // 1000
+                raise TooManyRequests(rule, retry_after_s=wait_s, field="feed")
+            number = record.number + 1
+            created = replace(
+                record, number=number, is_live=True, created_ms=now, deleted_ms=0, by=by
+            )
+        # The record is written last: a crash leaves a feed that no request can reach, and the next
+        # request completes it.
+        self._apply(created.key, settings, created.last_page if created.number > 1 else None)
+        if created.number > 1:
+            self._skip(created.key, created.last_page)
+        return replace(created, version=created.version + 1) if self._save(created) else None
+
+    def _apply(self, key: str, settings: ProfileChange, last_page: int | None = None) -> None:
+        """
+        Apply *settings* to the profile of *key*.
+
+        A profile that exists keeps its other fields: another request may have created the feed and
+        its credentials in the meantime. *last_page* is the last page of the feeds before *key*.
+        """
+        defaults = self.profiles.profile(HOST)
+
+        def made(profile: Profile) -> Profile:
+            changed = validate(settings(profile if profile.version else _defaults_of(defaults)))
+            if last_page is None:
+                return changed
+            lost = (1, jump_end(last_page) - 1)
+            others = [each for each in changed.lost if each[0] != 1]
+            return replace(changed, lost=merge_lost([*others, lost]))
+
+        change(self.profiles, key, made)
+
+    def _skip(self, key: str, last_page: int) -> None:
+        """Begin the log of *key* after all numbers that readers of earlier feeds may know."""
+        end, now = jump_end(last_page), self.clock()
+        if self.log.head(key) < end:
+            self.numbers.raise_head(key, end)
+        if not self.log.read(key, 0, 1):
+            page = jump(1, end, at_ms=now, expires_ms=now + self.page_ms)
+            self.numbers.fill(key, [page])
+
+    def _save(self, record: FeedRecord) -> bool:
+        try:
+            return self.store.save(record)
+        finally:  # also after an error, because the write may have been done
+            self.directory.forget()
+
+
+def jump_end(last_page: int) -> int:
+    """
+    Return the number of the first page of a feed, an empty one.
+
+    *last_page* is the last page of the earlier feeds of the name. A process may write to a deleted
+    feed while its cached record is valid; readers may then know higher numbers than *last_page*.
+    """
+    return last_page + possible(last_page, limits.FEED_AGE_MS + limits.CREATE_MARGIN_MS) + 1
+
+
+def _defaults_of(host: Profile) -> Profile:
+    """Return the profile of a new feed: the settings of the host, without its credentials."""
+    return Profile(
+        object_url=host.object_url,
+        compat=host.compat,
+        leave=host.leave,
+        resources=host.resources,
+        max_age_s=host.max_age_s,
+        push_lanes=host.push_lanes,
+        ids_personal=host.ids_personal,
+        forget_after_days=host.forget_after_days,
+    )
+
+
+def _contended(name: str) -> Unavailable:
+    return Unavailable(f"the record of the feed {name} kept changing; try again")
