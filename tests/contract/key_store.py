@@ -22,6 +22,7 @@ KEY = Key(
     made_by="bob",
     revoked_ms=4_102_444_750_000,
     successor="abcabcabcabc",
+    feeds=("team-a-", "x"),
 )
 PLAIN = Key("000000000000", digest_of("t" * 32), frozenset({Role.ADMIN}))
 

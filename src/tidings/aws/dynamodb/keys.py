@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tidings.aws.dynamodb.attributes import (
     NUMBER,
     TEXT,
+    TEXTS,
     Codec,
     Item,
     Layout,
@@ -58,6 +59,7 @@ _LAYOUT = Layout(
     successor=TEXT.sparse,
     made=NUMBER.of("made_ms"),
     version=NUMBER,
+    feeds=TEXTS.sparse,
 )
 
 

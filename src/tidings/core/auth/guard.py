@@ -5,6 +5,10 @@ A feed without any credential is open if the deployment is open, and closed othe
 first password, key or user of a feed is stored, all roles of the feed are closed, including roles
 that have no password. A password opens the whole feed. A key may be restricted to a part of the
 feed, which is called its bound; `Guard.check` returns this part.
+
+The host has credentials of its own, under the name `model.feeds.HOST`. They open every feed, or the
+feeds whose names begin with the prefixes of a key, and permit to create and delete feeds. A host
+with a credential closes all of its feeds.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ from tidings.core.errors import (
     TooManyRequests,
     WrongPassword,
 )
+from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.filters import EVERYTHING, Filter, within
-from tidings.core.settings.profiles import must_disconnect
+from tidings.core.settings.profiles import endings_at, must_disconnect
 from tidings.core.settings.values import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
@@ -91,17 +96,23 @@ class Allowed:
 
     *bound* is that part. *principal* identifies the key, the token's subject or the user, and is
     empty for all callers with a password. *streams* is the maximum number of open streams, or 0 if
-    the number is unlimited.
+    the number is unlimited. *feeds* are the prefixes of the names of the feeds that a credential of
+    the host permits; if it is empty, the credential permits every feed.
     """
 
     bound: Filter = EVERYTHING
     admission: Admission = FOR_GOOD
     principal: str = ""
     streams: int = 0
+    feeds: tuple[str, ...] = ()
 
     @property
     def is_bounded(self) -> bool:
         return not self.bound.is_everything
+
+    def permits(self, name: str) -> bool:
+        """Return True if *name* begins with one of the prefixes of the credential."""
+        return permits(self.feeds, name)
 
     def narrow(self, wanted: Filter, *, leave: bool = False) -> Filter:
         """
@@ -133,6 +144,11 @@ class Allowed:
 
 
 ALL = Allowed()
+
+
+def permits(feeds: tuple[str, ...], name: str) -> bool:
+    """Return True if *name* begins with one of the prefixes *feeds*, or if there are none."""
+    return not feeds or name.startswith(feeds)
 
 
 class Bearers(Protocol):
@@ -248,7 +264,7 @@ class Guard:
             return kind.may_block(feed, given)
         if given.bearer:
             return False
-        stored = passwords_of(self.profiles.profile(feed), role)
+        stored = self._passwords(feed, role)
         return bool(stored) and not self.verifier.remembers(given.secret, stored)
 
     def _kind(self, given: Credential | None) -> Bearers | None:
@@ -257,13 +273,15 @@ class Guard:
         return next((each for each in self.bearers if each.knows(given)), None)
 
     def _check_password(self, feed: str, role: Role, given: Credential | None) -> None:
-        profile = self.profiles.profile(feed)
-        if self.open and not profile.is_protected:
+        is_protected = self.is_protected(feed)
+        if self.open and not is_protected:
             return
-        stored, name = passwords_of(profile, role), password_role(role).value
+        stored, name = self._passwords(feed, role), password_role(role).value
         if not stored:
-            command = f"tidings feed password {name} --feed {feed} {self.target}"
-            way = "opens to a key or token only" if profile.is_protected else "is closed"
+            command = f"tidings feed password {name} --feed {public_name(feed)} {self.target}"
+            if feed == HOST:
+                command = f"tidings keys create --host --role {role.value} {self.target}"
+            way = "opens to a key or token only" if is_protected else "is closed"
             raise NoPasswordSet(f"{way} until its operator runs `{command}`", field="feed")
         if given is None or given.bearer:
             rule = f"must be the {name} password of the feed (HTTP Basic, any user name) or a key"
@@ -275,6 +293,32 @@ class Guard:
             self.failures.add(feed)
             raise WrongPassword(f"is not a {name} password of the feed", field="password")
 
+    def is_protected(self, feed: str) -> bool:
+        """Return True if *feed* or the host has or had a credential."""
+        profile, host = self.profiles.profile(feed), self.profiles.profile(HOST)
+        return profile.is_protected or host.is_protected
+
+    def check_host(self, role: Role, given: Credential | None, name: str | None = None) -> Allowed:
+        """
+        Return the rights of a caller that needs *role* at the host, for the feed *name* if any.
+
+        `Allowed.feeds` of the result has the prefixes of the names that the caller may use.
+
+        Raises:
+            NoPasswordSet, WrongPassword, WrongKey, TooManyRequests: see `check`.
+            OutsideKey: the credential lacks the role, is restricted to a part of its feeds, or does
+                not permit *name*.
+        """
+        allowed = self.check(HOST, role, given, unrestricted=True)
+        if name is not None and not allowed.permits(name):
+            raise OutsideKey("does not permit a feed of this name")
+        return allowed
+
+    def _passwords(self, feed: str, role: Role) -> tuple[str, ...]:
+        """Return the hashes of the passwords that open *feed* for *role*."""
+        own = passwords_of(self.profiles.profile(feed), role)
+        return own if feed == HOST else own + passwords_of(self.profiles.profile(HOST), role)
+
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
         """
         Check that a caller admitted at *since_ms* may still be answered; call this after each read.
@@ -283,7 +327,7 @@ class Guard:
             KeyEnded: the key has ended in the meantime.
         """
         if admission.may_end and must_disconnect(
-            self.profiles.profile(feed), admission, since_ms, now_ms
+            endings_at(self.profiles, feed), admission, since_ms, now_ms
         ):
             raise KeyEnded("was revoked or has expired", field="key")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.auth.guard import KEY_PREFIX as PREFIX
-from tidings.core.auth.guard import UNRESTRICTED_ROLES, Allowed, Role, opens
+from tidings.core.auth.guard import UNRESTRICTED_ROLES, Allowed, Role, opens, permits
 from tidings.core.errors import (
     InvalidFilter,
     InvalidSetting,
@@ -26,6 +26,7 @@ from tidings.core.errors import (
     UnknownKey,
     WrongKey,
 )
+from tidings.core.model.feeds import HOST, NAME, NAME_RULE, public_name
 from tidings.core.model.filters import EVERYTHING, Filter, validate_values
 from tidings.core.settings.profiles import change, close
 from tidings.core.settings.values import Admission, Ended, with_ending
@@ -67,8 +68,10 @@ class Key:
 
     *rate* is in requests per second, or 0 if it is unlimited. *expires_ms* is 0 if the key does not
     expire. *streams* is the maximum number of open streams, or 0 for `limits.KEY_STREAMS`.
-    *revoked_ms* is 0 unless the key was revoked. *successor* is the id of the key that replaces
-    this key, or "". An update is rejected if the stored *version* has changed in the meantime.
+    *feeds* is only for keys of the host: prefixes of the names of the feeds that the key opens. If
+    it is empty, the key opens all feeds. *revoked_ms* is 0 unless the key was revoked. *successor*
+    is the id of the key that replaces this key, or "". An update is rejected if the stored
+    *version* has changed in the meantime.
     """
 
     id: str
@@ -84,6 +87,7 @@ class Key:
     revoked_ms: int = 0
     successor: str = ""
     version: int = 0
+    feeds: tuple[str, ...] = ()
 
     def matches(self, secret: str) -> bool:
         return hmac.compare_digest(digest_of(secret), self.digest)
@@ -176,11 +180,20 @@ def validate_key(key: Key) -> Key:
     if key.streams < 0 or key.streams > limits.KEY_STREAMS_MAX:
         rule = f"must be 1 to {limits.KEY_STREAMS_MAX} at once, or 0 for {limits.KEY_STREAMS}"
         raise InvalidSetting(rule, field="streams", value=key.streams)
+    _check_prefixes(key.feeds)
     for name, text in (("label", key.label), ("by", key.made_by)):
         if len(text) > limits.KEY_LABEL_CHARS_MAX or _CONTROL.search(text):
             rule = f"must be at most {limits.KEY_LABEL_CHARS_MAX} printable characters"
             raise InvalidSetting(rule, field=name, value=text)
     return key
+
+
+def _check_prefixes(prefixes: tuple[str, ...]) -> None:
+    if len(prefixes) > limits.KEY_PREFIXES_MAX:
+        raise InvalidSetting(f"has at most {limits.KEY_PREFIXES_MAX} prefixes", field="feeds")
+    for prefix in prefixes:
+        if not NAME.fullmatch(prefix):
+            raise InvalidSetting(f"a prefix of names {NAME_RULE}", field="feeds", value=prefix)
 
 
 class KeyRing:
@@ -214,8 +227,8 @@ class KeyRing:
     def may_block(self, feed: str, given: Credential) -> bool:
         """Return True if the key is not cached, or has a rate, which is counted under a lock."""
         shown = parse(given.secret)
-        known = self._from_cache((feed, shown.id)) if shown else None
-        return known is None or bool(known.rate)
+        known = self._cached(feed, shown.id) if shown else None
+        return known is None or bool(known[1].rate)
 
     def authorize(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
@@ -227,25 +240,54 @@ class KeyRing:
             TooManyRequests: the rate is used up, or there were too many failed attempts.
         """
         shown = parse(given.secret)
-        key = self._key(feed, shown) if shown else None
+        scope, key = self._find(feed, shown) if shown else (feed, None)
         if shown is None or key is None or not key.matches(shown.secret):
             self._failures.add(feed)
-            raise WrongKey(f"is not a key of the feed {feed}", field="key")
+            where = "this host" if feed == HOST else f"the feed {public_name(feed)}"
+            raise WrongKey(f"is not a key of {where}", field="key")
         if key.revoked_ms:
             raise WrongKey("was revoked", field="key")
         if 0 < key.expires_ms <= self._clock():
             raise WrongKey("has expired", field="key")
+        if scope != feed and not permits(key.feeds, public_name(feed)):
+            raise OutsideKey("does not permit this feed")
         if not opens(key.roles, role):
             has = ", ".join(sorted(each.value for each in key.roles))
             raise OutsideKey(f"has {has}, but this request needs {role.value}")
         if self._meter and key.rate and not given.is_charged:
             self._meter.spend(feed, key.id, key.rate)
         admission = Admission(key.id, key.expires_ms, key.rate)
-        return Allowed(key.bound, admission, key.id, key.streams or limits.KEY_STREAMS)
+        streams = key.streams or limits.KEY_STREAMS
+        return Allowed(key.bound, admission, key.id, streams, key.feeds)
 
     def forget(self, feed: str, name: str) -> None:
         """Remove the key with the id *name* from the cache, because the key was changed."""
         self._known.pop((feed, name), None)
+
+    def _find(self, feed: str, shown: PresentedKey) -> tuple[str, Key | None]:
+        """
+        Return the key, and the feed in which it is stored: *feed* or the host.
+
+        A cached key is used first, and a key that was found at the host is read there again. So a
+        request with a key of the host does not search for the key in its feed each time.
+        """
+        cached = self._cached(feed, shown.id)
+        if cached is not None:
+            return cached
+        scopes = (HOST, feed) if (HOST, shown.id) in self._known else (feed, HOST)
+        for scope in dict.fromkeys(scopes):
+            key = self._key(scope, shown)
+            if key is not None:
+                return scope, key
+        return feed, None
+
+    def _cached(self, feed: str, name: str) -> tuple[str, Key] | None:
+        """Return the cached key with the id *name* of *feed* or of the host, and its feed."""
+        for scope in (feed, HOST):
+            known = self._from_cache((scope, name))
+            if known is not None:
+                return scope, known
+        return None
 
     def _from_cache(self, place: tuple[str, str]) -> Key | None:
         read_at, known = self._known.get(place, (0, None))
@@ -367,6 +409,8 @@ class KeyIssuer:
 
     def _store(self, feed: str, key: Key) -> Key:
         validate_key(key)
+        if key.feeds and feed != HOST:
+            raise InvalidSetting("is only for a key of the host", field="feeds")
         close(self.profiles, feed)  # before `save`: a crash in between must not leave the feed open
         if not self.keys.save(feed, key):
             raise InvalidSetting("is already used; try again", field="id", value=key.id)

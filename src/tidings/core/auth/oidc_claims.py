@@ -4,7 +4,8 @@ Derive permissions from the claims of a verified OpenID Connect token.
 The deployment names the claim that holds a list of grants. A grant has the fields `feed`, `roles`
 and, optionally, `types` and `parents`. A request needs a role on a feed, and the first grant with
 this feed and role applies. If the role needs the whole feed, grants with `types` or `parents` are
-skipped.
+skipped. A `feed` that ends with `*` is a prefix of names: `team-a-*` grants the role on these feeds
+and at the host, where it permits to create and delete them. `*` alone grants it on the whole host.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from urllib.parse import urlsplit
 from tidings.core import limits
 from tidings.core.auth.guard import UNRESTRICTED_ROLES, Allowed, Role, opens
 from tidings.core.errors import InvalidFilter, InvalidSetting, OutsideKey
+from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.filters import EVERYTHING, Filter, validate_values
 from tidings.core.model.json_body import unique
 from tidings.core.settings.values import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _FIELDS = ("issuer", "audience", "claim")
 _GRANT = ("feed", "roles", "types", "parents")
@@ -90,14 +92,45 @@ def grant_of(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Al
     for grant in grants:
         _check_fields(grant)
     until_ms = (int(claims["exp"]) + limits.TOKEN_LEEWAY_S) * 1000
+    if feed == HOST:
+        return _at_host(grants, role, Admission(until_ms=until_ms), _who(claims))
     for grant in grants:
-        if _gives(grant, feed, role):
+        if _gives(grant, public_name(feed), role):
             bound = _parse_bound(grant)
             if role in UNRESTRICTED_ROLES and not bound.is_everything:
                 continue  # these roles need the whole feed
             admission = Admission(until_ms=until_ms)
             return Allowed(bound, admission, _who(claims), limits.KEY_STREAMS)
-    raise OutsideKey(f"has no grant of {role.value} on the feed {feed}", field="token")
+    rule = f"has no grant of {role.value} on the feed {public_name(feed)}"
+    raise OutsideKey(rule, field="token")
+
+
+def _at_host(
+    grants: Sequence[Mapping[str, Any]], role: Role, admission: Admission, principal: str
+) -> Allowed:
+    """
+    Return the rights at the host: those of all grants with a prefix and without a bound.
+
+    Raises:
+        OutsideKey: no grant gives the role at the host.
+    """
+    prefixes = [
+        prefix
+        for grant in grants
+        if (prefix := _prefix_of(grant)) is not None
+        and _has_role(grant, role)
+        and _parse_bound(grant).is_everything
+    ]
+    if not prefixes:
+        raise OutsideKey(f"has no grant of {role.value} at the host", field="token")
+    feeds = () if "" in prefixes else tuple(prefixes)
+    return Allowed(EVERYTHING, admission, principal, limits.KEY_STREAMS, feeds)
+
+
+def _prefix_of(grant: Mapping[str, Any]) -> str | None:
+    """Return the prefix of names in *grant*, "" for all names; None if it names a feed."""
+    feed = grant.get("feed")
+    return feed[:-1] if isinstance(feed, str) and feed.endswith(HOST) else None
 
 
 def _who(claims: Mapping[str, Any]) -> str:
@@ -123,8 +156,13 @@ def _check_fields(grant: object) -> None:
 
 
 def _gives(grant: Mapping[str, Any], feed: str, role: Role) -> bool:
-    if grant.get("feed") != feed:
+    prefix = _prefix_of(grant)
+    if grant.get("feed") != feed if prefix is None else not feed.startswith(prefix):
         return False
+    return _has_role(grant, role)
+
+
+def _has_role(grant: Mapping[str, Any], role: Role) -> bool:
     roles = grant.get("roles")
     if not isinstance(roles, list):
         return False

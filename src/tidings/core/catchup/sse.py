@@ -27,8 +27,9 @@ from tidings.core.catchup.matching import Chosen, Lasting, PageSlice, Written, p
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, filters
 from tidings.core.model.events import Event
+from tidings.core.model.feeds import HOST
 from tidings.core.model.operations import begins_with_erasure
-from tidings.core.settings.profiles import must_disconnect
+from tidings.core.settings.profiles import endings_of, must_disconnect
 from tidings.core.settings.values import FOR_GOOD
 
 if TYPE_CHECKING:
@@ -164,13 +165,13 @@ class Stream:
     """
     The stream of one consumer of *feed*.
 
-    *template* is the template of `ref` (`catchup.matching`), from version *version* of the feed's
-    profile. *admission* was granted at *since_ms*; the profile shows whether the admission has
-    ended. The admission of a password never ends, so *still_opens* checks the password again when
-    the profile changes. `close` releases *hold*. *charge* counts the data that is read. *write*
-    formats events for clients that asked for traces, for another format or for *lines*; if *write*
-    is None, the text of the parts is sent. *cursors* is True if the client accepts blocks that have
-    only an id.
+    *template* is the template of `ref` (`catchup.matching`). *version* is the sum of the versions
+    of the profiles of the feed and of the host, so it grows when one of them changes. *admission*
+    was granted at *since_ms*; the profiles show whether the admission has ended. The admission of a
+    password never ends, so *still_opens* checks the password again when a profile changes. `close`
+    releases *hold*. *charge* counts the data that is read. *write* formats events for clients that
+    asked for traces, for another format or for *lines*; if *write* is None, the text of the parts
+    is sent. *cursors* is True if the client accepts blocks that have only an id.
     """
 
     catch_up: CatchUp
@@ -219,14 +220,15 @@ class Stream:
         """
         if self.profiles is None:
             return False
-        profile = self.profiles.profile(self.feed)
-        if profile.version != self.version:
+        profile, host = self.profiles.profile(self.feed), self.profiles.profile(HOST)
+        if profile.version + host.version != self.version:
             if not self.still_opens():
                 return True
-            self.version, self.template = profile.version, profile.object_url
+            self.version, self.template = profile.version + host.version, profile.object_url
         if not self.admission.may_end:
             return False
-        return must_disconnect(profile, self.admission, self.since_ms, self.catch_up.reader.clock())
+        endings, now_ms = endings_of(profile, host), self.catch_up.reader.clock()
+        return must_disconnect(endings, self.admission, self.since_ms, now_ms)
 
     def renew(self) -> None:
         """Renew the slot of the stream in the quota of its key."""
@@ -367,7 +369,7 @@ class Streamer:
         since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
         # Read the profile before the check, so that `has_ended` notices every change after the
         # check.
-        profile = profiles.profile(key)
+        profile, version = profiles.profile(key), profiles.profile(HOST).version
         allowed = READ.admit(guard, key, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
         traced = filters.switch(query.get("trace"), "trace")
@@ -395,7 +397,7 @@ class Streamer:
             write=write,
             lines=lines,
             cursors=cursors_wanted,
-            version=profile.version,
+            version=profile.version + version,
             still_opens=opens,
             form=(form, lines, traced),
         )

@@ -21,7 +21,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoint
 from tidings.core.followers.invocation import in_turn
 from tidings.core.maintenance.retention import Look
 from tidings.core.model.feeds import lane_of, pushers
-from tidings.core.settings.profiles import must_disconnect
+from tidings.core.settings.profiles import endings_at, must_disconnect
 from tidings.core.websocket.connections import storage_key
 from tidings.core.websocket.push import leaves_push
 from tidings.core.websocket.replay import serves
@@ -268,8 +268,8 @@ class Sweeper:
         if self.profiles is None or not admission.may_end:
             return False
         # The client is disconnected. When it connects again, it has to send a valid key.
-        profile = self.profiles.profile(connection.feed)
-        return must_disconnect(profile, admission, connection.opened_ms, now)
+        endings = endings_at(self.profiles, connection.feed)
+        return must_disconnect(endings, admission, connection.opened_ms, now)
 
     def _due(self, connection: Connection) -> Callable[[], None] | None:
         """Return the action that is due for *connection*, or None, which is the usual case."""

@@ -1,9 +1,9 @@
 """
 The profile of a feed, with its links, compatibility, passwords, resources and lost pages.
 
-The deployment decides which feeds exist (`tidings.aws.config.settings`); the profile decides how a
-feed behaves. The owner of the feed changes the profile at run time, and changes take effect within
-seconds.
+The profile decides how a feed behaves. The host has a profile of its own, under `model.feeds.HOST`:
+its credentials open every feed, and new feeds begin with its other settings. The owner of the feed
+changes the profile at run time, and changes take effect within seconds.
 
 A restore or a promotion may lose pages that readers saw. The numbers of these pages are never used
 again, so a cursor with one of these numbers proves that its consumer saw data that the feed does
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSetting, TidingsError, Unavailable
 from tidings.core.model.cursors import Place, Replication
-from tidings.core.model.feeds import Retention
+from tidings.core.model.feeds import HOST, Retention
 from tidings.core.settings.values import Resource, check_all, may_be_forgotten
 
 if TYPE_CHECKING:
@@ -189,13 +189,21 @@ def next_version(profile: Profile) -> Profile:
     return replace(profile, version=profile.version + 1)
 
 
-def endings_of(profile: Profile) -> Endings:
-    return {each.key: each.from_ms for each in profile.ended}
+def endings_of(*profiles: Profile) -> Endings:
+    """Return the keys that ended recently, by the profiles of a feed and of its host."""
+    endings: dict[str, int] = {}
+    for each in (ended for profile in profiles for ended in profile.ended):
+        endings[each.key] = max(each.from_ms, endings.get(each.key, 0))
+    return endings
 
 
-def must_disconnect(profile: Profile, admission: Admission, since_ms: int, now_ms: int) -> bool:
+def endings_at(profiles: ProfileStore, feed: str) -> Endings:
+    """Return the keys that ended recently, of *feed* and of the host."""
+    return endings_of(profiles.profile(feed), profiles.profile(HOST))
+
+
+def must_disconnect(endings: Endings, admission: Admission, since_ms: int, now_ms: int) -> bool:
     """Return True if a connection admitted with *admission* at *since_ms* must be closed."""
-    endings = endings_of(profile)
     if admission.key and may_be_forgotten(endings, since_ms, now_ms):
         return True
     return admission.has_ended(endings, now_ms)

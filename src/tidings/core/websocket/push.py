@@ -34,7 +34,7 @@ from tidings.core.effects import is_ahead
 from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.feeds import PUSH, follower_of, pushers
 from tidings.core.model.filters import ALL_KEY, LEAVERS
-from tidings.core.settings.profiles import endings_of
+from tidings.core.settings.profiles import endings_at
 from tidings.core.settings.values import by_name
 from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
@@ -281,7 +281,7 @@ class Pusher:
         profile = self.profiles.profile(feed)
         resources = by_name(profile.resources)
         plan = fanout.plan(ready, index, lefts, profile.object_url, resources)
-        self._disconnect_ended(feed, index, plan, endings_of(profile), pages[-1].at_ms)
+        self._disconnect_ended(feed, index, plan, endings_at(self.profiles, feed), pages[-1].at_ms)
         self._send(feed, ready[: plan.pages], index, plan)
         return plan.pages
 
@@ -453,7 +453,7 @@ class Pusher:
         connection = self.delivery.connections.get(change.connection_id)
         if connection is None or not self._is_ours(feed, connection, State.JOINING):
             return  # the client has left, joins another lane, or was made live before a crash
-        if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
+        if connection.admission.has_ended(endings_at(self.profiles, feed), 0):
             self.delivery.end(connection.id)  # the client's key ended during the hand-over
             return
         if not self._send_missed(connection, checkpoint):

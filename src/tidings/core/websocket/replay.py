@@ -18,7 +18,7 @@ from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.matching import with_ref
 from tidings.core.effects import is_ahead
 from tidings.core.model.events import pack, to_json, to_traced_json
-from tidings.core.settings.profiles import endings_of
+from tidings.core.settings.profiles import endings_at
 from tidings.core.websocket.push import release_from_push
 from tidings.core.websocket.session import Event, State, after
 
@@ -150,7 +150,8 @@ class Replayer:
         # were committed before this read, so no event is sent that was committed after the end of
         # the key.
         profile = self.profiles.profile(connection.feed)
-        if connection.admission.has_ended(endings_of(profile), self.runtime.clock()):
+        endings = endings_at(self.profiles, connection.feed)
+        if connection.admission.has_ended(endings, self.runtime.clock()):
             self.delivery.end(connection.id)
             return None
         if step.events or step.progress.cursor != progress.cursor:

@@ -24,7 +24,7 @@ from tidings.core.changeagent.config import (
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.webhooks import Hook
 from tidings.core.errors import InvalidSetting, Unavailable
-from tidings.core.model.feeds import Retention
+from tidings.core.model.feeds import FixedFeeds, Retention
 
 S = 1_000_000_000
 FULL = Configuration(5, 60 * S, 20 * S, 3 * S, (Hook("http://a", (("b", "c"),)),))
@@ -174,7 +174,7 @@ class Contended(MemoryOperatorDocuments):
 
 
 def administrator(documents: MemoryOperatorDocuments) -> Administrator:
-    return Administrator(documents, gate(Scene(), documents), FEEDS)
+    return Administrator(documents, gate(Scene(), documents), FixedFeeds(FEEDS))
 
 
 def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
