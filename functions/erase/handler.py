@@ -18,8 +18,8 @@ from tidings.core.followers.invocation import serve
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    feeds = stage().settings.feeds & wakeups.feeds_to_wake(event).keys()
-    run = stage().erase_lost if event.get("restored") else stage().erase
+    feeds = wakeups.feeds_to_wake(event)
+    run = stage().if_exists(stage().erase_lost if event.get("restored") else stage().erase)
     served = serve(feeds, run, clock=steady_ms, run_ms=limits.ERASE_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("erasure stopped", feed=feed, reason=str(error))

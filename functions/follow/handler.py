@@ -13,7 +13,8 @@ from tidings.aws.telemetry import edge, logger
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = wakeups.feeds_to_wake(event)
     handler = stage().handler(wakeups.lane(event))
-    served = stage().deployed_follower.run_each(numbers, handler, wakeups.observation(event))
+    follower, seen = stage().deployed_follower, wakeups.observation(event)
+    served = follower.run_each(numbers, handler, seen, stage().exists)
     for feed, error in served.failed.items():
         logger().warning("follower stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

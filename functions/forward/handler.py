@@ -13,16 +13,19 @@ from tidings.aws.effects import now_ms, steady_ms
 from tidings.aws.stage import stage
 from tidings.aws.telemetry import edge, logger
 from tidings.core import limits
+from tidings.core.errors import Unavailable
 from tidings.core.followers.invocation import in_turn, serve
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = wakeups.feeds_to_wake(event)
-    ours = (
-        stage().settings.feeds & numbers.keys()
-    )  # omits the keys under which messages are parked, and feeds that the stage does not have
-    turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
+    try:
+        numbers = stage().by_key(numbers)
+    except Unavailable as unavailable:
+        logger().warning("outbox messages wait", reason=str(unavailable))
+        return wakeups.failures([*numbers.values()])
+    turns = in_turn(numbers, now_ms() // limits.SWEEP_EVERY_MS)
     run = stage().forwarder.run
     served = serve(turns, run, clock=steady_ms, run_ms=limits.FORWARD_RUN_MS)
     for feed, error in served.failed.items():

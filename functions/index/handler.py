@@ -14,8 +14,8 @@ from tidings.core.followers.invocation import serve
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    feeds = stage().settings.feeds & wakeups.feeds_to_wake(event).keys()
-    served = serve(feeds, stage().indexer.run, clock=steady_ms, run_ms=limits.INDEX_RUN_MS)
+    run = stage().if_exists(stage().indexer.run)
+    served = serve(wakeups.feeds_to_wake(event), run, clock=steady_ms, run_ms=limits.INDEX_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("tag index stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

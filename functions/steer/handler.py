@@ -30,7 +30,7 @@ def _check(event: Event) -> Answer:
     tables = workflow.Tables(
         settings.log_table, settings.state_table, settings.control_table, event["region"]
     )
-    request = workflow.read_request(event["request"], event["bucket"], settings.feeds)
+    request = workflow.read_request(event["request"], event["bucket"], stage().directory)
     if request is not None:
         stage().writable.check(request.feed)  # so that a read-only feed fails before the planning
     return workflow.validate_request(request, event["id"], event["bucket"], tables)

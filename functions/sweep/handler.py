@@ -10,4 +10,7 @@ from tidings.aws.telemetry import edge
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    stage().sweeper.run(stage().settings.feeds)
+    try:
+        stage().sweeper.run(frozenset(stage().directory.all_keys()))
+    finally:
+        stage().wake_remover()

@@ -92,6 +92,7 @@ _OBJECT_ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "write": {BELOW: (_PUT,)},
     "ledger": {LEDGER: (_PUT,)},
     "rewrite": {BELOW: (_GET, _PUT), LEDGER: (_GET, _PUT, _DELETE)},
+    "remove": {BELOW: (_DELETE,), LEDGER: (_DELETE,)},
 }
 _KEY_ACTIONS = {_GET: "kms:Decrypt", _PUT: "kms:GenerateDataKey"}
 
@@ -110,7 +111,9 @@ class ArchiveBucket:
 
     def allow(self, role: iam.Role, what: str) -> None:
         """
-        Allow *role* what `deployment.Function.archive` calls *what*. Readers may also list parts.
+        Allow *role* what `deployment.Function.archive` calls *what*.
+
+        A role that reads or deletes may also list parts.
 
         Listing is allowed without a condition on the prefix. With a condition, S3 would answer
         "access denied" for a missing part, which a reader could not distinguish from a real denial.
@@ -119,10 +122,10 @@ class ArchiveBucket:
         for below, actions in _OBJECT_ACTIONS[what].items():
             allow(role, actions, [self.bucket.arn_for_objects(f"{below}*")])
             used.update(actions)
-        if _GET in used:
+        if used & {_GET, _DELETE}:
             allow(role, ["s3:ListBucket"], [self.bucket.bucket_arn])
-        if self.key is not None:
-            of_key = sorted(_KEY_ACTIONS[each] for each in used & _KEY_ACTIONS.keys())
+        of_key = sorted(_KEY_ACTIONS[each] for each in used & _KEY_ACTIONS.keys())
+        if self.key is not None and of_key:
             allow_key(role, self.key.key_arn, of_key, service="s3")
 
 

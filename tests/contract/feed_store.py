@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.contract.stores import Stores, on, unset
+from tests.contract.stores import Stores, unset
 from tidings.core.feeds.records import TABLES_DROPPED, TABLES_PENDING, FeedRecord, Removal
 
-# A stage has no records yet.
-ENGINES = on("memory", "sqlite")
 REMOVAL = Removal(3, 1_763, "1:log/4", 1, (("log", 7), ("state", 2)), TABLES_PENDING, 1_799)
 
 
@@ -18,7 +16,6 @@ def record(name: str) -> FeedRecord:
     return FeedRecord(name, 3, False, 1_760, 1_763, "key 1", 2**39, (done, REMOVAL))
 
 
-@ENGINES
 class TestFeeds:
     def test_a_name_without_a_feed_has_no_record(self, stores: Stores, feed: str) -> None:
         assert stores.feeds.record(feed) is None

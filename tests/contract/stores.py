@@ -58,6 +58,7 @@ from tidings.aws.dynamodb.connections import (
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.counters import DynamoDBCounters
 from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
+from tidings.aws.dynamodb.feeds import DynamoDBFeeds
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
 from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBNumbers, DynamoDBRenewals
@@ -255,7 +256,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         MemoryStreams(),
         DynamoDBErasures(client, "control"),
         DynamoDBRewrites(client, "log", "state", consumers),
-        MemoryFeeds(),
+        DynamoDBFeeds(client, "control"),
     )
 
 

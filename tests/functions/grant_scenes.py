@@ -29,6 +29,7 @@ from tests.functions import test_amend as amendments
 from tests.functions import test_capture as captures
 from tests.functions import test_correct as plans
 from tests.functions import test_erase as erasures
+from tests.functions import test_remove as removals
 from tests.functions.cloud import (
     CONNECTION,
     archive_on_s3,
@@ -347,6 +348,7 @@ SCENES = {
     "supervise": supervising,
     "index": indexing,
     "erase": erasures.erasing,
+    "remove": removals.removing,
     "report": reporting,
     "sweep": sweeping,
 }

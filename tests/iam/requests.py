@@ -16,6 +16,7 @@ SOCKETS = "sockets"  # in place of the id of the WebSocket API: no address here 
 _SOCKET_STAGE = "live"
 _INVOCATION = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 _CONNECTION = re.compile(r".*/@connections/(.+)")
+_KEY = re.compile(r"<Key>([^<]*)</Key>")  # in the body of DeleteObjects
 _S3_OF_OBJECTS = {
     "GET": "GetObject",
     "HEAD": "GetObject",
@@ -83,7 +84,12 @@ def _s3(place: str, request: AWSRequest) -> Iterator[Call]:
         action = _S3_OF_OBJECTS.get(method, f"?{method}")
         yield Call(f"s3:{action}", f"arn:aws:s3:::{bucket}/{key}")
         return
-    query = parse_qs(url.query) | {k: [str(v)] for k, v in dict(request.params or {}).items()}
+    given = {k: [str(v)] for k, v in dict(request.params or {}).items()}
+    query = parse_qs(url.query, keep_blank_values=True) | given
+    if method == "POST" and "delete" in query:
+        for each in _KEY.findall(bytes(request.data or b"").decode()):
+            yield Call("s3:DeleteObject", f"arn:aws:s3:::{bucket}/{each}")
+        return
     listed = method == "GET" and "list-type" in query
     context = {"s3:prefix": tuple(query.get("prefix", [""]))}
     yield Call("s3:ListBucket" if listed else f"s3:?{method}", f"arn:aws:s3:::{bucket}", context)

@@ -27,6 +27,7 @@ from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, res
 from tests.functions.grant_scenes import OPERATION, Requests, come, posting_within
 from tests.functions.test_archive import given_up
 from tests.functions.test_erase import erasing_a_parent, requested, use
+from tests.functions.test_remove import delete
 from tests.iam.stages import SOURCES
 from tidings.aws import clients
 from tidings.aws.dynamodb.keys import DynamoDBKeys
@@ -174,6 +175,12 @@ def sweeping_an_erasure(monkeypatch: pytest.MonkeyPatch, start_recording: StartR
     sweep({}, None)
 
 
+def sweeping_a_removal(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
+    delete()
+    start_recording()
+    sweep({}, None)
+
+
 def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     """Call *ask* with the headers of a client with a key; without headers, the key is `SHOWN`."""
 
@@ -247,6 +254,7 @@ FURTHER: dict[str, tuple[Scene, ...]] = {
     "supervise": (yielding,),
     "sweep": (
         sweeping_connections,
+        sweeping_a_removal,
         sweeping_with_an_archive,
         sweeping_what_waits,
         sweeping_an_erasure,

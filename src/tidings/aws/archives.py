@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from tidings.aws.s3 import S3Archive, S3Ledger
-    from tidings.http.outbound.folder_archive import FolderArchive, FolderLedger
+    from tidings.aws.s3 import S3Archive, S3FeedFiles, S3Ledger
+    from tidings.core.effects import Clock
+    from tidings.http.outbound.folder_archive import FolderArchive, FolderFeedFiles, FolderLedger
 
 
 def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
@@ -70,3 +71,22 @@ def open_ledger(url: str, objects: Callable[[], S3Client]) -> S3Ledger | FolderL
     from tidings.http.outbound.folder_archive import FolderLedger
 
     return FolderLedger(Path(at.path))
+
+
+def open_files(
+    url: str, objects: Callable[[], S3Client], steady: Clock
+) -> S3FeedFiles | FolderFeedFiles:
+    """
+    Return what feeds have in the archive at *url* and in the ledger next to it, to remove it.
+
+    Raises:
+        WrongArchive: *url* is not an archive.
+    """
+    at = parse_archive_url(url)
+    if at.bucket:
+        from tidings.aws.s3 import S3FeedFiles
+
+        return S3FeedFiles(objects, at.bucket, at.path, steady)
+    from tidings.http.outbound.folder_archive import FolderFeedFiles
+
+    return FolderFeedFiles(Path(at.path))

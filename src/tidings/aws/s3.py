@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from tidings.aws.clients import translate_errors
 from tidings.core import limits
-from tidings.core.errors import InvalidOperation, TooLarge
-from tidings.http.settings import ARCHIVE_FOLDER
+from tidings.core.errors import InvalidOperation, TooLarge, Unavailable
+from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
     from tidings.core.archive.segments import Span
+    from tidings.core.effects import Clock
     from tidings.core.erasure.records import Erasure
+    from tidings.core.feeds.records import Removed
 
 
 def read_object(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
@@ -166,7 +168,52 @@ class S3Ledger:
         return f"{self._folder(feed)}{erasure_id}.json"
 
     def _folder(self, feed: str) -> str:
-        return f"{self._prefix}erasures/{feed}/"
+        return f"{self._prefix}{LEDGER_FOLDER}/{feed}/"
+
+
+class S3FeedFiles:
+    """
+    Implements `FeedData` with the parts of a feed's archive, and its ledger of erasures.
+
+    *client*, *bucket* and *prefix* are as in `S3Archive`.
+    """
+
+    def __init__(
+        self, client: Callable[[], S3Client], bucket: str, prefix: str, steady: Clock
+    ) -> None:
+        self._client, self._bucket, self._prefix = cache(client), bucket, prefix
+        self._steady = steady
+
+    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+        """See `FeedData`. No place is needed, because objects that were removed are not listed."""
+        from tidings.core.feeds.records import Removed
+
+        counts: dict[str, int] = {}
+        for location, folder in (("archive", ARCHIVE_FOLDER), ("erasures", LEDGER_FOLDER)):
+            prefix = f"{self._prefix}{folder}/{key}/"
+            while found := self._some(prefix):
+                self._remove(found)
+                counts[location] = counts.get(location, 0) + len(found)
+                if self._steady() >= until_ms:
+                    return Removed("", counts)
+        return Removed(None, counts)
+
+    def _some(self, prefix: str) -> list[ObjectTypeDef]:
+        with translate_errors():
+            answer = self._client().list_objects_v2(
+                Bucket=self._bucket, Prefix=prefix, MaxKeys=_KEYS_MAX
+            )
+        return answer.get("Contents", [])
+
+    def _remove(self, found: list[ObjectTypeDef]) -> None:
+        keys = [{"Key": each["Key"]} for each in found]
+        with translate_errors():
+            answer = self._client().delete_objects(
+                Bucket=self._bucket,
+                Delete={"Objects": keys, "Quiet": True},  # type: ignore[typeddict-item]
+            )
+        if errors := answer.get("Errors"):
+            raise Unavailable(f"{errors[0].get('Key')}: {errors[0].get('Message')}")
 
 
 # If the caller may not list the bucket, S3 answers AccessDenied for a missing object.

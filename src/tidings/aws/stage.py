@@ -24,18 +24,20 @@ from tidings.core import limits
 from tidings.core.effects import Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidings.aws.effects import Threads
     from tidings.core.attention import AlarmRules, Alert
     from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.effects import TraceRecord
+    from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Follower, Handler
     from tidings.core.ingest.outbox import Forwarder, OutboxMonitor
-    from tidings.core.ingest.table_capture import Capturer
+    from tidings.core.ingest.table_capture import Capture, Capturer
     from tidings.core.settings.profiles import PushLanes
     from tidings.core.websocket.send import Exchange
 
+REMOVE = "remove"  # the function that removes the data of deleted feeds
 SPREAD_WORKERS = 16  # threads; each waits for a store, or for API Gateway's answer about one client
 
 
@@ -107,6 +109,75 @@ class Stage(Assembly):
         from tidings.core.settings.profiles import PushLanes
 
         return PushLanes(self.profiles)
+
+    # Feeds.
+
+    def exists(self, key: str) -> bool:
+        """
+        Return True if the feed with *key* exists.
+
+        A wake-up may be an hour old, so its feed may be deleted. Work on it would write items that
+        no job removes any more.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        from tidings.core.model.feeds import public_name
+
+        return self.directory.find(public_name(key)) == key
+
+    def if_exists(self, run: Callable[[str, int], object]) -> Callable[[str, int], object]:
+        """Return a function that calls *run* for a feed that exists, and else does nothing."""
+        return lambda feed, until_ms: run(feed, until_ms) if self.exists(feed) else None
+
+    def by_key(self, numbers: Mapping[str, str]) -> dict[str, str]:
+        """
+        Return *numbers* by the keys of the feeds that exist under the names in *numbers*.
+
+        Names under which no feed exists are left out, such as those of refused messages.
+
+        Raises:
+            Unavailable: the store does not answer.
+        """
+        from tidings.core.model.feeds import public_name
+
+        found = {self.directory.find(public_name(name)): each for name, each in numbers.items()}
+        return {key: each for key, each in found.items() if key is not None}
+
+    def on_feed_deleted(self, feed: str) -> None:
+        self.stores.waker.run(REMOVE, feed)
+
+    def wake_remover(self) -> None:
+        """Wake the job that removes the data of deleted feeds, if it has work."""
+        assert self.remover is not None
+        if self.remover.has_work():
+            self.stores.waker.run(REMOVE, "")
+
+    def remove(self, until_ms: int) -> None:
+        """Continue the removal of deleted feeds; see `Remover`."""
+        assert self.remover is not None
+        self.remover.run(until_ms)
+
+    @cached_property
+    def feed_data(self) -> FeedData:
+        return self.stores.feed_data(
+            disconnect=self._disconnect,
+            outbox_until=self._outbox_until,
+            spread=self._spread,
+            steady=self.runtime.steady,
+        )
+
+    def _outbox_until(self, name: str) -> int:
+        """Return the time before which messages for *name* belong to no feed that exists."""
+        now = self.runtime.clock()
+        record = self.directory.fresh(name)
+        return 0 if record is not None and record.is_live else now
+
+    def _disconnect(self, feed: str, connection_id: str) -> None:
+        from tidings.core.errors import FeedDeleted
+        from tidings.core.model.feeds import public_name
+
+        self.delivery.end(connection_id, FeedDeleted(public_name(feed)))
 
     # Followers. Each function runs one follower.
 
@@ -232,14 +303,26 @@ class Stage(Assembly):
             runtime=self.runtime,
         )
 
-    @cached_property
+    @property
     def capturer(self) -> Capturer:
-        from tidings.core.ingest.table_capture import Capturer, parse
-        from tidings.core.model.feeds import check_known
+        """
+        Return the worker that captures a table, for the feed that has the name now.
 
-        capture = parse(self.settings.capture)
-        check_known(capture.feed, self.settings.feeds)
+        Raises:
+            FeedDeleted: the feed was deleted, so writes are not captured.
+        """
+        from dataclasses import replace
+
+        from tidings.core.ingest.table_capture import Capturer
+
+        capture = replace(self._capture, feed=self.directory.key(self._capture.feed))
         return Capturer(capture, self.appender, self.stores.outbox, self.count)
+
+    @cached_property
+    def _capture(self) -> Capture:
+        from tidings.core.ingest.table_capture import parse
+
+        return parse(self.settings.capture)
 
 
 @cache

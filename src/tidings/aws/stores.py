@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
     from tidings.aws.dynamodb.counters import DynamoDBCounters
     from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
+    from tidings.aws.dynamodb.feeds import DynamoDBFeeds
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
     from tidings.aws.dynamodb.log import (
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from tidings.aws.sockets import ApiGatewaySockets
     from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
-    from tidings.core.effects import NewId
+    from tidings.core.effects import Clock, NewId, Spread
     from tidings.core.erasure.records import Ledger
-    from tidings.core.feeds.records import FeedStore
+    from tidings.core.feeds.records import FeedData
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -78,10 +79,10 @@ class StageStores:
         return StageStores(self._settings, self._new_id, clients.dynamodb_once)
 
     @cached_property
-    def feeds(self) -> FeedStore:
-        from tidings.core.feeds.records import NoFeedStore
+    def feeds(self) -> DynamoDBFeeds:
+        from tidings.aws.dynamodb.feeds import DynamoDBFeeds
 
-        return NoFeedStore()
+        return DynamoDBFeeds(self._client(), self._settings.control_table)
 
     @cached_property
     def log(self) -> DynamoDBLog:
@@ -196,6 +197,39 @@ class StageStores:
         from tidings.aws.archives import open_ledger
 
         return open_ledger(self._settings.archive, clients.objects)
+
+    def feed_data(
+        self,
+        *,
+        disconnect: Callable[[str, str], None],
+        outbox_until: Callable[[str], int],
+        spread: Spread,
+        steady: Clock,
+    ) -> FeedData:
+        """Return the data of feeds in the tables and the archive; see `DynamoDBFeedData`."""
+        from tidings.aws.archives import open_files
+        from tidings.aws.dynamodb.removal import DynamoDBFeedData
+        from tidings.aws.effects import sleep_ms
+        from tidings.core.feeds.remover import FeedDataParts
+
+        settings = self._settings
+        tables = DynamoDBFeedData(
+            self._client(),
+            log=settings.log_table,
+            state=settings.state_table,
+            control=settings.control_table,
+            connections=settings.connections_table,
+            outbox=settings.outbox_table,
+            disconnect=disconnect,
+            outbox_until=outbox_until,
+            spread=spread,
+            steady=steady,
+            sleep=sleep_ms,
+        )
+        if not settings.archive:
+            return tables
+        # The tables have the credentials, so they are last; see `removal`.
+        return FeedDataParts([open_files(settings.archive, clients.objects, steady), tables])
 
     @cached_property
     def rewrites(self) -> DynamoDBRewrites:

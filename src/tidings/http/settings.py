@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 NUMBER_MAX = 1_000_000_000  # maximum of a number in a setting; as hours, this is 100,000 years
 NO_ORIGINS = "none"  # means no origins; an empty value means the default, as for every setting
 ARCHIVE_FOLDER = "archive"  # folder at the address of an archive; it has a folder for each feed
+LEDGER_FOLDER = "erasures"  # the folder of the ledger of erasures, next to the archive
 ARCHIVE_RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
 
 

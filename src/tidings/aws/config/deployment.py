@@ -56,9 +56,9 @@ class Function:
     handler. An *endless* function runs longer than API Gateway waits, so clients call the URL of
     the function itself. *reads* are the prefixes that the function may read in the stage's bucket
     for syncs. *archive* is its access to the archive: `read`, `write`, `ledger` (to add erasures to
-    the ledger next to the archive), `rewrite` (all of these) or "". With *coordinates*, it may use
-    the table of the leader election, if the stage has one. *environment* has the settings of this
-    function alone.
+    the ledger next to the archive), `rewrite` (all of these), `remove` or "". With *coordinates*,
+    it may use the table of the leader election, if the stage has one. *environment* has the
+    settings of this function alone.
     """
 
     name: str
@@ -296,7 +296,7 @@ FUNCTIONS = (
         timeout_s=10,
         memory_mb=256,
         # A feed that yields to a successor ends with an empty page, which `supervise` writes.
-        grants=_grants(log=_QUERY + _PUT, control=_GET + _PUT + _UPDATE),
+        grants=_grants(log=_QUERY + _PUT, control=_READ + _PUT + _UPDATE),
         invokes=("follow-relay",),
         coordinates=True,
     ),
@@ -317,6 +317,20 @@ FUNCTIONS = (
         invokes=("follow-state", "follow-push", "follow-archive"),
         archive="rewrite",
     ),
+    Function(
+        "remove",
+        timeout_s=limits.REMOVE_TIMEOUT_S,
+        grants=_grants(
+            log=_QUERY + _BATCH_WRITE,
+            state=_QUERY + _BATCH_WRITE,
+            # A record and the mark of its removal are written in a transaction.
+            control=_READ + _SCAN + _PUT + _DELETE + _BATCH_WRITE,
+            connections=_GET + _DELETE + _SCAN + _BATCH_WRITE,
+            outbox=_QUERY + _BATCH_WRITE,
+        ),
+        sockets=True,
+        archive="remove",
+    ),
     Function("report", timeout_s=10, memory_mb=256, grants=_grants(log=_QUERY, control=_READ)),
     Function(
         "sweep",
@@ -331,7 +345,7 @@ FUNCTIONS = (
         sockets=True,
         invokes=(
             *("follow-state", "follow-push", "follow-archive", "follow-relay"),
-            *("replay", "index", "forward", "erase"),
+            *("replay", "index", "forward", "erase", "remove"),
         ),
     ),
 )

@@ -5,7 +5,8 @@ Items are stored for years, so the names and layouts must not change. DynamoDB b
 each KB of names and values, so attributes are few and short.
 
 The table shows the partition key and the sort key of each item. An item that is the only one in its
-partition has the sort key `-`. NUL is the character with the code 0.
+partition has the sort key `-`. NUL is the character with the code 0. `<feed>` is the key of a feed;
+feeds and removals are stored under names, and so are messages.
 
 Some kinds of items have older names than the code: `tally` (counter), `left` (removed parents),
 `watch` (subscription), `seat` (leader lease).
@@ -20,6 +21,8 @@ Some kinds of items have older names than the code: `tally` (counter), `left` (r
 | profile      | control     | `profile#<feed>`, `-`                        | forever              |
 | erasure      | control     | `erasure#<feed>`, page of its entry, in hex  | until it is done     |
 | erased       | control     | `erased#<feed>`, page of its entry, in hex   | forever              |
+| feed         | control     | `feeds`, name                                | forever              |
+| removing     | control     | `removing`, name                             | until it is removed  |
 | relay        | control     | `relay`, feed                                | forever              |
 | upstream     | control     | `upstream#<feed>`, `-`                       | forever              |
 | served       | control     | `served`, `-`; a twin's only                 | forever              |
@@ -30,7 +33,7 @@ Some kinds of items have older names than the code: `tally` (counter), `left` (r
 | roster       | connections | `roster`, `-`                                | forever              |
 | change       | connections | `inbox#<lane>`, connection id                | until applied        |
 | subscription | connections | `watch#<lane>`, filter key NUL connection id | its subscription     |
-| message      | outbox      | feed, id; `refused#<feed>` once refused      | until in the log     |
+| message      | outbox      | name, id; `refused#<name>` once refused      | until in the log     |
 | registered   | connections | `registered#<feed>`, instance NUL resource   | its connection       |
 | lease        | seats       | `seat#<cluster>`, number                     | forever              |
 | member       | seats       | `member#<cluster>`, address                  | until it is silent   |

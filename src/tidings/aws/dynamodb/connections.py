@@ -107,6 +107,12 @@ def connection_key(connection_id: str) -> Item:
     return {"kind": text(f"{_PREFIX}{connection_id}"), "name": text("-")}
 
 
+def connection_id_of(item: Item) -> str:
+    """Return the id of the connection that *item* describes; "" if it is of another kind."""
+    kind = text_of(item, "kind")
+    return kind.removeprefix(_PREFIX) if kind.startswith(_PREFIX) else ""
+
+
 def encode_connection(connection: Connection) -> Item:
     return {
         **connection_key(connection.id),

@@ -18,9 +18,7 @@ from dataclasses import replace
 from heapq import merge
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
-from tidings.aws.clients import ConditionFailed, translate_errors
+from tidings.aws.clients import ConditionFailed
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -38,7 +36,6 @@ from tidings.aws.dynamodb.state import removed_key
 from tidings.aws.dynamodb.table import Table, TableStore, of_version
 from tidings.core import limits
 from tidings.core.erasure.records import Erasure, Phase, sort_key
-from tidings.core.errors import Unavailable
 from tidings.core.model.feeds import STATE
 
 if TYPE_CHECKING:
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import RemovedParents
 
-_CANCELLED = "TransactionCanceledException"
 _LAYOUT = Layout(
     Erasure,
     id=TEXT,
@@ -131,8 +127,10 @@ class DynamoDBErasures(TableStore):
         put = {"Put": {"Item": stored, **self._is(0)}}
         other = erasure_key(feed, erasure.id, is_done=erasure.phase is not Phase.DONE)
         if erasure.version:
-            return self._write(put, {"Delete": {"Key": other, **self._is(erasure.version)}})
-        return self._write(put, {"ConditionCheck": {"Key": other, **self._is(0)}})
+            second = {"Delete": {"Key": other, **self._is(erasure.version)}}
+        else:
+            second = {"ConditionCheck": {"Key": other, **self._is(0)}}
+        return self._table.write_together(put, second)
 
     def _listed(self, feed: str, after: str, limit: int, *, is_done: bool) -> list[Erasure]:
         values = {
@@ -144,25 +142,6 @@ class DynamoDBErasures(TableStore):
 
     def _is(self, version: int) -> dict[str, Any]:
         return {"TableName": self._table.name, **of_version(version)}
-
-    def _write(self, *writes: dict[str, Any]) -> bool:
-        """
-        Run a transaction; return False if a condition does not hold.
-
-        Raises:
-            Unavailable: the transaction was cancelled for another reason.
-        """
-        try:
-            with translate_errors():
-                self._table.client.transact_write_items(TransactItems=writes)  # type: ignore[arg-type]
-        except ClientError as error:
-            if error.response["Error"]["Code"] != _CANCELLED:
-                raise
-            reasons = error.response.get("CancellationReasons", [])
-            if "ConditionalCheckFailed" in {each.get("Code") for each in reasons}:
-                return False
-            raise Unavailable(str(error)) from error
-        return True
 
 
 class DynamoDBRewrites:

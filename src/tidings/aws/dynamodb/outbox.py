@@ -1,11 +1,12 @@
 """
 The outbox on DynamoDB.
 
-The partition key is the feed, and the sort key is the id of the message. The id begins with the
-time, so that a query returns the messages in order. Producers write messages with
-`tidings.client.publish_with`. A message is removed when it is in the log. A message that was
-refused is stored under `refused#<feed>` instead of the feed, with the reason, until an operator
-handles it.
+The partition key is the name of the feed, and the sort key is the id of the message. The id begins
+with the time, so that a query returns the messages in order. Producers write messages with
+`tidings.client.publish_with`; they know the name of a feed, but not its key. So messages that were
+left when a feed was deleted belong to the feed that is created next under the name. A message is
+removed when it is in the log. A message that was refused is stored under `refused#<name>`, with the
+reason, until an operator handles it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ from typing import TYPE_CHECKING
 from tidings.aws.dynamodb.attributes import Item, text, text_of
 from tidings.aws.dynamodb.table import TableStore
 from tidings.core.ingest.outbox import OutboxMessage
+from tidings.core.model.feeds import public_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def item_key(feed: str, message_id: str) -> Item:
-    return {"feed": text(feed), "id": text(message_id)}
+def item_key(partition: str, message_id: str) -> Item:
+    return {"feed": text(partition), "id": text(message_id)}
 
 
-def encode(feed: str, message: OutboxMessage) -> Item:
-    return {**item_key(feed, message.id), "kind": text(message.kind), "body": text(message.body)}
+def encode(partition: str, message: OutboxMessage) -> Item:
+    return {
+        **item_key(partition, message.id),
+        "kind": text(message.kind),
+        "body": text(message.body),
+    }
 
 
 def decode(item: Item) -> OutboxMessage:
@@ -36,11 +42,11 @@ class DynamoDBOutbox(TableStore):
     """Implements `Outbox`."""
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
-        answer = self._table.page("#feed = :feed", {":feed": text(feed)})
+        answer = self._table.page("#feed = :feed", {":feed": text(public_name(feed))})
         return [decode(item) for item in answer["Items"]]
 
     def done(self, feed: str, message: OutboxMessage) -> None:
-        self._table.delete(item_key(feed, message.id))
+        self._table.delete(item_key(public_name(feed), message.id))
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
         """
@@ -48,5 +54,5 @@ class DynamoDBOutbox(TableStore):
 
         After a crash in between, the next run repeats both steps.
         """
-        self._table.put({**encode(f"refused#{feed}", message), "reason": text(reason)})
+        self._table.put({**encode(f"refused#{public_name(feed)}", message), "reason": text(reason)})
         self.done(feed, message)

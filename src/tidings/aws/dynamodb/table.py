@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from tidings.aws.clients import ConditionFailed, translate_errors
 from tidings.aws.dynamodb.attributes import Item, number, text
 from tidings.aws.effects import Threads
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _NAME = re.compile(r"#(\w+)")
+_CANCELLED = "TransactionCanceledException"
 _OF_KIND = "#kind = :kind"
 
 
@@ -131,6 +134,25 @@ class Table:
         with translate_errors():
             return self.client.delete_item(TableName=self.name, **params).get("Attributes", {})
 
+    def write_together(self, *writes: dict[str, Any]) -> bool:
+        """
+        Run a transaction of *writes*, each with its table; return False if a condition fails.
+
+        Raises:
+            Unavailable: the transaction was cancelled for another reason.
+        """
+        try:
+            with translate_errors():
+                self.client.transact_write_items(TransactItems=writes)  # type: ignore[arg-type]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != _CANCELLED:
+                raise
+            reasons = error.response.get("CancellationReasons", [])
+            if "ConditionalCheckFailed" in {each.get("Code") for each in reasons}:
+                return False
+            raise Unavailable(str(error)) from error
+        return True
+
     def page(
         self,
         condition: str,
@@ -188,7 +210,7 @@ class TableStore:
         self._table = Table(client, table)
 
 
-_PUTS = 25  # DynamoDB's maximum number of items in a BatchWriteItem
+_WRITES = 25  # DynamoDB's maximum number of items in a BatchWriteItem
 _GETS = 100  # DynamoDB's maximum number of items in a BatchGetItem
 _THREADS = 4  # threads that send batches; in a measurement, 8 threads were not faster
 _ATTEMPTS_MAX = 8  # maximum attempts; the pauses, 6 s in total, fit a follower's time limit
@@ -207,7 +229,11 @@ class Batches:
         self._threads = Threads(_THREADS)
 
     def put(self, items: Sequence[Item]) -> None:
-        self._spread(self._put, [{"PutRequest": {"Item": item}} for item in items], _PUTS)
+        self._spread(self._write, [{"PutRequest": {"Item": item}} for item in items], _WRITES)
+
+    def delete(self, keys: Sequence[Item]) -> None:
+        """Delete the items with these distinct keys; ignore those that do not exist."""
+        self._spread(self._write, [{"DeleteRequest": {"Key": key}} for key in keys], _WRITES)
 
     def get(self, keys: Sequence[Item]) -> list[Item]:
         """
@@ -228,8 +254,8 @@ class Batches:
         else:
             self._threads(task, batches)
 
-    def _put(self, batch: list[Item]) -> None:
-        self._repeat(self._put_once, batch)
+    def _write(self, batch: list[Item]) -> None:
+        self._repeat(self._write_once, batch)
 
     def _repeat(self, call: Callable[[list[Item]], list[Item]], batch: list[Item]) -> None:
         """Call *call* with *batch*, and again with the unprocessed rest, after growing pauses."""
@@ -242,9 +268,9 @@ class Batches:
                 return
         raise Unavailable(f"{len(left)} items of a batch were refused {_ATTEMPTS_MAX} times")
 
-    def _put_once(self, puts: list[Item]) -> list[Item]:
+    def _write_once(self, writes: list[Item]) -> list[Item]:
         with translate_errors():
-            answer = self._client.batch_write_item(RequestItems={self._table: puts})  # type: ignore[dict-item]
+            answer = self._client.batch_write_item(RequestItems={self._table: writes})  # type: ignore[dict-item]
         return list(answer.get("UnprocessedItems", {}).get(self._table, []))  # type: ignore[arg-type]
 
     def _get(self, keys: list[Item], items: list[Item]) -> list[Item]:

@@ -62,6 +62,11 @@ class Remover:
                     return True
         return more
 
+    def has_work(self) -> bool:
+        """Return True if a removal can be continued now."""
+        removals = [removal for each in self.store.unfinished() for removal in each.unfinished]
+        return any(not removal.done_ms and self._is_due(removal) for removal in removals)
+
     def waits(self) -> bool:
         """Return True if a removal waits for its second pass."""
         records = self.store.unfinished()

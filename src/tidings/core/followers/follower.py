@@ -31,7 +31,7 @@ from tidings.core.model.feeds import STATE as STATE
 from tidings.core.tracing import trace_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tidings.core.effects import Runtime
     from tidings.core.followers.invocation import Served
@@ -244,12 +244,21 @@ class Follower:
     follower_config: FollowerConfig = _DEFAULT_CONFIG
 
     def run_each(
-        self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
+        self,
+        feeds: Iterable[str],
+        handler: Handler,
+        observation: Observation | None = None,
+        exists: Callable[[str], bool] | None = None,
     ) -> Served:
-        """Run for *feeds* in one invocation; wake the follower for each feed that was not begun."""
+        """
+        Run for *feeds* in one invocation; wake the follower for each feed that was not begun.
+
+        If *exists* is given, leave out the feeds for which it returns False.
+        """
 
         def run(feed: str, until_ms: int) -> None:
-            self.run(feed, handler, observation, until_ms)
+            if exists is None or exists(feed):
+                self.run(feed, handler, observation, until_ms)
 
         served = serve(feeds, run, clock=self.runtime.steady, run_ms=limits.FOLLOW_RUN_MS)
         for feed in served.left:

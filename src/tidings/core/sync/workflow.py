@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.errors import InvalidSync, PlanMissing
-from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.model.feeds import DEFAULT_FEED, public_name
 from tidings.core.model.filters import as_text
 from tidings.core.sync import watermark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from tidings.core.model.feeds import FeedNames
 
 
 REJECTED = "rejected"
@@ -60,7 +62,7 @@ def question(who: Who, sync: Mapping[str, Any], decision: Mapping[str, Any]) -> 
     """Return the `subject` and `message` of a request for approval."""
     days = limits.SYNC_APPROVAL_S // (24 * 3600)
     lines = [
-        f"The sync {who.id} of the feed {sync['feed']} with {sync['dump']} waits.",
+        f"The sync {who.id} of the feed {public_name(sync['feed'])} with {sync['dump']} waits.",
         f"{_sentence(decision['stopped'])}",
         _plan_text(decision),
         "",
@@ -70,7 +72,7 @@ def question(who: Who, sync: Mapping[str, Any], decision: Mapping[str, Any]) -> 
         f"  tidings sync reject {who.id} --stage {who.stage}",
         "Without an answer, the plan is not applied.",
     ]
-    return _notice(who, f"sync of {sync['feed']} waits for your answer", lines)
+    return _notice(who, f"sync of {public_name(sync['feed'])} waits for your answer", lines)
 
 
 def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, Any]:
@@ -83,11 +85,11 @@ def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, 
     sync = state.get("sync") or {}
     error, cause = _failure(state, failed)
     outcome = "failed" if error else _outcome(state)
-    named = f"sync of {sync['feed']}" if sync else "sync"
+    feed = public_name(sync["feed"]) if sync else ""
+    named = f"sync of {feed}" if sync else "sync"
     result: dict[str, Any] = {"outcome": outcome, "id": who.id} | _counts(state)
-    for name in ("feed", "dump"):
-        if name in sync:
-            result[name] = sync[name]
+    if sync:
+        result |= {"feed": feed, "dump": sync["dump"]}
     lines = [f"The {named} ({who.id}): {outcome}.", *_details(state, cause)]
     if error:
         result |= {"error": error, "cause": cause}
@@ -210,7 +212,11 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a sync. *options* are additional command-line options for the job."""
+    """
+    A request for a sync of the feed with the key *feed*.
+
+    *options* are additional command-line options for the job.
+    """
 
     feed: str
     dump: str
@@ -235,7 +241,7 @@ class Request:
         return [word for pair in named.items() for word in pair] + list(self.options)
 
 
-def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | None:
+def read_request(raw: object, bucket: str, feeds: FeedNames) -> Request | None:
     """
     Parse a request; return None for an upload that starts no sync.
 
@@ -243,7 +249,7 @@ def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | N
 
     Raises:
         InvalidSync: a field is unknown, is missing or breaks its rule.
-        InvalidFeed, UnknownFeed: see `check_known`.
+        InvalidFeed, UnknownFeed, FeedDeleted: see `FeedNames`.
     """
     if not isinstance(raw, dict):
         raise InvalidSync("must be a JSON object", value=raw)
@@ -257,9 +263,7 @@ def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | N
     feed = raw.get("feed", DEFAULT_FEED)
     if not isinstance(feed, str):
         raise InvalidSync("must be a string", field="feed", value=feed)
-    return Request(
-        check_known(feed, feeds), _dump(raw), _flag(raw, "dry_run", False), _options(raw)
-    )
+    return Request(feeds.key(feed), _dump(raw), _flag(raw, "dry_run", False), _options(raw))
 
 
 def prefix(id: str) -> str:

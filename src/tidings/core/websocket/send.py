@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidings.core.effects import Count, Sleep, Spread
+    from tidings.core.errors import Rejected
     from tidings.core.websocket.connections import ConnectionStore
 
 
@@ -161,10 +162,12 @@ class Delivery:
         self._drive(self._cutting(connection_id))
         self.connections.remove(connection_id)
 
-    def end(self, connection_id: str) -> None:
-        """Send the client the error `KeyEnded`, and cut the connection."""
-        ended = KeyEnded("was revoked or has expired; subscribe with another key", field="key")
-        self.sockets.send(connection_id, events.error(ended.body()))
+    def end(self, connection_id: str, reason: Rejected | None = None) -> None:
+        """Send the client the error *reason*, by default `KeyEnded`, and cut the connection."""
+        if reason is None:
+            rule = "was revoked or has expired; subscribe with another key"
+            reason = KeyEnded(rule, field="key")
+        self.sockets.send(connection_id, events.error(reason.body()))
         self.cut(connection_id)
 
     # The steps for one connection, without I/O.

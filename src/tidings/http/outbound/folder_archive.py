@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tidings.core.archive.segments import Span, span_of
 from tidings.core.erasure.records import from_json, to_json
-from tidings.http.settings import ARCHIVE_FOLDER
+from tidings.core.feeds.records import Removed
+from tidings.http.settings import ARCHIVE_FOLDER, LEDGER_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +61,7 @@ class FolderLedger:
     """Implements `Ledger` with a file for each erasure, in *folder*/erasures."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "erasures"
+        self._folder = folder / LEDGER_FOLDER
 
     def add(self, feed: str, erasure: Erasure) -> None:
         _write(self._path(feed, erasure.id), to_json(erasure).encode())
@@ -75,6 +77,23 @@ class FolderLedger:
 
     def _of(self, feed: str) -> Path:
         return self._folder / feed
+
+
+class FolderFeedFiles:
+    """Implements `FeedData` with the files of `FolderArchive` and `FolderLedger` in *folder*."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+        """See `FeedData`. Removing files is fast, so one call removes all of them."""
+        counts: dict[str, int] = {}
+        for location, name in (("archive", ARCHIVE_FOLDER), ("erasures", LEDGER_FOLDER)):
+            of_feed = self._folder / name / key
+            with suppress(FileNotFoundError):
+                counts[location] = len(os.listdir(of_feed))
+                shutil.rmtree(of_feed, ignore_errors=True)  # a late writer may add a file
+        return Removed(None, counts)
 
 
 def _write(path: Path, body: bytes) -> None:

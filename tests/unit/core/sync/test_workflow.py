@@ -13,6 +13,7 @@ import pytest
 
 from tidings.core import limits
 from tidings.core.errors import InvalidFeed, InvalidSync, PlanMissing, UnknownFeed
+from tidings.core.model.feeds import FixedFeeds
 from tidings.core.sync import workflow
 from tidings.core.sync.workflow import (
     Request,
@@ -25,7 +26,7 @@ from tidings.core.sync.workflow import (
     total,
 )
 
-FEEDS = frozenset({"main", "films"})
+FEEDS = FixedFeeds(frozenset({"main", "films"}))
 DUMP = "s3://bucket/some/dump.json.gz"
 TABLES = Tables("L", "S", "C", "eu-west-1")
 SUMMARY = {

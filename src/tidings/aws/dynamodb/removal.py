@@ -1,0 +1,241 @@
+"""
+Remove the data of a deleted feed from the tables of a stage.
+
+The items of a feed are in partitions of their own, except for those that are found by a scan: the
+connections of its clients, and in the control table all items except pages, rows and messages. The
+names of some of their partitions contain names of consumers or keys that may be removed already,
+so no query finds them. A scan reads the table once, at half a read unit for each 4 KB.
+
+| location    | what                                                                        |
+|-------------|-----------------------------------------------------------------------------|
+| connections | the clients, which are disconnected; subscriptions, registrations           |
+| log         | pages, in the control table also head, floor, renewals and claims           |
+| state       | rows, removed parents, tags; in the control table sums and tombstones       |
+| outbox      | pending and refused messages                                                |
+| consumers   | named consumers, parked messages, notes                                     |
+| followers   | leases, checkpoints, and when the sweep visits the feed                     |
+| erasures    | records of erasures                                                         |
+| counters    | counters of clients and requests, counts and streams of keys                |
+| settings    | profile, operators' documents, relay, password of its upstream              |
+| keys        | keys                                                                        |
+
+Profile and keys are removed last, because a process that has cached the record of the feed still
+checks them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidings.aws.clients import translate_errors
+from tidings.aws.dynamodb.attributes import Item, text, text_of
+from tidings.aws.dynamodb.connections import (
+    connection_id_of,
+    inbox_kind,
+    roster_place,
+    scan_start,
+    subscription_kind,
+)
+from tidings.aws.dynamodb.registry import registered_kind
+from tidings.aws.dynamodb.relays import relay_key
+from tidings.aws.dynamodb.state import row_bucket
+from tidings.aws.dynamodb.table import Batches, Table, expressions
+from tidings.core import limits
+from tidings.core.feeds.records import Removed
+from tidings.core.model.feeds import public_name
+from tidings.core.websocket.connections import storage_key
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from tidings.core.effects import Clock, Sleep, Spread
+
+# The kinds of items in the control table, as `KIND#FEED`, and the location that reports name.
+_KINDS = {
+    "head": "log",
+    "floor": "log",
+    "renewal": "log",
+    "claim": "log",
+    "remembered": "state",
+    "sums": "state",
+    "consumer": "consumers",
+    "follower": "followers",
+    "erasure": "erasures",
+    "erased": "erasures",
+    "tally": "counters",
+    "keycount": "counters",
+    "upstream": "settings",
+    "sheet": "settings",
+}
+# The kinds of items in the control table as `KIND#FEED#NAME`.
+_NAMED_KINDS = {"parked": "consumers", "note": "consumers", "keyhold": "counters"}
+_LAST_KINDS = {"profile": "settings", "key": "keys"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """
+    The items in one partition of a table. *names* are the two attributes of the key.
+
+    With *is_outbox*, the partition also has messages of the feed that is created next.
+    """
+
+    location: str
+    table: str
+    names: tuple[str, str]
+    partition: str
+    is_outbox: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """The items of a table that meet *condition*; *locations* are those of their kinds."""
+
+    table: str
+    condition: str
+    values: Item
+    locations: Mapping[str, str]
+
+
+class DynamoDBFeedData:
+    """
+    Implements `FeedData` with the tables of a stage.
+
+    *disconnect* ends the connection of a client of a feed, and removes what the tables have of it.
+    *outbox_until* returns the time before which messages in the outbox for a name belong to no
+    feed that exists. Queries and scans are eventually consistent, at half the price: the second
+    pass finds what the first one did not see.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        *,
+        log: str,
+        state: str,
+        control: str,
+        connections: str,
+        outbox: str,
+        disconnect: Callable[[str, str], None],
+        outbox_until: Callable[[str], int],
+        spread: Spread,
+        steady: Clock,
+        sleep: Sleep,
+    ) -> None:
+        self._client, self._steady = client, steady
+        self._log, self._state, self._control = log, state, control
+        self._connections, self._outbox = connections, outbox
+        self._disconnect, self._outbox_until, self._spread = disconnect, outbox_until, spread
+        names = log, state, control, connections, outbox
+        self._batches = {name: Batches(client, name, sleep) for name in names if name}
+
+    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+        """See `FeedData`. *place* is the number of a step, and the place of its scan, if any."""
+        steps = list(self._steps(key))
+        number, _, scanned = place.partition(" ")
+        at, counts = int(number or 0), Counter[str]()
+        while at < len(steps):
+            more = self._run(key, steps[at], scanned, counts)
+            at, scanned = (at + 1, "") if more is None else (at, more)
+            if self._steady() >= until_ms and at < len(steps):
+                return Removed(f"{at} {scanned}".strip(), counts)
+        return Removed(None, counts)
+
+    def _steps(self, key: str) -> Iterator[_Query | _Scan]:
+        yield self._of_connections(key)
+        yield _Query("log", self._log, ("feed", "page"), key)
+        buckets = [row_bucket(key, number) for number in range(limits.BUCKETS)]
+        for bucket in (*buckets, f"{key}#left", f"{key}#tags"):
+            yield _Query("state", self._state, ("bucket", "key"), bucket)
+        name = public_name(key)
+        if self._outbox:
+            for partition in (name, f"refused#{name}"):
+                names = "feed", "id"
+                yield _Query("outbox", self._outbox, names, partition, is_outbox=True)
+        yield self._of_control(key)
+        for kind, location in _LAST_KINDS.items():
+            yield _Query(location, self._control, ("kind", "name"), f"{kind}#{key}")
+
+    def _of_connections(self, key: str) -> _Scan:
+        lanes = [storage_key(key, lane) for lane in range(limits.PUSH_LANES_MAX)]
+        kinds = [kind(lane) for kind in (inbox_kind, subscription_kind) for lane in lanes]
+        listed, values = _listed([*kinds, registered_kind(key)])
+        return _Scan(
+            self._connections,
+            f"#feed = :feed OR {listed}",
+            {**values, ":feed": text(key)},
+            {},
+        )
+
+    def _of_control(self, key: str) -> _Scan:
+        listed, values = _listed([f"{kind}#{key}" for kind in _KINDS])
+        conditions = [listed, "(#kind = :relay AND #name = :feed)", "#feed = :feed"]
+        values |= {":relay": relay_key(key)["kind"], ":feed": text(key)}
+        for kind in _NAMED_KINDS:
+            conditions.append(f"begins_with(#kind, :{kind})")
+            values[f":{kind}"] = text(f"{kind}#{key}#")
+        return _Scan(
+            self._control,
+            " OR ".join(conditions),
+            values,
+            {**_KINDS, **_NAMED_KINDS, "relay": "settings", "due": "followers"},
+        )
+
+    def _run(self, key: str, step: _Query | _Scan, place: str, counts: Counter[str]) -> str | None:
+        """Remove the items of one request; return the place to continue at, None at the end."""
+        if isinstance(step, _Query):
+            until_ms = self._outbox_until(public_name(key)) if step.is_outbox else 0
+            return self._run_query(step, until_ms, counts)
+        answer = self._scan(step, place)
+        self._remove_found(key, step, answer["Items"], counts)
+        last = answer.get("LastEvaluatedKey")
+        return roster_place(last) if last else None
+
+    def _run_query(self, step: _Query, until_ms: int, counts: Counter[str]) -> str | None:
+        table, (partition, sort) = Table(self._client, step.table), step.names
+        condition, values = f"#{partition} = :partition", {":partition": text(step.partition)}
+        if step.is_outbox:  # the names of messages begin with their times
+            condition = f"{condition} AND #{sort} < :until"
+            values[":until"] = text(f"{until_ms:013d}")
+        answer = table.page(
+            condition,
+            values,
+            f"#{partition}, #{sort}",
+            consistent=False,
+            Limit=limits.READ_ITEMS_MAX,
+        )
+        self._batches[step.table].delete(answer["Items"])
+        counts[step.location] += len(answer["Items"])
+        # The items are gone, so the next query begins with those that are left.
+        return "" if "LastEvaluatedKey" in answer else None
+
+    def _scan(self, step: _Scan, place: str) -> Any:
+        params = expressions(
+            step.values,
+            FilterExpression=step.condition,
+            ProjectionExpression="#kind, #name",
+        )
+        with translate_errors():
+            return self._client.scan(TableName=step.table, **params, **scan_start(place))
+
+    def _remove_found(
+        self, key: str, step: _Scan, items: Sequence[Item], counts: Counter[str]
+    ) -> None:
+        clients = [found for item in items if (found := connection_id_of(item))]
+        self._spread(partial(self._disconnect, key), clients)
+        others = [item for item in items if not connection_id_of(item)]
+        self._batches[step.table].delete(others)
+        counts.update(
+            step.locations.get(text_of(item, "kind").partition("#")[0], "connections")
+            for item in items
+        )
+
+
+def _listed(kinds: Sequence[str]) -> tuple[str, Item]:
+    """Return the condition that an item is of one of *kinds*, and its values."""
+    values = {f":kind{at}": text(kind) for at, kind in enumerate(kinds)}
+    return f"#kind IN ({', '.join(values)})", values
