@@ -49,6 +49,7 @@ from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, bound_of, digest_of
+from tidings.core.feeds.records import DELETING, FeedRecord, Removal
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.cursors import parse
 from tidings.core.settings.values import Resource
@@ -211,6 +212,9 @@ def correcting(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording)
 def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     archive_on_s3(monkeypatch, "s3://kept")
     post_around_a_hole()
+    removed = Removal(1, 1, passes=2, done_ms=2)
+    record = FeedRecord("films", is_live=False, last_page=9, removals=(removed,))
+    assert stage().stores.feeds.save(record)
     later = now_ms() + 10_000
     monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
     restart()
@@ -224,6 +228,10 @@ def amending(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -
     assert service.list("main") == []
     assert service.show("main", found.id) == found
     assert service.locations("main", found)
+    feeds = stage().feeds
+    assert feeds.create("films")[1]  # after a deletion
+    assert feeds.delete("films", confirm="films").state == DELETING
+    assert feeds.list()
 
 
 def steering(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:

@@ -32,7 +32,7 @@ from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.errors import InvalidCursor, parse_integer
 from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
-from tidings.core.model.feeds import ARCHIVE, check_name
+from tidings.core.model.feeds import ARCHIVE, check_name, public_name
 from tidings.core.model.operations import decode
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
@@ -43,7 +43,11 @@ PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTarget:
-    """The archive of *feed* at *url*; *tables* is None if a stage and an endpoint are missing."""
+    """
+    The archive of the feed with the key *feed* at *url*.
+
+    *tables* is None if a stage and an endpoint are missing.
+    """
 
     feed: str
     url: str
@@ -55,7 +59,7 @@ def find(
     feed: str, stage: str | None, endpoint_url: str | None, archive: str | None
 ) -> ArchiveTarget:
     """
-    Return the archive of *feed*.
+    Return the archive of the feed with the name or, without its tables, the key *feed*.
 
     Raises:
         UsageError: the location of the archive is unknown.
@@ -63,7 +67,7 @@ def find(
     """
     tables = find_tables(feed, stage, endpoint_url) if stage or endpoint_url else None
     url = url_of(archive or "", tables)
-    return ArchiveTarget(feed, url, store_at(url), tables)
+    return ArchiveTarget(tables.feed if tables else feed, url, store_at(url), tables)
 
 
 def url_of(named: str, tables: StateTarget | None) -> str:
@@ -143,7 +147,7 @@ class ArchiveStatus:
 def look(target: ArchiveTarget) -> ArchiveStatus:
     spans = list(all_spans(target.store, target.feed))
     return ArchiveStatus(
-        target.feed,
+        public_name(target.feed),
         target.url,
         parts=len(spans),
         bytes=target.store.size(target.feed),
@@ -186,7 +190,8 @@ def archive_options(command: Command) -> Command:
     ) -> None:
         check_once(stage, endpoint_url)
         with one_sentence_errors():
-            command(target=find(check_name(feed), stage, endpoint_url, archive), **others)
+            check_name(public_name(feed))
+            command(target=find(feed, stage, endpoint_url, archive), **others)
 
     options = (
         feed_option,

@@ -22,6 +22,7 @@ from tidings.core.auth.passwords import (
     hash_password,
     set_at_ms,
 )
+from tidings.core.model.feeds import public_name
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import COMPATS, OPLOG, Profile
 from tidings.core.settings.values import parse
@@ -51,7 +52,7 @@ def without_old(profile: Profile, role: Role) -> Profile:
 def settings_json(feed: str, profile: Profile) -> dict[str, object]:
     """Return all settings as JSON, without the hashes."""
     return {
-        "feed": feed,
+        "feed": public_name(feed),
         "object_url": profile.object_url,
         "compat": profile.compat,
         "leave": profile.leave,
@@ -74,7 +75,7 @@ def settings_json(feed: str, profile: Profile) -> dict[str, object]:
 def settings_lines(feed: str, profile: Profile) -> list[str]:
     """Return the settings as lines of text."""
     rows = [
-        ("feed", feed),
+        ("feed", public_name(feed)),
         ("object url", profile.object_url or "none"),
         ("compat", profile.compat or "none"),
         ("leave", "on" if profile.leave else "off"),

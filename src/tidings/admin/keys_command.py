@@ -24,6 +24,7 @@ from tidings.core.auth.keys import (
     bound_of,
 )
 from tidings.core.changeagent.config import parse_duration
+from tidings.core.model.feeds import public_name
 from tidings.core.model.timestamps import from_ms
 from tidings.http.endpoints.hooks import key_document, key_state
 
@@ -35,7 +36,7 @@ _NS_IN_MS = 1_000_000
 def key_lines(feed: str, key: Key, now_ms: int) -> list[str]:
     """Return the fields of a key as lines of text."""
     rows = [
-        ("feed", feed),
+        ("feed", public_name(feed)),
         ("id", key.id),
         ("state", key_state(key, now_ms)),
         ("roles", ", ".join(_roles(key))),

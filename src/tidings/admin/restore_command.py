@@ -16,6 +16,7 @@ from tidings.aws.effects import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
 from tidings.core.maintenance.restore import Plan, Restored, Restorer
+from tidings.core.model.feeds import public_name
 
 
 @click.command(epilog=EXIT_CODES)
@@ -58,7 +59,7 @@ def restore(
     """
     if target.feed in target.settings.sources:
         raise click.ClickException(
-            f"{target.feed} is a copy: restore nothing; copy it again with `tidings relays reset`"
+            f"{target.name} is a copy: restore nothing; copy it again with `tidings relays reset`"
         )
     restorer = _restorer(target, archive)
     plan = restorer.plan(target.feed, last_page)
@@ -93,7 +94,7 @@ def _new_id() -> str:
 
 def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
     fields: dict[str, object] = {
-        "feed": feed,
+        "feed": public_name(feed),
         "kept": plan.kept.page,
         "lost": list(plan.lost),
     }

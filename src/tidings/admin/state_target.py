@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
@@ -15,13 +16,13 @@ from tidings.admin.target import feed_options, twin_client
 from tidings.aws import clients
 from tidings.aws.config import stages
 from tidings.aws.config.settings import Settings
+from tidings.aws.dynamodb.feeds import find_key
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
 from tidings.aws.effects import now_ms
 from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
-from tidings.core.model.feeds import check_known
 from tidings.core.replication.relay import Wanted
 from tidings.http import settings as web_settings
 from tidings.server import operating
@@ -36,13 +37,24 @@ _ATTEMPTS = 5  # many, because reads may be throttled, and no person waits for a
 _CONNECTIONS = 16  # one for each thread that repairs rows, and a few more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StateTarget:
-    """The tables of *feed*, named by *settings* and accessed with *client*."""
+    """The tables of the feed *name*, named by *settings* and accessed with *client*."""
 
-    feed: str
+    name: str
     client: Any
     settings: Settings
+
+    @cached_property
+    def feed(self) -> str:
+        """
+        Return the key of the feed, as these tables have it: tables may be of an earlier time.
+
+        Raises:
+            UnknownFeed, FeedDeleted: the tables have no such feed.
+        """
+        table, deployed = self.settings.control_table, self.settings.feeds
+        return find_key(self.client, table, self.name, deployed)
 
     def tombstone_ms(self) -> int:
         """
@@ -133,7 +145,6 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
 
     Raises:
         NoStage: the stage does not exist, or is older than this command.
-        UnknownFeed: the stage has no such feed.
     """
     config = Config(
         connect_timeout=2,
@@ -144,7 +155,6 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
     if stage is not None:
         outputs = stages.settings_of(stage, boto3.client("cloudformation"))
         client, settings = boto3.client("dynamodb", config=config), stages.settings(stage, outputs)
-        check_known(feed, settings.feeds)
     else:
         local = config.merge(Config(proxies={}))
         client = twin_client(str(endpoint_url), local)

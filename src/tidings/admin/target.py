@@ -17,7 +17,7 @@ from tidings.client.cli.options import Command, endpoint_option, feed_option, st
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.model.feeds import check_known, check_name
+from tidings.core.model.feeds import check_name
 from tidings.core.settings.profiles import Profile, ProfileStore, validate
 from tidings.server import operating
 from tidings.server.processes import Problem
@@ -41,7 +41,7 @@ SAVE_ATTEMPTS_MAX = 3  # a conflict is rare: it needs another save in the same t
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A feed with the stores of its profile, its keys and its users."""
+    """The feed with the key *feed*, and the stores of its profile, its keys and its users."""
 
     feed: str
     profiles: ProfileStore
@@ -155,17 +155,19 @@ def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
     """
     Return the target with the control table of a stage or a twin; check that the stage has *feed*.
     """
+    deployed = frozenset({feed})
     if stage is None:
         client, table = twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
     else:
-        deployed = stages.find(stage, _boto3().client("cloudformation"))
-        check_known(feed, deployed.feeds)
-        client, table = _boto3().client("dynamodb"), deployed.control_table
+        outputs = stages.find(stage, _boto3().client("cloudformation"))
+        deployed = outputs.feeds
+        client, table = _boto3().client("dynamodb"), outputs.control_table
+    from tidings.aws.dynamodb.feeds import find_key
     from tidings.aws.dynamodb.keys import DynamoDBKeys
     from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
 
     return Target(
-        feed,
+        find_key(client, table, feed, deployed),
         DynamoDBProfiles(client, table),
         DynamoDBKeys(client, table),
         DynamoDBOperatorDocuments(client, table),

@@ -9,6 +9,7 @@ import click
 from tidings.admin.target import SAVE_ATTEMPTS_MAX, Target, target_options
 from tidings.core.changeagent import users as core
 from tidings.core.changeagent.documents import USERS, OperatorDocument
+from tidings.core.model.feeds import public_name
 from tidings.core.settings.profiles import close
 
 
@@ -43,7 +44,7 @@ def import_(target: Target, file: IO[str]) -> None:
         raise click.ClickException("the file must be UTF-8") from None
     close(target.profiles, target.feed)  # first, so that a crash cannot leave the feed open
     _write(target, core.encode_users(parsed))
-    click.echo(f"{target.feed}: {len(parsed)} users", err=True)
+    click.echo(f"{public_name(target.feed)}: {len(parsed)} users", err=True)
 
 
 @users.command("list")
@@ -60,7 +61,7 @@ def list_(target: Target) -> None:
 def clear(target: Target) -> None:
     """Remove all users. The feed stays closed; clients need a password or key of the feed."""
     _write(target, "")
-    click.echo(f"{target.feed}: no users", err=True)
+    click.echo(f"{public_name(target.feed)}: no users", err=True)
 
 
 def _write(target: Target, text: str) -> None:

@@ -31,6 +31,7 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.verify import Compared, Rebuilder, Repaired, Verifier, differing
+from tidings.core.model.feeds import public_name
 from tidings.core.model.operations import event_of
 from tidings.core.state.rows import Difference, Kind, Row
 from tidings.core.sync import dumps
@@ -84,7 +85,7 @@ class Findings:
 def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object]:
     """Return the summary, which is the last line that `--json` prints."""
     return {
-        "feed": feed,
+        "feed": public_name(feed),
         "floor": floor,
         "page": findings.page,
         "buckets": findings.buckets,
@@ -116,7 +117,8 @@ def cells(difference: Difference) -> tuple[str, str, str, str]:
 
 def sentence(findings: Findings, feed: str, floor: int) -> str:
     parts = [
-        f"{findings.agreeing:,} rows of {feed} agree with its log up to page {findings.page:,}"
+        f"{findings.agreeing:,} rows of {public_name(feed)} agree with its log"
+        f" up to page {findings.page:,}"
     ]
     if findings.older:
         parts.append(f"{findings.older:,} are older than the log, which begins with page {floor:,}")
@@ -313,7 +315,8 @@ def verify(
 
 def _unwritten(target: Examined, numbers: Numbers) -> str:
     head = target.reader().log.head(target.feed)
-    return f"{target.feed}: a killed process reserved {numbers} (head {head}) and wrote nothing"
+    reserved = f"a killed process reserved {numbers} (head {head})"
+    return f"{public_name(target.feed)}: {reserved} and wrote nothing"
 
 
 def _print(difference: Difference) -> None:

@@ -135,6 +135,16 @@ def place_of(feed: str, stage: str | None, endpoint_url: str | None) -> Place | 
     return on_twin(feed, endpoint_url) if endpoint_url else None
 
 
+def key_of(named: NamedFeed) -> str:
+    """
+    Return the key of the feed, which the names of its tables contain.
+
+    Over HTTP, the key is unknown, so the tables of all feeds of a name have the same names.
+    """
+    place = None if named.url else place_of(named.feed, named.stage, named.endpoint_url)
+    return place.feed if place else named.feed
+
+
 _KIND = "TABLES"
 
 
@@ -160,7 +170,7 @@ class Lineage:
         archive = source.options.get("archive")
         reads = [dataset_of(named), *([datasets.of_files(archive)] if archive else [])]
         kinds = (*KINDS, *map(type_kind, schemas))
-        writes = [_table_dataset(warehouse, table_name(named.feed, kind)) for kind in kinds]
+        writes = [_table_dataset(warehouse, table_name(key_of(named), kind)) for kind in kinds]
         job = Job(f"tidings.tables.{named.feed}", _KIND, streams=not once)
         return cls(job, reads, writes, named.password)
 
@@ -265,7 +275,8 @@ def compact(
     with working(silent=as_json) as work:
         place = place_of(feed, options["stage"], options["endpoint_url"])
         compaction_options = _compaction_options(options, _last_page(place, feed, options))
-        report = _compact(work, feed, _archive_url(archive, place), table, compaction_options)
+        key = place.feed if place else feed
+        report = _compact(work, key, _archive_url(archive, place), table, compaction_options)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:
@@ -415,10 +426,10 @@ def follow(
 
     with working(silent=as_json) as work:
         schemas = from_file(columns) if columns else {}
-        warehouse, source = in_folder(table), _source(named, archive)
+        warehouse, source, feed = in_folder(table), _source(named, archive), key_of(named)
         wanted = Lineage.of(named, source, warehouse, schemas, once=once) if lineage else None
         with (
-            alone(warehouse, named.feed),
+            alone(warehouse, feed),
             report_run(wanted) as run_report,
             work.spark(few=once) as spark,
         ):
@@ -426,7 +437,7 @@ def follow(
             from tidings.lake.follow import Follower
 
             session = warehouse.session(spark)
-            tables = FeedTables(session, warehouse, named.feed, schemas, work.phases.begin)
+            tables = FeedTables(session, warehouse, feed, schemas, work.phases.begin)
             run_report.tables = tables
 
             def show_batch(batch: Batch) -> None:
@@ -492,7 +503,7 @@ def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
     with working(silent=True):
         warehouse = in_folder(table) if table else of_stage(named.stage)
         backend = _source(named, None).backend()
-        end, found = statuses.status(warehouse, named.feed, backend, now_ms())
+        end, found = statuses.status(warehouse, key_of(named), backend, now_ms())
     if as_json:
         fields = {"feed": named.feed, "end": end.encode(), "page": end.page}
         click.echo(json.dumps(fields | {"tables": [asdict(each) for each in found]}))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidings.aws.config.stages import NoStage
 from tidings.aws.effects import now_ms
 from tidings.core.catchup.catchup import in_copy, margin
-from tidings.core.errors import InvalidFeed, UnknownFeed
+from tidings.core.errors import FeedDeleted, InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.operations import as_event
@@ -35,16 +35,17 @@ def tables_of(where: Where) -> places.Place:
         if not where.tables:
             return places.on_twin(where.feed, where.endpoint)
         region, endpoint = where.region or None, where.endpoint or None
-        return places.on_tables(where.feed, *where.tables, region=region, endpoint_url=endpoint)
+        tables = places.on_tables(where.feed, *where.tables, region=region, endpoint_url=endpoint)
+        return tables.with_key()
     except NoStage as error:
         raise WrongOption("stage", str(error)) from None
-    except (InvalidFeed, UnknownFeed) as error:
+    except (InvalidFeed, UnknownFeed, FeedDeleted) as error:
         raise WrongOption("feed", error.rule, where.feed) from None
 
 
 @dataclass(frozen=True, slots=True)
 class DynamoDBBackend:
-    """Implements `Backend`."""
+    """Implements `Backend`. *where* has the key of the feed."""
 
     place: places.Place
     where: Where

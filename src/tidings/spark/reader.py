@@ -470,6 +470,6 @@ def open_backend(where: Where, wanted: Filter) -> Backend:
     if where.stage or where.tables or where.endpoint:
         from tidings.spark.dynamodb_backend import DynamoDBBackend, tables_of
 
-        return DynamoDBBackend(tables_of(where), where)
-
+        place = tables_of(where)
+        return DynamoDBBackend(place, replace(where, feed=place.feed))
     return ArchiveBackend(where)

@@ -27,7 +27,7 @@ from tidings.aws.effects import new_id, now_ms, sleep_ms, steady_ms
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.model.feeds import FixedFeeds, check_known, check_name
+from tidings.core.model.feeds import FixedFeeds, check_name, public_name
 from tidings.core.replication.copies import WriteGuard
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector, Outcome, RowLookup
@@ -210,9 +210,10 @@ _ATTEMPTS = 5  # the attempts of a read; a throttled read is retried, because no
 @dataclass(frozen=True, slots=True)
 class Place:
     """
-    A feed in the DynamoDB at *endpoint_url*; None means AWS's DynamoDB. Implements `Feed`.
+    The feed with the key *feed*, in the DynamoDB at *endpoint_url*. Implements `Feed`.
 
-    A place is sent to the tasks that read the state, so it keeps no connection.
+    If *endpoint_url* is None, it is AWS's DynamoDB. A place is sent to the tasks that read the
+    state, so it keeps no connection.
     """
 
     feed: str
@@ -245,9 +246,20 @@ class Place:
         )
         item = answer.get("Item", {})
         feeds, sources = profiles.served_feeds(item), profiles.served_sources(item)
-        check_known(self.feed, feeds)
         known = {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": sources}
-        return replace(self, settings=stages.settings(_TWIN, known))
+        return replace(self, settings=stages.settings(_TWIN, known)).with_key()
+
+    def with_key(self) -> Place:
+        """
+        Return this place with the key of the feed, of which it has the name.
+
+        Raises:
+            UnknownFeed, FeedDeleted: the tables have no such feed.
+        """
+        from tidings.aws.dynamodb.feeds import find_key
+
+        table, deployed = self.settings.control_table, self.settings.feeds
+        return replace(self, feed=find_key(self.client(), table, self.feed, deployed))
 
     @property
     def writable(self) -> WriteGuard:
@@ -321,7 +333,7 @@ class Place:
             steady=steady_ms,
             sleep=sleep_ms,
             new_id=new_id,
-            feeds=FixedFeeds(self.settings.feeds),
+            feeds=FixedFeeds(frozenset({self.feed})),
             tombstones=self.tombstones(),
             writable=self.writable,
         )
@@ -354,8 +366,7 @@ def on_stage(feed: str, stage: str) -> Place:
     check_name(feed)
     outputs = stages.settings_of(stage, boto3.client("cloudformation"))
     place = Place(feed, None, stages.settings(stage, outputs))
-    check_known(feed, place.settings.feeds)
-    return place
+    return place.with_key()
 
 
 def add_tables(parser: ArgumentParser) -> None:
@@ -367,7 +378,11 @@ def add_tables(parser: ArgumentParser) -> None:
 
 
 def named_tables(feed: str, named: Namespace) -> Place:
-    """Return the place of *feed* in the tables that the arguments of `add_tables` name."""
+    """
+    Return the place of the feed with the key *feed* in the tables that the arguments name.
+
+    See `add_tables`.
+    """
     tables = named.log_table, named.state_table, named.control_table
     return on_tables(feed, *tables, region=named.region, endpoint_url=named.endpoint_url)
 
@@ -382,15 +397,15 @@ def on_tables(
     endpoint_url: str | None = None,
 ) -> Place:
     """
-    Return the place of *feed* in these tables, for a job that only reads them.
+    Return the place of the feed with the key *feed* in these tables, for a job that reads them.
 
     Raises:
-        InvalidFeed: *feed* is not a valid name.
+        InvalidFeed: *feed* is not a valid key.
     """
-    check_name(feed)
+    check_name(public_name(feed))
     names = {"LOG": log, "STATE": state, "CONTROL": control}
     tables = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
-    settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": feed} | tables)
+    settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": public_name(feed)} | tables)
     return Place(feed, endpoint_url, settings, region)
 
 

@@ -256,8 +256,14 @@ FUNCTIONS = (
         "amend",
         timeout_s=limits.AMEND_TIMEOUT_S,
         memory_mb=1024,
-        # If the request of an erasure has an Idempotency-Key, its claim is put.
-        grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET, control=_READ + _UPDATE + _PUT),
+        # If the request of an erasure has an Idempotency-Key, its claim is put. The creation of a
+        # feed after a deletion writes an empty page, and deletes the mark of the removal.
+        grants=_grants(
+            log=_QUERY + _PUT + _BATCH_WRITE,
+            state=_BATCH_GET,
+            control=_READ + _UPDATE + _PUT + _DELETE,
+        ),
+        invokes=("remove",),
         archive="ledger",
     ),
     Function("steer", timeout_s=30, grants=_grants(control=_READ), reads=(PLANS,)),

@@ -34,7 +34,9 @@ from tidings.core import limits
 from tidings.core.feeds.records import FeedRecord, Removal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 _FEEDS, _REMOVING = "feeds", "removing"
 _COUNTS = Codec(
@@ -76,6 +78,23 @@ def encode_record(record: FeedRecord) -> Item:
 
 def decode_record(item: Item) -> FeedRecord:
     return _RECORD.decode(item, name=text_of(item, "name"))
+
+
+def find_key(
+    client: DynamoDBClient, control_table: str, name: str, deployed: Collection[str]
+) -> str:
+    """
+    Return the key of the feed *name*, for a command that works on the tables of a stage.
+
+    *deployed* are the feeds of the deployment, which exist without a record.
+
+    Raises:
+        InvalidFeed, UnknownFeed, FeedDeleted: see `FeedNames`.
+    """
+    from tidings.aws.effects import now_ms
+    from tidings.core.feeds.directory import Directory
+
+    return Directory(DynamoDBFeeds(client, control_table), deployed, now_ms).key(name)
 
 
 class DynamoDBFeeds(TableStore):
