@@ -37,7 +37,7 @@ TABLES = "tables"  # the tables' prefix in the lake's bucket
 JARS = (iceberg.RUNTIME, iceberg.AWS)  # Iceberg's runtime, and its libraries for Glue and S3
 _GLUE = (
     *("glue:GetDatabase", "glue:CreateDatabase", "glue:GetTable", "glue:GetTables"),
-    *("glue:CreateTable", "glue:UpdateTable"),
+    *("glue:CreateTable", "glue:UpdateTable", "glue:DeleteTable"),
 )
 
 

@@ -5,14 +5,18 @@ Update the tables or compact the archive on EMR Serverless, on the schedule of a
         --glue tidings_prod --log-table L --state-table S --control-table C
 
 The job brings the tables of each feed to the end of the feed, one feed after the other. It repeats
-this until the minutes of `--minutes` are over. With `--compact yes`, the job instead compacts the
-archive of each feed, up to the page that all named consumers, the followers and the table `history`
-have reached. The exit code is 1 if a feed failed or was stopped; the last lines then name the feed
-and the reason. Otherwise the exit code is 0. The next run continues where this run ended.
+this until the minutes of `--minutes` are over. The feeds are those of `--feeds`, and those that
+were created while the stage runs. If a feed was deleted together with its tables, the job drops the
+tables when the other data of the feed is removed, and stores this in the record of the feed.
 
-The job needs permission to read the log, the state and the positions of readers; to list, read,
-write and delete parts and the files of the tables; and to read and write the tables of the database
-in Glue.
+With `--compact yes`, the job instead compacts the archive of each feed, up to the page that all
+named consumers, the followers and the table `history` have reached. The exit code is 1 if a feed
+failed or was stopped; the last lines then name the feed and the reason. Otherwise the exit code is
+0. The next run continues where this run ended.
+
+The job needs permission to read the log, the state and the positions of readers; to write records
+of feeds; to list, read, write and delete parts and the files of the tables; and to read, write and
+drop the tables of the database in Glue.
 """
 
 from __future__ import annotations
@@ -27,7 +31,12 @@ from dataclasses import asdict, dataclass
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caught at the edge
 from pyspark.sql import SparkSession
 
+from tidings.aws.dynamodb.feeds import DynamoDBFeeds
+from tidings.aws.effects import now_ms, steady_ms
 from tidings.core.errors import InvalidFeed, TidingsError
+from tidings.core.feeds.directory import Directory
+from tidings.core.feeds.remover import FeedDataParts, Remover
+from tidings.core.model.feeds import DEFAULT_FEED, check_name, key_of, public_name
 from tidings.http.settings import WrongArchive
 from tidings.lake import columns
 from tidings.lake.columns import Schemas
@@ -36,6 +45,7 @@ from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Batch, Follower, Source
 from tidings.lake.status import bound_in_tables
 from tidings.lake.warehouse import (
+    CATALOG,
     BadColumns,
     BadTable,
     LakeError,
@@ -43,6 +53,8 @@ from tidings.lake.warehouse import (
     Warehouse,
     in_folder,
     in_glue,
+    kind_of,
+    table_names,
 )
 from tidings.spark.options import SparkError
 from tidings.sync import feed as feeds
@@ -72,7 +84,7 @@ class Request:
         tables = FeedTables(session, self.warehouse, feed, self.schemas, _ignore)
 
         def print_batch(batch: Batch) -> None:
-            _say(json.dumps({"feed": feed, **asdict(batch)}))
+            _say(json.dumps({"feed": public_name(feed), **asdict(batch)}))
 
         Follower(tables, self.source, 0, gaps=False, on_batch=print_batch).run(once=True)
 
@@ -89,16 +101,79 @@ class Request:
         _say(json.dumps(asdict(report)))
 
 
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """The feeds and the tables that the arguments *named* name."""
+
+    named: argparse.Namespace
+    opens: Opens
+    warehouse: Warehouse
+    schemas: Schemas
+
+    def requests(self) -> list[Request]:
+        """
+        Return the work for each feed that exists now.
+
+        Raises:
+            Unavailable, BotoCoreError, ClientError: DynamoDB does not answer.
+        """
+        return [
+            Request(
+                feeds.named_tables(key, self.named),
+                _source(public_name(key), self.named),
+                self.opens,
+                self.warehouse,
+                self.schemas,
+            )
+            for key in self._directory().all_keys()
+        ]
+
+    def exists(self, key: str) -> bool:
+        return self._directory().find(public_name(key)) == key
+
+    def drop_tables(self, spark: SparkSession) -> None:
+        """
+        Drop the tables of deleted feeds whose other data is removed, so that no run writes them.
+
+        Raises:
+            Unavailable, BotoCoreError, ClientError: DynamoDB does not answer.
+        """
+        store = self._store()
+        remover = Remover(
+            directory=self._directory(),
+            store=store,
+            data=FeedDataParts(()),
+            clock=now_ms,
+            steady=steady_ms,
+        )
+        for record in store.unfinished():
+            for removal in record.unfinished:
+                if removal.done_ms:
+                    self._drop(spark, key_of(record.name, removal.number))
+                    remover.drop_tables(record.name, removal.number)
+
+    def _drop(self, spark: SparkSession, key: str) -> None:
+        session = self.warehouse.session(spark)
+        for name in table_names(self.warehouse):
+            if kind_of(key, name) is not None:
+                table = f"{CATALOG}.{self.warehouse.database}.{name}"
+                session.sql(f"DROP TABLE IF EXISTS {table} PURGE")
+                _say(json.dumps({"feed": public_name(key), "dropped": name}))
+
+    def _directory(self) -> Directory:
+        return Directory(self._store(), self.named.feeds.split(","), now_ms)
+
+    def _store(self) -> DynamoDBFeeds:
+        place = feeds.named_tables(DEFAULT_FEED, self.named)
+        return DynamoDBFeeds(place.client(), place.settings.control_table)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    named, requests = parse(arguments)
-    until = time.monotonic() + 60 * named.minutes
+    lake = parse(arguments)
+    until = time.monotonic() + 60 * lake.named.minutes
     with spark_session.cluster() as spark:
         while True:
-            failures = [
-                failure
-                for each in requests
-                if (failure := _failure(each, spark, compacts=named.compact == "yes"))
-            ]
+            failures = _run(lake, spark)
             if failures or time.monotonic() >= until:
                 break
             time.sleep(PAUSE_S)
@@ -107,8 +182,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failures else 0
 
 
+def _run(lake: Lake, spark: SparkSession) -> list[str]:
+    """Do the work of all feeds once; return the failures."""
+    compacts = lake.named.compact == "yes"
+    try:
+        failures = [
+            failure
+            for each in lake.requests()
+            if (failure := _failure(each, spark, compacts=compacts))
+            and lake.exists(each.place.feed)  # it may have been deleted in the meantime
+        ]
+        if not compacts:
+            lake.drop_tables(spark)
+    except (TidingsError, BotoCoreError, ClientError) as error:
+        return [str(error)]
+    return failures
+
+
 def _failure(request: Request, spark: SparkSession, *, compacts: bool) -> str | None:
-    feed = request.place.feed
+    feed = public_name(request.place.feed)
     try:
         request.compact(spark) if compacts else request.follow(spark)
     except Raced as raced:
@@ -121,7 +213,7 @@ def _failure(request: Request, spark: SparkSession, *, compacts: bool) -> str | 
     return None
 
 
-def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Request]]:
+def parse(arguments: Sequence[str] | None) -> Lake:
     """Parse the arguments. If they are invalid, print a message and exit with 2."""
     parser = argparse.ArgumentParser(prog="tidings.lake.emr")
     for name in ("feeds", "archive", "table"):
@@ -133,18 +225,12 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Req
     parser.add_argument("--compact", choices=("yes", "no"), default="no")
     named = parser.parse_args(arguments)
     try:
-        return named, _requests(named)
+        for feed in named.feeds.split(","):
+            check_name(feed)
+        warehouse = in_glue(named.table, named.glue) if named.glue else in_folder(named.table)
+        return Lake(named, opener(named.archive), warehouse, columns.parse(named.columns))
     except (BadColumns, BadTable, InvalidFeed, WrongArchive) as error:
         parser.error(str(error))
-
-
-def _requests(named: argparse.Namespace) -> list[Request]:
-    warehouse = in_glue(named.table, named.glue) if named.glue else in_folder(named.table)
-    opens, schemas = opener(named.archive), columns.parse(named.columns)
-    return [
-        Request(feeds.named_tables(feed, named), _source(feed, named), opens, warehouse, schemas)
-        for feed in named.feeds.split(",")
-    ]
 
 
 def _source(feed: str, named: argparse.Namespace) -> Source:

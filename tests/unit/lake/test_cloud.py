@@ -9,11 +9,14 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.unit.lake.parts import Scene
+from tidings.aws.dynamodb.feeds import DynamoDBFeeds
 from tidings.client import NamedConsumers, Poster
+from tidings.core.feeds.records import TABLES_DROPPED, TABLES_PENDING, FeedRecord, Removal
 from tidings.core.model.pages import Page
 from tidings.lake import emr, status
+from tidings.lake.warehouse import kind_of, table_names
 from tidings.sync.feed import on_twin
-from tidings.twin import Twin
+from tidings.twin import Twin, store
 
 
 def test_one_run_does_every_feed(
@@ -45,6 +48,35 @@ def test_one_run_does_every_feed(
     reports = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
     assert (reports["c1"]["through"], reports["c1"]["left"], reports["c1"]["written"]) == (4, 1, 1)
     assert (reports["c2"]["through"], reports["c2"]["written"]) == (4, 0)
+
+
+def test_tables_of_a_deleted_feed_are_dropped(twin: Twin, scene: Scene) -> None:
+    """
+    When its other data is removed, and not before. The tables of a feed that was created at
+    runtime are named by its key, so they are not those of an earlier feed of the name.
+    """
+    records = DynamoDBFeeds(store.tables_client(twin.dynamodb_url), store.table_name("control"))
+    assert records.save(FeedRecord("made", 2))
+    with Poster(twin.url, "made") as poster:
+        poster.post([{"event": "update", "type": "t", "id": "x"}])
+    place = on_twin("made", twin.dynamodb_url)
+    assert place.feed == "made~2"
+    until(lambda: status.bound_in_tables(place) == 1)
+
+    def tables() -> list[str]:
+        assert emr.main(_arguments(twin, scene, "fresh")) == 0
+        return [name for name in table_names(scene.warehouse) if kind_of("made~2", name)]
+
+    assert tables() == ["made_7e2_history", "made_7e2_latest"]
+    for done_ms in (0, 1):
+        record = records.record("made")
+        assert record is not None
+        removal = Removal(2, 1, tables=TABLES_PENDING, done_ms=done_ms)
+        assert records.save(replace(record, is_live=False, removals=(removal,)))
+        assert len(tables()) == (0 if done_ms else 2)
+    found = records.record("made")
+    assert found is not None and found.removals[0].tables == TABLES_DROPPED
+    assert not records.unfinished()
 
 
 def test_wrong_usage_is_told() -> None:

@@ -128,8 +128,9 @@ def _grants(**tables: tuple[str, ...]) -> tuple[Grant, ...]:
 JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 # The permissions of the job that updates the lake's tables (`tidings.lake.emr`), in addition to
-# those for the archive.
-LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
+# those for the archive. When it has dropped the tables of a deleted feed, it writes the feed's
+# record, and deletes the mark of the removal.
+LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ + _PUT + _DELETE)
 
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
