@@ -453,8 +453,9 @@ class StreamReads:
             if part.data or part.is_last or reader.gone.done() or left_s <= 0:
                 return part
             offset = messages.encode_offset(part.end)
-            if reader.visit.allowed.admission.may_end:
-                left_s = min(left_s, CHECK_S)
+            left_s = min(
+                left_s, CHECK_S if reader.visit.allowed.admission.may_end else limits.EXISTS_S
+            )
             changed: Future[Any] = asyncio.ensure_future(reader.changed.wait())
             awaited = {changed, reader.gone}
             await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
@@ -467,6 +468,7 @@ class StreamReads:
         return await in_thread(partial(self._read_now, reader, offset))
 
     def _read_now(self, reader: _Reader, offset: str | None) -> StreamPart:
+        self._feeds.check(reader.visit.feed)  # the streams of a deleted feed do not exist
         part = self._reader.read(reader.visit.feed, reader.visit.name, offset)
         reader.charge.add(part.size)
         self._check(reader)

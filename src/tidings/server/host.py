@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING
 from tidings.assembly.feed import Assembly
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
-from tidings.core.changeagent.tag_index import IndexMonitor
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.effects import Runtime
 from tidings.core.errors import TidingsError, Unavailable
+from tidings.core.feeds.remover import FeedDataParts
 from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
-from tidings.core.model.feeds import ERASE, PUSH
+from tidings.core.model.feeds import ERASE, HOST, PUSH
 from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.projector import SumDemand
 from tidings.http.durable_streams import StreamReads, StreamWrites
-from tidings.http.outbound.folder_archive import FolderArchive, FolderLedger
+from tidings.http.outbound.folder_archive import FolderArchive, FolderFeedFiles, FolderLedger
 from tidings.http.outbound.webhooks import Poster
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import used_but_open
 from tidings.server.sqlite.erasures import SqliteFreeSpace
+from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.stores import FileStores
 from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks, call_later
 from tidings.server.writer import StateProjection, Writer
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Bearers
     from tidings.core.effects import TraceRecord
+    from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Handler
     from tidings.core.model.pages import Page
     from tidings.core.websocket.send import Broadcast
@@ -70,6 +71,7 @@ ARCHIVE_REST = 1.0  # the pause of the archive, which the sweep wakes once a min
 ERASE_REST = 3.0  # an erasure may take long, and is never urgent
 ERASE_AGAIN_S = 2.0  # the pause while an erasure waits, for example for the archive
 ERASE_MS = 10  # the duration of a run; the pause after it is longer
+REMOVE = "remove"  # the job that removes deleted feeds, woken like a follower of the host
 IDLE_REST = 100.0  # the pause of push without connected clients, when it only follows the log
 # All batches are large, including the first one: the store is local, and a row costs half as much
 # if many rows are written at once.
@@ -150,7 +152,6 @@ class Host(Assembly):
     expiring = staticmethod(expiring_ms)
     aging = staticmethod(steady_ms)
     sum_rows_max = SUM_ROWS_MAX
-    forget_every_ms = limits.SWEEP_EVERY_MS
     few_subscriptions = FEW_SUBSCRIPTIONS
 
     def __init__(
@@ -163,6 +164,7 @@ class Host(Assembly):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._path, self.database = path, Database(path)
+        self._folder = archive or path.parent  # of the archive and the ledger of erasures
         is_rewritten = SqliteFreeSpace(self.database).rewrite_file()
         self.file_rewritten_ms = now_ms() if is_rewritten else 0
         self._elections = Database(coordinator, shared=True) if coordinator else None
@@ -182,7 +184,7 @@ class Host(Assembly):
             self.database,
             self._elections,
             FolderArchive(archive) if archive else None,
-            FolderLedger(archive or path.parent),
+            FolderLedger(self._folder),
             sockets=self.sockets,
             waker=self.waker,
             sum_demand=self.sum_demand,
@@ -199,6 +201,8 @@ class Host(Assembly):
             await_writer=self._await_writer,
         )
         super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=os.urandom)
+        stores.feeds.changed = self.directory.forget
+        stores.log.check_exists = self.directory.check
         self._follow()
         self.webhooks = self._webhooks()
         self.database.before_commit = self.state.project
@@ -223,43 +227,83 @@ class Host(Assembly):
         return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
 
     def start(self) -> None:
-        """
-        Repair the data that the previous process left incomplete, and start the followers.
-
-        The feeds with work are found by statements over all feeds, so idle feeds cost nothing.
-        """
-        self._repair()
-        lagging = self.stores.due_feeds.lagging()
-        for feed in lagging:
+        """Repair the data that the previous process left incomplete, and start the followers."""
+        self._warn_of_deleted()
+        feeds = self.directory.all_keys()
+        for feed in feeds:
+            self._close_if_used(feed)
+            self._archive_again(feed)
+            try:
+                self._recover(feed)
+            except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
+                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
+        self._generations.begin(feeds)
+        self.database.record = self._generations.record
+        for feed in feeds:
+            if feed not in self.copies:
+                self._erase_lost(feed)
+        for feed in feeds:
             # Push starts at the end of the log, because no client is connected yet. If the log has
             # a hole, push starts before it: otherwise pages that are written into the hole later
             # would count as handled, and clients would not receive them.
             self.stores.followers.set_checkpoint(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
-        for feed in lagging:
+        for feed in feeds:
             self.waker.wake(feed, STATE)
-        for feed in self.stores.due_feeds.erasing(expiring_ms()):
             self.waker.wake(feed, ERASE)
         for feed in self.settings.sources:
             self._free(feed)
             self.waker.wake(feed, RELAY)
+        self.waker.wake(HOST, REMOVE)
 
-    def _repair(self) -> None:
-        """Close feeds, fill holes, begin new generations and repeat erasures, where needed."""
-        for feed in used_but_open(self.database):
-            self._close_if_used(feed)
-        for feed in self.stores.due_feeds.lagging():
-            self._archive_again(feed)
-            try:
-                self._recover(feed)
-            except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
-                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
-        self._generations.begin()
-        self.database.record = self._generations.record
-        for feed in self.stores.erasure_ledger.feeds():
-            if feed not in self.copies:
-                self._erase_lost(feed)
+    def _warn_of_deleted(self) -> None:
+        """Warn once of the configured feeds that were deleted, because they are not served."""
+        for name in sorted(self.settings.feeds):
+            if self.directory.find(name) is None:
+                log.warning(
+                    "the feed %s is configured, but was deleted; `tidings feeds create %s` creates"
+                    " a new feed of that name",
+                    *(name, name),
+                )
+
+    # Feeds that are created and deleted while the server runs.
+
+    def on_feed_created(self, feed: str) -> None:
+        """Record the pages of *feed* from now on, so that an earlier copy is recognized."""
+        self._generations.follow(feed)
+
+    def on_feed_deleted(self, feed: str) -> None:
+        """
+        Disconnect the WebSockets of *feed*, and start the removal.
+
+        Other readers check the directory, and end within two seconds.
+        """
+        self.sweeper.disconnect(feed)
+        self.notifications.look_soon(feed)
+        self.waker.wake(HOST, REMOVE)
+
+    @cached_property
+    def feed_data(self) -> FeedData:
+        database = SqliteFeedData(self.database, self.stores.followers, steady_ms)
+        return FeedDataParts((self._generations, database, FolderFeedFiles(self._folder)))
+
+    def _remove(self, _: str) -> None:
+        """Remove data of deleted feeds for a short time; continue in the next run."""
+        assert self.remover is not None
+        if self.remover.run(steady_ms() + ERASE_MS):
+            self.waker.wake(HOST, REMOVE)
+        elif self.remover.waits():
+            call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, HOST, REMOVE)
+
+    def _if_exists(self, run: Callable[[str], object]) -> Callable[[str], None]:
+        """Return *run* without the feeds that were deleted since their wake-up."""
+
+        def run_existing(feed: str) -> None:
+            if self.directory.exists(feed):
+                run(feed)
+
+        return run_existing
 
     def _erase_lost(self, feed: str) -> None:
         """Request the erasures again that a restored data file lacks."""
@@ -270,7 +314,11 @@ class Host(Assembly):
             log.warning("%s: erasures were not requested again: %s", feed, error)
 
     def _close_if_used(self, feed: str) -> None:
-        """Mark *feed* as closed if it has keys or users; see `used_but_open`."""
+        """
+        Mark *feed* as closed if it has keys or users; see `profiles.close`.
+
+        Earlier releases did not mark a feed when they stored a key or a user.
+        """
         users = self.stores.documents.operator_document(feed, USERS).text
         if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
             close(self.profiles, feed)
@@ -327,12 +375,12 @@ class Host(Assembly):
         starts, chained = SqliteStarts(self.database), self.settings.sources
         return Generations(
             path=self._path,
-            feeds=self.directory,
             starts=starts,
             restorer=restorer,
             relays=self.stores.relays,
             chained=chained,
             clock=now_ms,
+            is_deleted=self.directory.is_deleted,
         )
 
     def _free(self, feed: str) -> None:
@@ -359,7 +407,6 @@ class Host(Assembly):
 
     def _close(self) -> None:
         self.database.close()
-        self._generations.close()
         if self._elections:
             self._elections.close()
 
@@ -372,14 +419,15 @@ class Host(Assembly):
         """
         failures = Failures()
         with failures.record("the sweep"):
-            self.sweeper.run()
+            self.sweeper.run(frozenset(self.directory.all_keys()))
         with failures.record("the file feed.db.started"):
             self._generations.renew()
-        with failures.record("the search for holes"):
-            lagging = self.stores.due_feeds.lagging()
-            for feed in lagging:
-                with failures.record(f"the repair of the feed {feed}"):
-                    self._recover(feed)
+        for feed in self.directory.all_keys():
+            with failures.record(f"the repair of the feed {feed}"):
+                self._recover(feed)
+            with failures.record(f"the index of the feed {feed}"):
+                self.indexer.run(feed)
+            self.waker.wake(feed, ERASE)  # for those that wait until a tombstone expires
         with failures.record("the deletion of expired rows"):
             self.database.delete_expired(expiring_ms())
         if failures.count:
@@ -423,17 +471,21 @@ class Host(Assembly):
             on_appended=self.notifications.look,  # readers with `leave=true` wait for the state
         )
         self.waker.wake_state = self.state.wake
+        push = lambda feed: self._push(feed, pusher)  # noqa: E731
         self.waker.runs = {
-            PUSH: Runs(PUSH, lambda feed: self._push(feed, pusher), self._push_rest, loop),
+            PUSH: Runs(PUSH, self._if_exists(push), self._push_rest, loop),
+            REMOVE: Runs(REMOVE, self._remove, lambda: ERASE_REST, loop),
         }
         if self.stores.archive is not None:
             archiver, archiving = self.archiver(), self.archive_follower
             run = lambda feed: archiving.run(feed, archiver)  # noqa: E731
-            self.waker.runs[ARCHIVE] = Runs(ARCHIVE, run, lambda: ARCHIVE_REST, loop)
-        self.waker.runs[ERASE] = Runs(ERASE, self._erase, lambda: ERASE_REST, loop)
+            archive = self._if_exists(run)
+            self.waker.runs[ARCHIVE] = Runs(ARCHIVE, archive, lambda: ARCHIVE_REST, loop)
+        erase = self._if_exists(self._erase)
+        self.waker.runs[ERASE] = Runs(ERASE, erase, lambda: ERASE_REST, loop)
+        relay = self._if_exists(lambda feed: self.relayer(feed).run(feed))
         self.waker.relays = {
-            feed: Runs(RELAY, lambda feed: self.relayer(feed).run(feed), lambda: RELAY_REST, loop)
-            for feed in self.settings.sources
+            feed: Runs(RELAY, relay, lambda: RELAY_REST, loop) for feed in self.settings.sources
         }
 
     def _erase(self, feed: str) -> None:
@@ -446,13 +498,6 @@ class Host(Assembly):
             self.waker.wake(feed, ERASE)
         elif self.eraser.waits(feed):
             call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, feed, ERASE)
-
-    def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
-        return super().wake_due_erasures(feed, True)  # the followers of a server do not know this
-
-    @property
-    def index_monitor(self) -> IndexMonitor:
-        return IndexMonitor(self.stores.tags, self.indexer.run, now_ms)
 
     def wake_eraser(self, feed: str) -> None:
         self.database.on_commit(partial(self.waker.wake, feed, ERASE))
@@ -549,7 +594,7 @@ class Host(Assembly):
             steady=steady_ms,
             worker=WEBHOOK_WORKER,
         )
-        return Webhooks(self._hook_registry, delivery, self.settings.feeds, now_ms, post.close)
+        return Webhooks(self._hook_registry, delivery, self.directory.all_keys, now_ms, post.close)
 
 
 class ThreadCounters:

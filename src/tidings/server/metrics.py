@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from tidings.core.errors import BrokenRelay
 from tidings.core.metrics import METRICS
+from tidings.core.model.feeds import public_name
 from tidings.server.host import Host, now_ms
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
@@ -42,9 +43,9 @@ def render_metrics(host: Host) -> str:
     samples: Samples = defaultdict(
         list, {"tidings_websocket_connections": [(host.sockets.count, {})]}
     )
-    for feed in sorted(host.settings.feeds):
+    for feed in host.directory.all_keys():
         _add_feed(samples, host, feed)
-    for feed in sorted(host.settings.sources):
+    for feed in filter(host.directory.exists, sorted(host.settings.sources)):
         _add_relay(samples, host, feed)
     counters = host.metrics
     lines = []
@@ -60,15 +61,15 @@ def render_metrics(host: Host) -> str:
 
 def _add_feed(samples: Samples, host: Host, feed: str) -> None:
     """Add the log of *feed*, its followers and its named consumers."""
-    head = host.stores.log.head(feed)
-    samples["tidings_log_head"].append((head, {"feed": feed}))
-    samples["tidings_log_floor"].append((host.stores.log.floor(feed), {"feed": feed}))
+    head, shown = host.stores.log.head(feed), public_name(feed)
+    samples["tidings_log_head"].append((head, {"feed": shown}))
+    samples["tidings_log_floor"].append((host.stores.log.floor(feed), {"feed": shown}))
     for name, page in sorted(host.stores.followers.checkpoints(feed).items()):
-        labels = {"feed": feed, "follower": name}
+        labels = {"feed": shown, "follower": name}
         samples["tidings_follower_checkpoint"].append((page, labels))
         samples["tidings_follower_lag"].append((max(0, head - page), labels))
     for consumer, lag in host.consumers.all(feed):
-        labels = {"feed": feed, "consumer": consumer.name}
+        labels = {"feed": shown, "consumer": consumer.name}
         samples["tidings_consumer_lag"].append((lag.pages, labels))
         samples["tidings_consumer_age_seconds"].append((lag.ms // 1000, labels))
         samples["tidings_consumer_fell_off"].append((int(lag.fell_off), labels))

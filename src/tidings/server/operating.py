@@ -2,8 +2,9 @@
 Commands of operators on the data folder of a server: changes of settings, keys and users; backups.
 
 A running server holds the lock of the database file, so it makes these changes itself, on request
-through a Unix socket in the data folder. The permissions of the folder control access to the
-socket. Over HTTP, keys can only be listed and revoked.
+through a Unix socket in the data folder. Requests name feeds, or the host (`model.feeds.HOST`). The
+permissions of the folder control access to the socket. Over HTTP, keys can only be listed and
+revoked.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from typing import Any
 from tidings.core.errors import Unavailable
 from tidings.server.processes import Problem
 from tidings.server.sqlite.database import CannotOpen, Database
-from tidings.server.sqlite.documents import Documents, DocumentsOf, from_plain, to_plain
+from tidings.server.sqlite.documents import (
+    Documents,
+    DocumentsOf,
+    SqliteFeeds,
+    from_plain,
+    to_plain,
+)
 
 FILE, SOCKET = "feed.db", "operator.sock"
 KINDS = frozenset({"profile", "key", "operator-document"})
@@ -47,6 +54,32 @@ class RemoteDocuments:
 
     def _ask(self, call: str, *arguments: object) -> Any:
         return _ask(self._path, self._kind, call, *arguments)
+
+
+class _NamedDocuments(Documents):
+    """Implements `DocumentStore` by the names of feeds."""
+
+    def get(self, feed: str, name: str = "") -> Any:
+        return super().get(_key(self._database, feed), name)
+
+    def all(self, feed: str | None = None) -> Sequence[Any]:
+        return super().all(feed if feed is None else _key(self._database, feed))
+
+    def replace(self, feed: str, name: str, version: int, value: object) -> bool:
+        return super().replace(_key(self._database, feed), name, version, value)
+
+
+def _key(database: Database, name: str) -> str:
+    """
+    Return the key of the feed *name*, as in `Directory`; a name without a record is a key.
+
+    Raises:
+        Problem: the feed was deleted.
+    """
+    record = SqliteFeeds(database).record(name)
+    if record is not None and not record.is_live:
+        raise Problem(f"the feed {name} was deleted")
+    return record.key if record else name
 
 
 def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
@@ -78,7 +111,7 @@ def open_documents(folder: Path) -> Iterator[DocumentsOf]:
         yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
         return
     with contextlib.closing(_database(folder)) as database:
-        yield lambda kind: Documents(database, kind)
+        yield lambda kind: _NamedDocuments(database, kind)
 
 
 @contextlib.contextmanager
@@ -159,8 +192,10 @@ def _answer(database: Database, line: bytes, on_change: Callable[[str, str, str]
     call = getattr(Documents(database, request["kind"]), request["call"])
     arguments = [from_plain(each) for each in request["arguments"]]
     try:
+        if arguments[0] is not None:
+            arguments[0] = _key(database, arguments[0])
         value = call(*arguments)
-    except Unavailable as error:
+    except (Unavailable, Problem) as error:
         return json.dumps({"error": str(error)})
     finally:
         if request["call"] == "replace":

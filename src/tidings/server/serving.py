@@ -10,13 +10,15 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits
 from tidings.core.errors import Rejected
+from tidings.core.model.feeds import DEFAULT_FEED, HOST
+from tidings.core.settings.profiles import Profile
 from tidings.http import settings as shared
 from tidings.http.settings import Setting, Shared
 from tidings.server import feed_options, http_server, loop_guard, operating, processes
@@ -95,9 +97,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         settings = host.settings
         stack.push_async_callback(host.stop)
         if change is not None:
-            await asyncio.to_thread(
-                feed_options.apply_change, host.stores.profiles, settings.feeds, change
-            )
+            await asyncio.to_thread(_apply, host, change)
         await asyncio.to_thread(host.start)
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         host_check = HostCheck(names, settings.cors_origins)
@@ -116,6 +116,31 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         loop_guard.watch(asyncio.get_running_loop(), limit_ms)
         ready(*urls)
         await stopped.wait()
+
+
+def _apply(host: Host, change: feed_options.Change) -> None:
+    """
+    Apply *change* to the configured feeds and to the host.
+
+    New feeds begin with the settings of the host. The passwords open the host, too, and are not
+    stored for it.
+    """
+    profiles = host.stores.profiles
+    feeds = [key for name in host.settings.feeds if (key := host.directory.find(name))]
+    feed_options.apply_change(profiles, feeds, change)
+    plain, wanted = profiles.profile(HOST), change(Profile(), DEFAULT_FEED)
+    profiles.host_passwords = wanted
+    changed = change(plain, DEFAULT_FEED)
+    profiles.save(
+        HOST,
+        replace(
+            changed,
+            read_passwords=plain.read_passwords,
+            ingest_passwords=plain.ingest_passwords,
+            resources=plain.resources,  # a resource has the name of its feed
+            max_age_s=plain.max_age_s,
+        ),
+    )
 
 
 def _prepare(options: Options) -> float:
@@ -145,7 +170,8 @@ def _warn_if_closed(host: Host, data: Path) -> None:
     if host.settings.open or host.settings.issuer is not None:
         return
     for feed in sorted(host.settings.feeds):
-        if not host.profiles.profile(feed).is_protected:
+        key = host.directory.find(feed)
+        if key is not None and not host.guard.is_protected(key):
             log.warning(
                 "the feed %s is closed: it has no password and no key. Create passwords with"
                 " `tidings feed password read --feed %s --data %s` and the same for ingest;"

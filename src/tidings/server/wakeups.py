@@ -242,6 +242,10 @@ class FeedNotifications:
             for listening in self._listening[feed]:
                 listening.add(page)
 
+    def look_soon(self, feed: str) -> None:
+        """Do the same as `look`; callable from any thread."""
+        self.loop.call_soon_threadsafe(self.look, feed)
+
     def look(self, feed: str) -> None:
         """Let the readers of *feed* read the log; call this in the event loop."""
         for listening in self._listening[feed]:
@@ -250,7 +254,7 @@ class FeedNotifications:
 
 class Webhooks:
     """
-    A scheduler that runs *delivery* for the webhooks of *feeds*.
+    A scheduler that runs *delivery* for the webhooks of the feeds that *feeds* returns.
 
     A webhook runs in one thread at a time. It is due if its feed may have new pages, if its last
     run left messages, and every `LOOK_S`. *cut* aborts the calls in progress.
@@ -260,12 +264,12 @@ class Webhooks:
         self,
         registry: Registry,
         delivery: WebhookDelivery,
-        feeds: Iterable[str],
+        feeds: Callable[[], Iterable[str]],
         clock: Clock,
         cut: Callable[[], None],
     ) -> None:
         self._registry, self._delivery = registry, delivery
-        self._feeds, self._clock, self._cut = sorted(feeds), clock, cut
+        self._feeds, self._clock, self._cut = feeds, clock, cut
         # Only the thread of `_serve` changes `_known`, `_due` and `_running`. Other threads, such
         # as the event loop, add to `_queued`, and put functions for that thread into `_happened`,
         # which never blocks.
@@ -320,7 +324,7 @@ class Webhooks:
         try:
             known = {
                 (feed, name): hook
-                for feed in self._feeds
+                for feed in self._feeds()
                 for name, hook in self._registry.all(feed).items()
             }
         except Exception as error:  # noqa: BLE001 (this thread must continue, to load them later)

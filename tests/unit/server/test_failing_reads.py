@@ -113,7 +113,7 @@ def test_a_registry_that_fails_once_stops_no_webhook(
 
     registry: Any = Registry()
     delivery: Any = WebhookDelivery()
-    webhooks = wakeups.Webhooks(registry, delivery, [FEED], lambda: 0, lambda: None)
+    webhooks = wakeups.Webhooks(registry, delivery, lambda: [FEED], lambda: 0, lambda: None)
     webhooks.start()
     assert called.wait(WITHIN_S)
     webhooks.stop()
@@ -195,7 +195,7 @@ def test_a_thread_that_cannot_start_stops_no_webhook(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(threading.Thread, "start", start_later)
     registry: Any = SimpleNamespace(all=lambda feed: {"h": object()})
     delivery: Any = SimpleNamespace(run=run)
-    webhooks = wakeups.Webhooks(registry, delivery, [FEED], lambda: 0, lambda: None)
+    webhooks = wakeups.Webhooks(registry, delivery, lambda: [FEED], lambda: 0, lambda: None)
     webhooks.start()
     assert ran.wait(30) and len(refused) == 2
     webhooks.stop()

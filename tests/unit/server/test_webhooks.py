@@ -204,7 +204,9 @@ def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch
         return [Verdict(503)] * len(requests)
 
     delivery = replace(scene.delivery, post=post)
-    runner = wakeups.Webhooks(scene.registry, delivery, [FEED], scene.scene.clock, let_go.set)
+    runner = wakeups.Webhooks(
+        scene.registry, delivery, lambda: [FEED], scene.scene.clock, let_go.set
+    )
     began_ms = scene.scene.now_ms
     runner.start()
     until(lambda: scene.consumer(NAME).failure)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.passwords import Verifier
     from tidings.core.effects import Clock
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.settings.profiles import Profile, ProfileStore
 
 _BASIC, _BEARER = "basic", "bearer"
@@ -220,7 +221,8 @@ class Guard:
     If *open* is True, every caller is admitted to a feed that has no credential. *bearers* are
     tried first, in order, so a caller that presents a key has only the rights of the key, even on
     an open feed. *failures* counts wrong passwords. Error messages suggest commands to the
-    operator; *target* is the option of these commands that names this host.
+    operator; *target* is the option of these commands that names this host. If *feeds* is None, no
+    feed is ever deleted.
     """
 
     profiles: ProfileStore
@@ -229,6 +231,7 @@ class Guard:
     failures: FailedAttemptLimiter
     bearers: Sequence[Bearers] = ()
     target: str = "--stage STAGE"
+    feeds: FeedNames | None = None
 
     def check(
         self, feed: str, role: Role, given: Credential | None, *, unrestricted: bool = False
@@ -324,8 +327,11 @@ class Guard:
         Check that a caller admitted at *since_ms* may still be answered; call this after each read.
 
         Raises:
+            FeedDeleted: the feed was deleted in the meantime.
             KeyEnded: the key has ended in the meantime.
         """
+        if self.feeds is not None:
+            self.feeds.check(feed)
         if admission.may_end and must_disconnect(
             endings_at(self.profiles, feed), admission, since_ms, now_ms
         ):

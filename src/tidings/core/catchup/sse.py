@@ -171,7 +171,8 @@ class Stream:
     password never ends, so *still_opens* checks the password again when a profile changes. `close`
     releases *hold*. *charge* counts the data that is read. *write* formats events for clients that
     asked for traces, for another format or for *lines*; if *write* is None, the text of the parts
-    is sent. *cursors* is True if the client accepts blocks that have only an id.
+    is sent. *cursors* is True if the client accepts blocks that have only an id. *exists* returns
+    False after the feed was deleted.
     """
 
     catch_up: CatchUp
@@ -189,6 +190,7 @@ class Stream:
     cursors: bool = False
     version: int = 0
     still_opens: Callable[[], bool] = _always
+    exists: Callable[[], bool] = _always
     form: Hashable = None
     _key: tuple[Filter, str, Hashable] | None = None
 
@@ -399,5 +401,6 @@ class Streamer:
             cursors=cursors_wanted,
             version=profile.version + version,
             still_opens=opens,
+            exists=partial(self.feeds.exists, key),
             form=(form, lines, traced),
         )

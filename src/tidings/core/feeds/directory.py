@@ -71,6 +71,15 @@ class Directory:
         if self.key(name) != key:
             raise FeedDeleted(name)
 
+    def exists(self, key: str) -> bool:
+        """Return True if the feed with *key* exists; see `check`."""
+        return self.find(public_name(key)) == key
+
+    def is_deleted(self, key: str) -> bool:
+        """Return True if the feed with *key* was deleted, or if its creation was not completed."""
+        record = self.record(public_name(key))
+        return record is not None and not (record.is_live and record.key == key)
+
     def record(self, name: str) -> FeedRecord | None:
         """
         Return the record of *name* as it was in the last `limits.FEED_AGE_MS`.

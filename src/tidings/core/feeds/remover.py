@@ -9,7 +9,7 @@ so a job that was killed continues where it stopped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -27,14 +27,19 @@ if TYPE_CHECKING:
 PASSES = 2
 
 
+def _nothing_left() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remover:
     """
     The job that removes the data of deleted feeds.
 
     Only one process runs it at a time for a name; a second one repeats work, and loses the race to
-    write the record. *settle_ms* is the longest time after a deletion for which a process may still
-    write to the feed, at least `limits.REMOVE_SETTLE_MS`.
+    write the record. *finish* is called after the last pass, for example to overwrite free space;
+    it returns False if it must be called again later. *settle_ms* is the longest time after a
+    deletion for which a process may still write to the feed, at least `limits.REMOVE_SETTLE_MS`.
     """
 
     directory: Directory
@@ -43,6 +48,7 @@ class Remover:
     clock: Clock
     steady: Clock
     settle_ms: int = limits.REMOVE_SETTLE_MS
+    finish: Callable[[], bool] = _nothing_left
 
     def run(self, until_ms: int) -> bool:
         """
@@ -59,7 +65,7 @@ class Remover:
             for removal in record.unfinished:
                 more |= self._run(record.name, removal.number, until_ms)
                 if self.steady() >= until_ms:
-                    return True
+                    return more or self.has_work()
         return more
 
     def has_work(self) -> bool:
@@ -94,26 +100,30 @@ class Remover:
             removal = _find(record, number) if record else None
             if record is None or removal is None or removal.done_ms or not self._is_due(removal):
                 return False
-            done = self.data.remove(key, removal.place, until_ms)
-            if not self._save(record.with_removal(self._advanced(removal, done))):
+            after = self._advance(key, removal, until_ms)
+            if after == removal:
+                return False  # for example because of a backup; another run tries again later
+            if not self._save(record.with_removal(after)):
                 return True  # the record was changed; the next run reads it again
             if self.steady() >= until_ms:
                 return True
 
     def _is_due(self, removal: Removal) -> bool:
         """Return True unless the removal waits until no process writes any more."""
-        if removal.passes < PASSES - 1:
+        if removal.passes != PASSES - 1 or removal.place:
             return True
         waited_ms = self.clock() - removal.deleted_ms
         return not 0 <= waited_ms < max(self.settle_ms, limits.REMOVE_SETTLE_MS)
 
-    def _advanced(self, removal: Removal, done: Removed) -> Removal:
+    def _advance(self, key: str, removal: Removal, until_ms: int) -> Removal:
+        """Continue *removal*, and return it as it is afterwards."""
+        if removal.passes >= PASSES:
+            return replace(removal, done_ms=self.clock()) if self.finish() else removal
+        done = self.data.remove(key, removal.place, until_ms)
         counts = tuple(sorted((Counter(dict(removal.counts)) + Counter(done.counts)).items()))
         if done.place is not None:
             return replace(removal, place=done.place, counts=counts)
-        passes = removal.passes + 1
-        done_ms = self.clock() if passes >= PASSES else 0
-        return replace(removal, place="", passes=passes, counts=counts, done_ms=done_ms)
+        return replace(removal, place="", passes=removal.passes + 1, counts=counts)
 
     def _save(self, record: FeedRecord) -> bool:
         try:

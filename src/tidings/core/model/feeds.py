@@ -102,6 +102,9 @@ class FeedNames(Protocol):
             FeedDeleted: the feed was deleted; a feed with another key may have its name.
         """
 
+    def exists(self, key: str) -> bool:
+        """Return True if `check` accepts *key*."""
+
     def all_keys(self) -> Iterable[str]:
         """Return the keys of all feeds, ordered by name."""
 
@@ -120,6 +123,9 @@ class FixedFeeds:
 
     def check(self, key: str) -> None:
         check_known(key, self.known)
+
+    def exists(self, key: str) -> bool:
+        return key in self.known
 
     def all_keys(self) -> list[str]:
         return sorted(self.known)

@@ -310,7 +310,7 @@ class Projector:
             now_ms=self.clock(),
             on_erasure=self.on_erasure and partial(self.on_erasure, feed),
         )
-        first = bool(pages) and pages[0].number == 1
+        first = bool(pages) and pages[0].first == 1
         if first or any(row.expires_ms for row in rows):
             note(self.tombstones, feed, self.tombstone_ms, self.clock(), first=first)
         if rows and self._keeps(feed):

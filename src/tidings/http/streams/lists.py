@@ -133,6 +133,20 @@ class WaitingList(ABC):
         feed = self.feeds.key(name)
         return feed, self._check(feed, headers)
 
+    async def _wait_for(
+        self, poller: TailPoller, feed: str, page: int, request: _Request, until_s: float
+    ) -> None:
+        """
+        Wait for pages after *page*, at most for `limits.EXISTS_S`. If none arrive, check the feed.
+
+        Raises:
+            FeedDeleted: the feed was deleted.
+        """
+        left_s = request.left_s(until_s)
+        await poller.wait(page, request.gone, min(left_s, limits.EXISTS_S))
+        if request.left_s(until_s) <= left_s - limits.EXISTS_S:
+            await in_thread(self.feeds.check, feed)
+
     async def _check_again(self, request: _Request, feed: str, allowed: Allowed) -> None:
         """
         Check the credential of *request* again, after a wait.
@@ -239,7 +253,7 @@ class ChangeLists(WaitingList):
         may_wait = query.limit > 0 and not listing.lost
         while may_wait and not listing.entries and request.may_wait(until_s):
             if listing.at_end or listing.waiting:
-                await poller.wait(listing.page, request.gone, request.left_s(until_s))
+                await self._wait_for(poller, feed, listing.page, request, until_s)
             listing = await self._after(query, listed, listing, poller)
         return listing
 
@@ -354,7 +368,7 @@ class ReplicationApp(WaitingList):
             read = partial(self.replication_reader().catch_up.read, feed, leave=leave)
             poller = self.pollers.of(feed, read, leave=leave)
             end = min(requested.after.page, reply.batch.status.head)  # the caller may be after it
-            await poller.wait(end, request.gone, request.left_s(until_s))
+            await self._wait_for(poller, feed, end, request, until_s)
             reading = poller.once(key, partial(self._begin_read, feed, key))
             try:
                 reply = await asyncio.shield(reading)

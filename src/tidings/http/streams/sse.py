@@ -114,10 +114,9 @@ class OpenStreams:
         """Yield *stream* as an open stream, which ends when *receive* reports a disconnect."""
         one = OpenStream(stream, asyncio.get_running_loop().create_future(), cut_after)
         leaving = asyncio.ensure_future(_note_leaving(one, receive))
-        if self._lasting or stream.admission.may_end:
-            self._open[one] = None
-            if self._checking is None:
-                self._checking = asyncio.ensure_future(self._check_often())
+        self._open[one] = None
+        if self._checking is None:
+            self._checking = asyncio.ensure_future(self._check_often())
         try:
             yield one
         finally:
@@ -152,7 +151,14 @@ class OpenStreams:
         if self._lasting:
             for each in streams:
                 each.stream.renew()
-        return [each for each in streams if each.stream.has_ended()]
+        one_of_each = {each.stream.feed: each.stream for each in streams}
+        deleted = {feed for feed, stream in one_of_each.items() if not stream.exists()}
+        return [
+            each for each in streams if each.stream.feed in deleted or self._has_ended(each.stream)
+        ]
+
+    def _has_ended(self, stream: Stream) -> bool:
+        return (self._lasting or stream.admission.may_end) and stream.has_ended()
 
 
 async def _note_leaving(one: OpenStream, receive: Receive) -> None:

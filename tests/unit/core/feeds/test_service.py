@@ -56,8 +56,10 @@ def leave(profile: Profile) -> Profile:
     return replace(profile, leave=True)
 
 
-def delete(feeds: Feeds, name: str = NAME, **more: bool) -> FeedRecord:
-    return feeds.delete(name, confirm=name, by="ann", **more)
+def delete(
+    feeds: Feeds, name: str = NAME, *, force: bool = False, tables: bool = False
+) -> FeedRecord:
+    return feeds.delete(name, confirm=name, force=force, tables=tables, by="ann")
 
 
 def finish(scene: Scene, name: str = NAME) -> None:

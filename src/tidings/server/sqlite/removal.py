@@ -1,0 +1,109 @@
+"""The removal of a deleted feed's data from a database file of SQLite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.core.feeds.records import Removed
+from tidings.server.sqlite.database import DELETED_TOGETHER, Database, in_transaction
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from tidings.core.effects import Clock
+    from tidings.server.sqlite.log import SqliteFollowers
+
+BYTES_TOGETHER = 1024 * 1024  # bytes of pages deleted in one transaction, in some 2 ms
+_DOCUMENTS = "documents"
+_KEPT = ("feed", "feed-removal")  # kinds of documents whose `feed` is a name, not a key
+
+
+class SqliteFeedData:
+    """
+    Implements `FeedData` for every table with a column `feed`.
+
+    Each transaction deletes at most 250 rows or 1 MB of pages. The followers' checkpoints in memory
+    are removed, too.
+    """
+
+    def __init__(self, database: Database, followers: SqliteFollowers, steady: Clock) -> None:
+        self._database, self._followers, self._steady = database, followers, steady
+
+    def remove(self, key: str, place: str, until_ms: int) -> Removed:
+        """Continue at the table *place*; the counts are by table, and by kind of document."""
+        counts: dict[str, int] = {}
+        if not place:
+            self._followers.forget(key)
+        for table in (each for each in self._tables() if each >= place):
+            while deleted := self._delete_some(table, key):
+                for name, count in deleted:
+                    counts[name] = counts.get(name, 0) + count
+                if self._steady() >= until_ms:
+                    return Removed(table, counts)
+        return Removed(None, counts)
+
+    def _tables(self) -> Sequence[str]:
+        """Return the names of the tables with data of feeds."""
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT m.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+                " WHERE m.type = 'table' AND c.name = 'feed' ORDER BY m.name"
+            ).fetchall()
+        return [name for (name,) in rows]
+
+    def _delete_some(self, table: str, key: str) -> Sequence[tuple[str, int]]:
+        """Delete rows of *key* in one transaction; return what was deleted, by location."""
+        if not self._has_rows(table, key):
+            return ()  # the second pass usually writes nothing
+        if table == _DOCUMENTS:
+            return self._delete_documents(key)
+        count = self._delete_pages(key) if table == "pages" else self._delete_rows(table, key)
+        return [(table, count)] if count else []
+
+    def _has_rows(self, table: str, key: str) -> bool:
+        with self._database.reading() as sql:
+            if table == _DOCUMENTS:
+                return any(_documents_of(sql, key))
+            found = sql.execute(f"SELECT 1 FROM {table} WHERE feed = ? LIMIT 1", (key,))
+            return found.fetchone() is not None
+
+    @in_transaction
+    def _delete_pages(self, sql: sqlite3.Connection, key: str) -> int:
+        last = size = 0
+        pages = "SELECT page, length(body) FROM pages WHERE feed = ? ORDER BY page LIMIT ?"
+        for page, length in sql.execute(pages, (key, DELETED_TOGETHER)):
+            if size and size + length > BYTES_TOGETHER:
+                break
+            last, size = page, size + length + 1
+        return sql.execute("DELETE FROM pages WHERE feed = ? AND page <= ?", (key, last)).rowcount
+
+    @in_transaction
+    def _delete_rows(self, sql: sqlite3.Connection, table: str, key: str) -> int:
+        columns = ", ".join(_primary_key(sql, table))
+        some = f"SELECT {columns} FROM {table} WHERE feed = ? LIMIT ?"
+        delete = f"DELETE FROM {table} WHERE ({columns}) IN ({some})"
+        return sql.execute(delete, (key, DELETED_TOGETHER)).rowcount
+
+    @in_transaction
+    def _delete_documents(self, sql: sqlite3.Connection, key: str) -> Sequence[tuple[str, int]]:
+        """Delete the documents of *key*, of which a feed has few."""
+        deleted = [*_documents_of(sql, key)]
+        for kind, _ in deleted:
+            sql.execute("DELETE FROM documents WHERE kind = ? AND feed = ?", (kind, key))
+        return deleted
+
+
+def _documents_of(sql: sqlite3.Connection, key: str) -> Iterator[tuple[str, int]]:
+    """Yield the kinds of the documents of *key* with their numbers."""
+    kind, following = "", "SELECT min(kind) FROM documents WHERE kind > ?"
+    while kind := sql.execute(following, (kind,)).fetchone()[0] or "":
+        counted = "SELECT count(*) FROM documents WHERE kind = ? AND feed = ?"
+        (count,) = sql.execute(counted, (kind, key)).fetchone()
+        if count and kind not in _KEPT:
+            yield kind, count
+
+
+def _primary_key(sql: sqlite3.Connection, table: str) -> list[str]:
+    rows = sql.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,))
+    return [name for (name,) in rows]
