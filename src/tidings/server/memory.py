@@ -293,7 +293,7 @@ class MemoryFollowers:
     def set_checkpoint(
         self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
     ) -> None:
-        """Set the checkpoint of a follower that does not run; a run that ends now loses its lease."""
+        """Set the checkpoint of a follower that does not run. A run that ends loses its lease."""
         follower = StoredFollower(feed, name, saved=(checkpoint, operations, note))
         self._feeds.setdefault(feed, self._of_feed(feed))[name] = follower
 
