@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.functions.cloud import basic
-from tidings.core.auth.guard import Bounded, Need, Role
+from tidings.core.auth.guard import Bounded, Need, Role, permits
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.http.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
 
@@ -23,13 +23,19 @@ READER, PRODUCER = "the read password", "the ingest password"
 
 @dataclass(frozen=True)
 class Actor:
-    """*password*, or a key with *roles* within *bound*; *ended*: it is good for nothing."""
+    """
+    *password*, or a key with *roles* within *bound*; *ended*: it is good for nothing.
+
+    *of_host*: the key is one of the host, for the feeds with the prefix *feeds*.
+    """
 
     name: str
     password: str = ""
     roles: frozenset[Role] = frozenset()
     bound: Filter = EVERYTHING
     ended: str = ""
+    of_host: bool = False
+    feeds: tuple[str, ...] = ()
 
     @property
     def has_key(self) -> bool:
@@ -57,6 +63,9 @@ ACTORS = (
     _key("an expired key", *Role, ended="expired"),
     _key("a key of another feed", *Role, ended="foreign"),
     _key("a key with another secret", *Role, ended="wrong"),
+    _key("a read key of the host", Role.READ, of_host=True),
+    _key("an admin key of the host", Role.ADMIN, Role.READ, of_host=True, feeds=("ma",)),
+    _key("a key of the host for other feeds", *Role, of_host=True, feeds=("other",)),
 )
 
 
@@ -69,6 +78,8 @@ def refused(actor: Actor, need: Need) -> int:
         return 0 if need.role in whose.get(actor.password, ()) else 401
     if actor.ended:
         return 401
+    if not permits(actor.feeds, "main"):
+        return 403
     by_admin = need.role in (Role.CONSUME, Role.ERASE) and Role.ADMIN in actor.roles
     if need.role not in actor.roles and not by_admin:
         return 403
@@ -88,6 +99,7 @@ class RouteRequest:
     query: str = ""
     kind: str = "application/json"
     body: str = ""
+    is_of_host: bool = False  # the credential is one of the host
 
     @property
     def path(self) -> str:
@@ -150,6 +162,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "POST /erasures": {"status": 202, "body": '{"type":"video","id":"x","reason":"r"}'},
     "GET /erasures": {"status": 200},
     "GET /erasures/{id}": {"status": 404, "parameters": {"id": "0" * 24}},
+    "GET /feeds": {"status": 200, "is_of_host": True},
+    "PUT /feeds/{feed}": {"status": 400, "body": '{"unknown":1}', "is_of_host": True},
+    "GET /feeds/{feed}": {"status": 200},
+    "DELETE /feeds/{feed}": {"status": 400, "query": "confirm=other", "is_of_host": True},
     "GET /relays": {"status": 200},
     "GET /relay": {"status": 200},
     "PUT /relay/password": {"status": 404, "body": '{"password":"a new one"}'},
@@ -190,7 +206,7 @@ def requests() -> list[RouteRequest]:
         if route.path == _ACT:
             made += [_action(route, name, need) for name, need in CONSUMER_ACTIONS.items()]
         else:
-            below = route.path.removeprefix("/feeds/{feed}")
+            below = route.path.removeprefix("/feeds/{feed}") or route.path
             given = REQUESTS[f"{route.method} {'/' if below == '$default' else below}"]
             made.append(RouteRequest(route, need=route.need, **given))
     return [_placed(each) for each in made]

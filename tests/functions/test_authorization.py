@@ -37,6 +37,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.auth.passwords import hash_password
+from tidings.core.model.feeds import HOST
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.values import Resource
 
@@ -67,6 +68,7 @@ SHOWN = [
     if not bearer or actor.name in AS_BEARER
 ]
 
+OUTSIDE = ("key: is bounded", "needs read", "does not permit")
 # A WebSocket client's messages with their needs; `register` is a listener's first message.
 MESSAGES = {
     **dict.fromkeys(("subscribe", "resume"), READ),
@@ -93,8 +95,9 @@ def secret_of(actor: Actor) -> str:
     stored = DynamoDBKeys(clients.dynamodb(), "control")
     issuer = KeyIssuer(stored, stage().profiles, lambda: now_ms() - 60_000)
     expires_ms = now_ms() - 1000 if actor.ended == "expired" else 0
-    wanted = Key("", "", actor.roles, actor.bound, expires_ms=expires_ms)
-    issuer.create("other" if actor.ended == "foreign" else "main", GIVEN, wanted)
+    wanted = Key("", "", actor.roles, actor.bound, expires_ms=expires_ms, feeds=actor.feeds)
+    scope = HOST if actor.of_host else "other" if actor.ended == "foreign" else "main"
+    issuer.create(scope, GIVEN, wanted)
     if actor.ended == "revoked":
         issuer.revoke("main", GIVEN.id)
     shown = PresentedKey(GIVEN.id, "x" * 32) if actor.ended == "wrong" else GIVEN
@@ -104,6 +107,10 @@ def secret_of(actor: Actor) -> str:
 def expected(actor: Actor, asked: RouteRequest, *, bearer: bool) -> int:
     if asked.path == "/relays" and actor.ended == "foreign":
         return 200  # it lists every readable feed: the other one
+    if asked.is_of_host and not actor.of_host:
+        return 401  # the credential is one of a feed
+    if asked.path in ("/relays", "/feeds") and actor.of_host and Role.READ in actor.roles:
+        return 200  # it lists what the key permits
     if bearer and not actor.has_key and asked.need.role is not None:
         return 401  # a password is not accepted as a bearer token
     return refused(actor, asked.need) or asked.status
@@ -166,7 +173,7 @@ def said(cloud: Cloud, name: str, secret: str) -> int:
     receive(message({**MESSAGE[name], **shown}), None)
     told = next(each.body.decode() for each in cloud.around.asked if "connections" in each.path)
     if not told.startswith("{"):  # a listener gets the reason, and is disconnected
-        return 403 if "key: is bounded" in told or "needs read" in told else 401
+        return 403 if any(rule in told for rule in OUTSIDE) else 401
     codes = {"outside_key": 403, "wrong_key": 401, "wrong_password": 401}
     return codes[json.loads(told)["error"]["code"]] if "error" in told else 0
 

@@ -6,7 +6,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
-from tidings.core.log.due import NEXT_SWEEP, earliest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +84,6 @@ class Assembly:
     few_subscriptions = 0  # read at once for a batch of push, if more than on a stage
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
-    forget_every_ms = limits.FORGET_EVERY * limits.SWEEP_EVERY_MS  # between two looks for deletions
     file_rewritten_ms = 0  # when the database file was last rewritten, see `SqliteFreeSpace`
     recovery_ms = 0  # how far back the tables can be restored, without backups of the operator
     erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
@@ -849,31 +847,14 @@ class Assembly:
     def wake_eraser(self, feed: str) -> None:
         """Start the erasures of *feed* soon. A host without a job for this does nothing."""
 
-    def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
+    @property
+    def wake_due_erasures(self) -> Callable[[str, bool], object] | None:
         """
-        Wake the job if an erasure of *feed* is due, or if a deletion is old enough to be forgotten.
+        Return the function by which the sweep wakes the job; None if the host wakes it otherwise.
 
-        Return the time at which the job has work again, or None. If *erases* is False, the feed
-        never had an erasure. The sweep has read the profile, so a feed without both costs no read.
+        Its arguments are a feed, and True if the feed has ever had an erasure.
         """
-        next_ms = None
-        if erases:
-            from tidings.core.erasure.records import due_ms
-
-            next_ms = due_ms(self.stores.erasures.unfinished(feed))
-            if next_ms is not None and next_ms <= self.expiring():
-                self.wake_eraser(feed)
-                return NEXT_SWEEP
-        if not self.profiles.profile(feed).forget_after_days:
-            return next_ms
-        forget_ms, now_ms = self.forgetter.due_ms(feed), self.runtime.clock()
-        if forget_ms is not None and forget_ms <= now_ms:
-            # Pages become old one after the other, and each run costs a start of the job.
-            every_ms = self.forget_every_ms
-            if now_ms % every_ms < limits.SWEEP_EVERY_MS:
-                self.wake_eraser(feed)
-            forget_ms = now_ms - now_ms % every_ms + every_ms
-        return earliest((next_ms, forget_ms))
+        return None
 
     # Maintenance.
 
@@ -902,8 +883,6 @@ class Assembly:
             lanes=self.lanes.count,
         )
         return Sweeper(
-            due_feeds=stores.due_feeds,
-            feeds=self.directory,
             reader=self.reader,
             steady=runtime.steady,
             checkpoints=stores.followers,
@@ -924,6 +903,7 @@ class Assembly:
             outbox=self.outbox_monitor,
             erasures=self.wake_due_erasures,
             about=self.about,
+            feeds=self.directory,
         )
 
     @cached_property
@@ -1061,11 +1041,25 @@ class Assembly:
         return KeyRouter(issuer, self.guard, self.directory)
 
     def _amend(self) -> Endpoint:
-        from tidings.http.endpoints.corrections import Corrections
         from tidings.http.router import by_path
-        from tidings.http.routes import ERASURES
+        from tidings.http.routes import CORRECTIONS, ERASURES, FEEDS
 
-        return by_path({ERASURES: self._erasures}, Corrections(self.corrector, self.guard))
+        below = {
+            ERASURES: self._erasures,
+            CORRECTIONS: self._corrections,
+            FEEDS: self._feeds,  # the last one, because the other paths begin with it, too
+        }
+        return by_path(below)
+
+    def _corrections(self) -> Endpoint:
+        from tidings.http.endpoints.corrections import Corrections
+
+        return Corrections(self.corrector, self.guard)
+
+    def _feeds(self) -> Endpoint:
+        from tidings.http.endpoints.feeds import FeedRouter
+
+        return FeedRouter(self.feeds, self.guard)
 
     def _erasures(self) -> Endpoint:
         from tidings.http.endpoints.erasures import ErasureRouter

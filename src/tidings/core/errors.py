@@ -87,6 +87,10 @@ class FeedDeleted(Rejected, code="feed_deleted", status=410):
         super().__init__("was deleted", field="feed", value=name)
 
 
+class FeedExists(Rejected, code="feed_exists", status=412):
+    """The feed exists, and the request may only create it."""
+
+
 class FeedInUse(Rejected, code="feed_in_use", status=409):
     """A feed that has consumers, webhooks or a relay is deleted only with `force`."""
 

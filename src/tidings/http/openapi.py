@@ -16,6 +16,7 @@ from tidings.core import limits
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
 from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
+from tidings.core.settings.profiles import COMPATS
 from tidings.core.version import VERSION
 from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
 
@@ -173,6 +174,41 @@ _FILTERED: Schema = {
     **dict.fromkeys(FIELDS, _list(_NAME, limits.FILTER_VALUES_MAX)),
     ERASURES: {"type": "boolean"},
 }
+_TIME: Schema = {"type": ["string", "null"], "format": "date-time"}
+_SWITCHES = ("force", "tables", "deleted")
+_SETTINGS: Schema = {
+    "object_url": {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX},
+    "compat": {"type": "string", "enum": [*COMPATS]},
+    "leave": {"type": "boolean"},
+    "ids_personal": {"type": "boolean"},
+    "resources": _list(
+        {
+            "type": "object",
+            "required": ["resource"],
+            "properties": {
+                "resource": _text(1, limits.TYPE_BYTES_MAX),
+                "subResources": _list(_NAME, limits.TAGS_MAX),
+                "bootstrapRoute": _text(1, limits.OBJECT_URL_CHARS_MAX),
+            },
+            "additionalProperties": False,
+        },
+        limits.RESOURCES_MAX,
+    ),
+    "max_age": _INTEGER,
+    "forget_after_days": {**_INTEGER, "maximum": limits.FORGET_AFTER_DAYS_MAX},
+    "push_lanes": {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX},
+}
+_REMOVAL: Schema = {
+    "type": "object",
+    "properties": {
+        "number": {"type": "integer", "minimum": 1},
+        "state": {"type": "string", "enum": ["deleting", "deleted"]},
+        "deleted_at": _TIME,
+        "done_at": _TIME,
+        "tables": {"type": "string", "enum": ["kept", "pending", "dropped"]},
+        "removed": {"type": "object", "additionalProperties": _INTEGER},
+    },
+}
 _WHY = {"why": _text(1, 200), "by": _text(1, 200)}
 
 SCHEMAS: dict[str, Schema] = {
@@ -261,6 +297,47 @@ SCHEMAS: dict[str, Schema] = {
         },
         "additionalProperties": False,
     },
+    "FeedSettings": {
+        "type": "object",
+        "properties": _SETTINGS,
+        "additionalProperties": False,
+        "examples": [{"leave": True, "forget_after_days": 30}, {}],
+    },
+    "FeedRecord": {
+        "type": "object",
+        "required": ["feed", "state", "number", "settings", "removals"],
+        "properties": {
+            "feed": _PLAIN,
+            "state": {"type": "string", "enum": ["live", "deleting", "deleted"]},
+            "number": {"type": "integer", "minimum": 1},
+            "created_at": _TIME,
+            "deleted_at": _TIME,
+            "by": _PLAIN,
+            "settings": {"anyOf": [{"type": "object", "properties": _SETTINGS}, {"type": "null"}]},
+            "removals": {"type": "array", "items": _REMOVAL},
+        },
+        "examples": [
+            {
+                "feed": "orders",
+                "state": "deleting",
+                "number": 1,
+                "created_at": "2026-11-27T18:59:33.363Z",
+                "deleted_at": "2026-11-27T19:04:10.12Z",
+                "by": "key 3k2m9c0q8xw1",
+                "settings": None,
+                "removals": [
+                    {
+                        "number": 1,
+                        "state": "deleting",
+                        "deleted_at": "2026-11-27T19:04:10.12Z",
+                        "done_at": None,
+                        "tables": "kept",
+                        "removed": {"log": 2},
+                    }
+                ],
+            }
+        ],
+    },
     "RelayAction": {"type": "object", "properties": {"to": {"type": "string"}, **_WHY}},
     "RelayPassword": {"type": "object", "properties": {"password": {"type": "string"}}},
     "Keys": {
@@ -313,6 +390,8 @@ PARAMETERS: dict[str, Schema] = {
     "type": {"type": "string"},
     "id": {"type": "string"},
     "after": {"type": "string"},
+    "confirm": {"type": "string", "description": "the name of the feed again"},
+    **{name: {"type": "string", "enum": ["true", "false"]} for name in _SWITCHES},
     "from": _ID,
     "to": _ID,
     "why": _text(1, 200),
@@ -321,6 +400,7 @@ PARAMETERS: dict[str, Schema] = {
     "size": {"type": "integer", "minimum": 1, "maximum": limits.BATCH_BYTES_MAX},
     "bucket": {**_INTEGER, "maximum": limits.BUCKETS - 1},
     "Last-Event-ID": {"type": "string"},
+    "If-None-Match": {"type": "string", "enum": ["*"]},
     "Idempotency-Key": {"type": "string", "pattern": "^[!-~]{1,128}$"},
     "traceparent": {"type": "string"},
     "Prefer": {"type": "string", "enum": ["return=representation"]},
@@ -413,6 +493,23 @@ DOCS: dict[str, Doc] = {
     ),
     "GET /erasures": Doc("all erasures", "22.5", query=("after",)),
     "GET /erasures/{id}": Doc("the report of an erasure", "22.5"),
+    "GET /feeds": Doc("all feeds of the host", "23.5", query=("after", "limit", "deleted")),
+    "PUT /feeds/{feed}": Doc(
+        "create a feed, or change its settings",
+        "23.1",
+        headers=("If-None-Match",),
+        body=((JSON, _ref("FeedSettings")),),
+        status=201,
+        answers=((JSON, _ref("FeedRecord")),),
+    ),
+    "GET /feeds/{feed}": Doc("the record of a feed", "23.4", answers=((JSON, _ref("FeedRecord")),)),
+    "DELETE /feeds/{feed}": Doc(
+        "delete a feed with all its data",
+        "23.6",
+        query=("confirm", "force", "tables"),
+        status=202,
+        answers=((JSON, _ref("FeedRecord")),),
+    ),
     "GET /relays": Doc("all chained feeds", "16.11"),
     "GET /relay": Doc("the status of a chained feed", "16.11"),
     "PUT /relay/password": Doc(
@@ -464,7 +561,7 @@ def document(feeds: Iterable[str], prefix: str = "") -> dict[str, Any]:
 
 def doc_of(route: HttpRoute) -> Doc:
     """Return the description of *route*, which is the same with and without a feed in the path."""
-    path = route.path.removeprefix(_OF_A_FEED)
+    path = route.path if route.path == _OF_A_FEED else route.path.removeprefix(_OF_A_FEED)
     return DOCS[f"{route.method} {'/ops' if path == '/' else path}"]
 
 
@@ -475,7 +572,7 @@ def _operation(route: HttpRoute, feeds: Iterable[str]) -> dict[str, Any]:
         "summary": doc.summary,
         "description": f"docs/PROTOCOL.md, section {doc.section}",
         "parameters": [
-            *(_path_parameter(name, feeds) for name in _IN_PATH.findall(route.path)),
+            *(_path_parameter(route.path, name, feeds) for name in _IN_PATH.findall(route.path)),
             *(_parameter("query", name) for name in doc.query),
             *(_parameter("header", name) for name in doc.headers),
         ],
@@ -502,9 +599,10 @@ def _parameter(place: str, name: str) -> dict[str, Any]:
     return {"name": name, "in": place, "schema": PARAMETERS[name]}
 
 
-def _path_parameter(name: str, feeds: Iterable[str]) -> dict[str, Any]:
+def _path_parameter(path: str, name: str, feeds: Iterable[str]) -> dict[str, Any]:
+    """Return the parameter *name* of *path*; a feed exists, unless the path itself creates it."""
     schema: dict[str, Any] = {"type": "string", "minLength": 1}
-    if name == "feed":
+    if name == "feed" and path != _OF_A_FEED:
         schema = {"type": "string", "enum": sorted(feeds)}
     return {"name": name, "in": "path", "required": True, "schema": schema}
 

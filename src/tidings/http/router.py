@@ -101,19 +101,21 @@ def pattern(path: str) -> re.Pattern[str]:
     return re.compile("".join(texts))
 
 
-def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint) -> Endpoint:
+def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint | None = None) -> Endpoint:
     """
     Return an endpoint that passes each request to the endpoint for its path in *below*.
 
-    *below* maps the start of a path to a function that builds the endpoint. An endpoint is built on
-    first use, so that a Lambda function loads nothing for rare routes. Other requests are passed to
-    *other*.
+    *below* maps the start of a path to a function that builds the endpoint; the first match counts.
+    The module of an endpoint is loaded on first use, so that a Lambda function loads nothing for
+    rare routes. Other requests are passed to *other*; without it, there must be none.
     """
 
     def answer(request: Request) -> Answer:
         path = request.route.partition(" ")[2]
         build = next((each for at, each in below.items() if path.startswith(at)), None)
-        return (build() if build else other)(request)
+        chosen = build() if build else other
+        assert chosen is not None, path
+        return chosen(request)
 
     return answer
 

@@ -26,7 +26,8 @@ from tidings.core.websocket.session import Act
 
 DEFAULT_PATH = "$default"
 STREAM = "/feeds/{feed}/v1/stream/{name}"
-ERASURES = "/feeds/{feed}/erasures"
+FEEDS, FEED = "/feeds", "/feeds/{feed}"
+CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
 HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
 
@@ -111,11 +112,15 @@ HTTP_ROUTES = (
     HttpRoute("POST", KEYS + "/{id}/revoke", "consume", ADMIN),
     HttpRoute("GET", "/feeds/{feed}/pages", "list", REPLICATE),
     HttpRoute("GET", "/feeds/{feed}/rows", "list", REPLICATE),
-    HttpRoute("POST", "/feeds/{feed}/corrections", "amend", ADMIN),
-    HttpRoute("POST", "/feeds/{feed}/corrections/rows", "amend", READ_ALL),
+    HttpRoute("POST", CORRECTIONS, "amend", ADMIN),
+    HttpRoute("POST", CORRECTIONS + "/rows", "amend", READ_ALL),
     HttpRoute("POST", ERASURES, "amend", ERASE),
     HttpRoute("GET", ERASURES, "amend", ERASE),
     HttpRoute("GET", ERASURES + "/{id}", "amend", ERASE),
+    HttpRoute("GET", FEEDS, "amend", READ_ALL),
+    HttpRoute("PUT", FEED, "amend", ADMIN),
+    HttpRoute("GET", FEED, "amend", READ_ALL),
+    HttpRoute("DELETE", FEED, "amend", ADMIN),
     HttpRoute("GET", "/relays", "supervise", READ_ALL),
     HttpRoute("GET", "/feeds/{feed}/relay", "supervise", READ_ALL),
     HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise", ADMIN),

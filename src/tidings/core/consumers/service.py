@@ -24,7 +24,6 @@ from tidings.core.errors import (
     UnknownConsumer,
     UnknownParked,
 )
-from tidings.core.log.due import NEXT_SWEEP
 from tidings.core.model.feeds import NAME, NAME_RULE
 
 if TYPE_CHECKING:
@@ -546,14 +545,12 @@ class ConsumerMonitor:
     retention: Retention
     count: Count
 
-    def run(self, feed: str) -> int | None:
-        """Count the lag of the consumers of *feed*; return the time of the next visit."""
+    def run(self, feed: str) -> None:
         lags = [lag for _, lag in self.consumers.all(feed)]
         if lags:
             self.count("ConsumerLag", max(lag.pages for lag in lags))
             self.count("ConsumersLate", sum(lag.ms > self.retention.age_ms for lag in lags))
             self.count("ConsumersFellOff", sum(lag.fell_off for lag in lags))
-        return NEXT_SWEEP if any(lag.pages or lag.fell_off for lag in lags) else None
 
 
 def _select(parked: list[str], which: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import (
+    FeedExists,
     FeedInUse,
     InvalidFeed,
     TooManyRequests,
@@ -74,17 +75,18 @@ class Feeds:
     on_deleted: Callable[[str], None] = _ignore
 
     def create(
-        self, name: str, settings: ProfileChange = keep, *, by: str = ""
+        self, name: str, settings: ProfileChange = keep, *, by: str = "", only_new: bool = False
     ) -> tuple[FeedRecord, bool]:
         """
         Create the feed *name* with *settings*, and return its record and True.
 
         If the feed exists, apply *settings* to it, and return its record and False. A new feed
         begins with the settings of the host (`model.feeds.HOST`), without its credentials. *by* is
-        the principal of the caller.
+        the principal of the caller. With *only_new*, an existing feed is not changed.
 
         Raises:
             InvalidFeed: the name is not valid.
+            FeedExists: *only_new* is True, and the feed exists.
             InvalidSetting: a setting is invalid; nothing was changed.
             TooManyRequests: too many deleted feeds of the name are still being removed.
             Unavailable: a store does not answer; the feed may exist. Repeat the request.
@@ -93,6 +95,8 @@ class Feeds:
         for _ in range(_ATTEMPTS):
             record = self.directory.fresh(name)
             if record is not None and record.is_live:
+                if only_new:
+                    raise FeedExists("exists already", field="feed", value=name)
                 self._apply(record.key, settings)
                 return record, False
             created = self._create(name, record, settings, by)

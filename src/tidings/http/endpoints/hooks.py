@@ -10,7 +10,7 @@ from tidings.core.consumers.service import reason_from
 from tidings.core.errors import Rejected, UnknownConsumer
 from tidings.core.hooks.webhook import InvalidWebhook, again_ms
 from tidings.core.model import filters
-from tidings.core.model.feeds import public_name
+from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.timestamps import from_ms
 from tidings.http.answers import json_answer
 from tidings.http.endpoints.consumers import ConsumerRequest, Document, consumer_document
@@ -141,6 +141,7 @@ def key_document(feed: str, key: Key, now_ms: int) -> dict[str, Any]:
         "made_by": key.made_by,
         "revoked_at": from_ms(key.revoked_ms) if key.revoked_ms else None,
         "successor": key.successor or None,
+        **({"feeds": [*key.feeds] or None} if feed == HOST else {}),
     }
 
 
