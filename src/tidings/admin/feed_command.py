@@ -7,12 +7,13 @@ import os
 import secrets
 import sys
 from dataclasses import replace
-from typing import IO
+from typing import IO, Any
 
 import click
 
-from tidings.admin.target import Target, target_options
+from tidings.admin.target import Target, host_target_options
 from tidings.aws.effects import now_ms
+from tidings.client.cli.settings import NAMES, settings_options
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.auth.passwords import (
@@ -24,12 +25,11 @@ from tidings.core.auth.passwords import (
 )
 from tidings.core.model.feeds import public_name
 from tidings.core.model.timestamps import from_ms
-from tidings.core.settings.profiles import COMPATS, OPLOG, Profile
-from tidings.core.settings.values import parse
+from tidings.core.settings.documents import profile_fields, settings_document
+from tidings.core.settings.profiles import Profile
 
 CLOSED = "none: closed, unless the feed has no credential at all and its deployment is open"
 GENERATED_BYTES = 24  # 192 random bits; 24 bytes in base64 need no padding
-NONE = "none"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
@@ -53,14 +53,7 @@ def settings_json(feed: str, profile: Profile) -> dict[str, object]:
     """Return all settings as JSON, without the hashes."""
     return {
         "feed": public_name(feed),
-        "object_url": profile.object_url,
-        "compat": profile.compat,
-        "leave": profile.leave,
-        "resources": [resource.document() for resource in profile.resources],
-        "max_age": profile.max_age_s,
-        "push_lanes": profile.push_lanes,
-        "ids_personal": profile.ids_personal,
-        "forget_after_days": profile.forget_after_days,
+        **settings_document(profile),
         "closed": profile.closed,
         **{
             f"{role.value}_passwords": [
@@ -115,7 +108,8 @@ def feed() -> None:
     Show and change the settings of a feed: links, compatibility mode, resources, passwords.
 
     A change takes effect within five seconds, without a deployment. Select the AWS account as for
-    other tools, with AWS_PROFILE and AWS_REGION.
+    other tools, with AWS_PROFILE and AWS_REGION. With --host, the settings are the defaults of new
+    feeds (`tidings feeds create`), and the passwords are valid for all feeds.
 
     \b
     Examples:
@@ -126,7 +120,7 @@ def feed() -> None:
 
 
 @feed.command()
-@target_options
+@host_target_options
 @click.option("--json", "in_json", is_flag=True, help="Print one line of JSON.")
 def show(target: Target, in_json: bool) -> None:
     """Show the settings of a feed. For a password, only the time when it was set is shown."""
@@ -138,81 +132,20 @@ def show(target: Target, in_json: bool) -> None:
 
 
 @feed.command("set")
-@target_options
-@click.option(
-    "--object-url", metavar="TEMPLATE", help="Template of the field `ref`; if empty, no `ref`."
-)
-@click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Behave as oplog did, or not.")
-@click.option(
-    "--leave",
-    type=click.Choice(["on", "off"]),
-    help="Store removed parents, for consumers with `leave=true`.",
-)
-@click.option(
-    "--resource",
-    "resources",
-    multiple=True,
-    metavar="NAME:SUB,SUB[=/ROUTE]",
-    help="Declare a resource to listeners; repeatable. Replaces all earlier declarations.",
-)
-@click.option("--no-resources", is_flag=True, help="Declare no resources.")
-@click.option(
-    "--max-age", type=int, help="Seconds that items are kept; 0: as long as other operations."
-)
-@click.option(
-    "--push-lanes", type=int, help="Number of followers that push to the WebSockets of a stage."
-)
-@click.option(
-    "--ids-personal",
-    type=click.Choice(["on", "off"]),
-    help="Whether an erasure also removes the id of the object from earlier entries.",
-)
-@click.option(
-    "--forget-after",
-    "forget_after_days",
-    type=int,
-    metavar="DAYS",
-    help="Erase objects this many days after they were deleted; 0: never.",
-)
-def set_(
-    target: Target,
-    object_url: str | None,
-    compat: str | None,
-    leave: str | None,
-    resources: tuple[str, ...],
-    no_resources: bool,
-    max_age: int | None,
-    push_lanes: int | None,
-    ids_personal: str | None,
-    forget_after_days: int | None,
-) -> None:
+@host_target_options
+@settings_options
+def set_(target: Target, settings: dict[str, Any]) -> None:
     """Change the given settings of a feed, and keep the others."""
-    if resources and no_resources:
-        raise click.UsageError("--resource and --no-resources cannot be combined")
-    options: dict[str, object] = {
-        "object_url": object_url,
-        "compat": COMPATS[0] if compat == NONE else compat,
-        "leave": None if leave is None else leave == "on",
-        "max_age_s": max_age,
-        "push_lanes": push_lanes,
-        "ids_personal": None if ids_personal is None else ids_personal == "on",
-        "forget_after_days": forget_after_days,
-    }
-    named = {name: value for name, value in options.items() if value is not None}
-    if resources or no_resources:
-        named["resources"] = tuple(parse(text, target.feed) for text in resources)
-    if not named:
-        raise click.UsageError(
-            "name what to set: --object-url, --compat, --leave, --resource, --max-age,"
-            " --push-lanes, --ids-personal or --forget-after"
-        )
-    profile = target.change(lambda old: replace(old, **named))  # type: ignore[arg-type]
+    if not settings:
+        raise click.UsageError(f"name what to set: {NAMES}")
+    fields = profile_fields(settings, target.feed)
+    profile = target.change(lambda old: replace(old, **fields))
     click.echo("\n".join(settings_lines(target.feed, profile)))
 
 
 @feed.command()
 @click.argument("role", type=click.Choice([role.value for role in PASSWORD_ROLES]))
-@target_options
+@host_target_options
 @click.option(
     "--password-file",
     type=click.File(encoding="utf-8"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tidings.admin.target import Target, target_options
+from tidings.admin.target import Target, host_target_options
 from tidings.aws.effects import now_ms
 from tidings.core import limits
 from tidings.core.auth.guard import Role
@@ -24,7 +24,7 @@ from tidings.core.auth.keys import (
     bound_of,
 )
 from tidings.core.changeagent.config import parse_duration
-from tidings.core.model.feeds import public_name
+from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.timestamps import from_ms
 from tidings.http.endpoints.hooks import key_document, key_state
 
@@ -46,6 +46,9 @@ def key_lines(feed: str, key: Key, now_ms: int) -> list[str]:
         ("streams", f"{key.streams or limits.KEY_STREAMS} at once"),
         ("made", f"{from_ms(key.made_ms)} by {key.made_by or 'an unknown operator'}"),
     ]
+    if feed == HOST:
+        names = ", ".join(f"{prefix}*" for prefix in key.feeds)
+        rows[0] = ("feeds", names or "all of the host")
     if key.label:
         rows.append(("label", key.label))
     if key.revoked_ms:
@@ -75,7 +78,7 @@ def _roles(key: Key) -> list[str]:
 
 
 def _bound(key: Key) -> str:
-    named = {"types": key.bound.types, "parents": key.bound.parents}
+    named = {"feeds": key.feeds or None, "types": key.bound.types, "parents": key.bound.parents}
     return " ".join(
         f"{name}={','.join(sorted(values))}" for name, values in named.items() if values is not None
     )
@@ -122,6 +125,7 @@ def keys() -> None:
     Examples:
       tidings keys create --stage dev --role read --parent user/42 --expires 24h
       tidings keys create --stage dev --role ingest --label "the shop" --rate 50
+      tidings keys create --host --role admin --feeds team-a- --stage dev
       tidings keys list --stage dev
       tidings keys revoke 3k2m9c0q8xw1 --stage dev
       tidings keys rotate 3k2m9c0q8xw1 --stage dev --overlap 24h
@@ -129,7 +133,7 @@ def keys() -> None:
 
 
 @keys.command()
-@target_options
+@host_target_options
 @click.option(
     "--role",
     "roles",
@@ -137,6 +141,12 @@ def keys() -> None:
     required=True,
     type=click.Choice([role.value for role in Role]),
     help="Role that the key grants; repeatable.",
+)
+@click.option(
+    "--feeds",
+    multiple=True,
+    metavar="PREFIX",
+    help="With --host: allow only feeds whose names begin with PREFIX; repeatable.",
 )
 @click.option("--type", "types", multiple=True, help="Allow this type only; repeatable.")
 @click.option("--parent", "parents", multiple=True, help="Allow this parent only; repeatable.")
@@ -156,6 +166,7 @@ def keys() -> None:
 def create(
     target: Target,
     roles: tuple[str, ...],
+    feeds: tuple[str, ...],
     types: tuple[str, ...],
     parents: tuple[str, ...],
     expires: int,
@@ -168,12 +179,18 @@ def create(
     """
     Create a key and print it. The key cannot be shown again.
 
+    With --host, the key is valid for all feeds of the host, or for those that --feeds permits. With
+    the role admin, it also creates and deletes feeds (`tidings feeds`).
+
     \b
     Examples:
       tidings keys create --stage dev --role read
+      tidings keys create --stage dev --host --role admin --feeds team-a-
       tidings keys create --stage dev --role read --role ingest --parent user/42
       tidings keys create --endpoint-url http://127.0.0.1:8000 --role admin --json
     """
+    if feeds and target.feed != HOST:
+        raise click.UsageError("--feeds is for keys of the host; add --host")
     given = fresh()
     wanted = Key(
         "",
@@ -185,12 +202,13 @@ def create(
         streams=streams,
         label=label,
         made_by=by,
+        feeds=feeds,
     )
     _print_new(target, given, _issuer(target).create(target.feed, given, wanted), in_json=in_json)
 
 
 @keys.command("list")
-@target_options
+@host_target_options
 @json_option
 def list_(target: Target, in_json: bool) -> None:
     """
@@ -212,7 +230,7 @@ def list_(target: Target, in_json: bool) -> None:
 
 @keys.command()
 @click.argument("id")
-@target_options
+@host_target_options
 @json_option
 def show(target: Target, id: str, in_json: bool) -> None:
     """
@@ -227,7 +245,7 @@ def show(target: Target, id: str, in_json: bool) -> None:
 
 @keys.command()
 @click.argument("id")
-@target_options
+@host_target_options
 @json_option
 def revoke(target: Target, id: str, in_json: bool) -> None:
     """
@@ -242,7 +260,7 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
 
 @keys.command()
 @click.argument("id")
-@target_options
+@host_target_options
 @click.option(
     "--overlap",
     type=Duration(),

@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidings.aws.config import stages, twin_keys
-from tidings.client.cli.options import Command, endpoint_option, feed_option, stage_option
+from tidings.client.cli.options import (
+    Command,
+    endpoint_option,
+    feed_option,
+    is_given,
+    stage_option,
+)
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.model.feeds import check_name
+from tidings.core.model.feeds import HOST, check_name
 from tidings.core.settings.profiles import Profile, ProfileStore, validate
 from tidings.server import operating
 from tidings.server.processes import Problem
@@ -65,7 +71,11 @@ class Target:
 
 
 def feed_options(
-    find: Find, found_in: FoundIn | None = None, opened: Opened = operating.open_documents
+    find: Find,
+    found_in: FoundIn | None = None,
+    opened: Opened = operating.open_documents,
+    *,
+    of_host: bool = False,
 ) -> Callable[[Command], Command]:
     """
     Return a decorator that adds --feed, --stage and --endpoint-url and passes one *target*.
@@ -73,7 +83,8 @@ def feed_options(
     *find* creates the target from the values of these options. The value of --stage or of
     --endpoint-url is None. With *found_in*, the command also has --data. If --data is given,
     *opened* opens that folder, by default as the documents of a server, and *found_in* creates the
-    target from the result.
+    target from the result. With *of_host*, the command also has --host, for which the feed of the
+    target is `HOST`.
     """
 
     def decorate(command: Command) -> Command:
@@ -83,26 +94,34 @@ def feed_options(
             stage: str | None,
             endpoint_url: str | None,
             data: Path | None = None,
+            host: bool = False,
             **others: Any,
         ) -> None:
+            if host and is_given("feed"):
+                raise click.UsageError("name either a feed with --feed or the host with --host")
             if sum(place is not None for place in (stage, endpoint_url, data)) != 1:
                 rule = "name one of --stage, --data for a server, and --endpoint-url for a twin"
                 raise click.UsageError(rule)
             with one_sentence_errors():
+                name = HOST if host else check_name(feed)
                 if data is None or found_in is None:
-                    command(target=find(check_name(feed), stage, endpoint_url), **others)
+                    command(target=find(name, stage, endpoint_url), **others)
                     return
                 with opened(data) as store:
-                    command(target=found_in(check_name(feed), store), **others)
+                    command(target=found_in(name, store), **others)
 
         of_server = (data_option,) if found_in else ()
-        for option in (*of_server, endpoint_option, stage_option, feed_option):
+        all_of_it = (host_option,) if of_host else ()
+        for option in (*of_server, endpoint_option, stage_option, *all_of_it, feed_option):
             with_target = option(with_target)
         return with_target
 
     return decorate
 
 
+host_option = click.option(
+    "--host", is_flag=True, help="All feeds of the host instead of one feed."
+)
 data_option = click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
@@ -167,7 +186,7 @@ def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
     from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
 
     return Target(
-        find_key(client, table, feed, deployed),
+        feed if feed == HOST else find_key(client, table, feed, deployed),
         DynamoDBProfiles(client, table),
         DynamoDBKeys(client, table),
         DynamoDBOperatorDocuments(client, table),
@@ -184,6 +203,7 @@ def _found_in(feed: str, documents: DocumentsOf) -> Target:
 
 
 target_options = feed_options(_find, _found_in)
+host_target_options = feed_options(_find, _found_in, of_host=True)
 
 
 def twin_client(endpoint_url: str, config: Config | None = None) -> Any:

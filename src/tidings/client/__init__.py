@@ -4,9 +4,9 @@ Follow a feed and post to it.
 A `Consumer` yields events to be acknowledged, and saves its position in a file. `follow` yields
 events without acknowledgements. `Poster` posts operations. `Fold` is a copy of the objects of a
 feed that verifies itself. `Worker` is a worker of a named consumer; the feed stores the position of
-that consumer. `Erasures` erases objects. `Listener` receives the items of Triton's protocol.
-`publish_with` writes to a feed's outbox. Each class is imported when it is first used, so that the
-command line starts fast.
+that consumer. `Erasures` erases objects. `Feeds` creates and deletes feeds. `Listener` receives the
+items of Triton's protocol. `publish_with` writes to a feed's outbox. Each class is imported when it
+is first used, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidings.client.events import Event as Event
     from tidings.client.feed_api import Erasures as Erasures
     from tidings.client.feed_api import NamedConsumers as NamedConsumers
+    from tidings.client.feeds import Feeds as Feeds
     from tidings.client.fold import Fold as Fold
     from tidings.client.listener import Bootstrap as Bootstrap
     from tidings.client.listener import Ended as Ended
@@ -59,6 +60,7 @@ _MODULES = {
     ),
     "events": ("Event",),
     "feed_api": ("Erasures", "NamedConsumers"),
+    "feeds": ("Feeds",),
     "fold": ("Fold",),
     "listener": (
         "Bootstrap",

@@ -86,6 +86,7 @@ class FeedApi(Closing):
         *,
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """
         Send a request and return its answer.
@@ -96,7 +97,8 @@ class FeedApi(Closing):
             AccessDenied, FellOff, Refused: the server gave a final answer.
             Lost: no answer of a feed arrived; the request may have been handled.
         """
-        return _object(self.request(method, path, json=body, params=query or {}))
+        sent = {"json": body, "params": query or {}, "headers": headers}
+        return _object(self.request(method, path, **sent))
 
     def send(self, path: str, lines: bytes, *, query: Mapping[str, str]) -> Answer:
         """POST *lines* of JSON and return the answer. See `ask`."""

@@ -51,6 +51,7 @@ SUBCOMMANDS = {
     "consume": Subcommand(f"{_CLI}.consumers", "Run a worker of a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
     "hooks": Subcommand(f"{_CLI}.consumers", "Send events to webhooks."),
+    "feeds": Subcommand(f"{_CLI}.feeds", "Create, list and delete the feeds of a host."),
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another feed."),
     "erase": Subcommand(f"{_CLI}.erasures", "Erase the data of an object from a feed."),
     "erasures": Subcommand(f"{_CLI}.erasures", "Show erasures, and where data may still be."),

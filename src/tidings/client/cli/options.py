@@ -109,13 +109,18 @@ def _password(path: Path | None, text: str | None) -> str:
     """Return the password. A file option takes precedence over the environment variable."""
     if path is None:
         return text or ""
-    source = click.get_current_context().get_parameter_source("password")
-    if source is ParameterSource.COMMANDLINE:
+    if is_given("password"):
         raise click.UsageError("give the password either with --password-file or with --password")
     try:
         return read_password(path)
     except NoPassword as error:
         raise click.ClickException(str(error)) from None
+
+
+def is_given(parameter: str) -> bool:
+    """Return True if the user wrote the *parameter* of the current command."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.COMMANDLINE
 
 
 def address_options(command: Command) -> Command:

@@ -1,0 +1,282 @@
+"""`tidings feeds`: create, list, show and delete the feeds of a host while it runs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.options import Place, json_option, place_of_argument
+from tidings.client.cli.render import cell, compact, failures, plain, retrying
+from tidings.client.cli.settings import settings_options
+from tidings.client.errors import Refused
+from tidings.client.retries import repeat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rich.status import Status
+
+    from tidings.client.feed_api import Answer
+    from tidings.client.feeds import Feeds
+
+ATTEMPTS = 5  # in half a minute, in which a server restarts
+POLL_S = 1.0  # the interval of --wait
+_LINE = "{name:<{width}}  {state:<8}  {created}"
+_NAME_CHARS = 48  # so that a line fits into 80 columns; longer names are not truncated
+_EXISTS = "feed_exists"
+_IN_USE = "feed_in_use"
+
+_name = click.argument("name")
+
+
+@click.group(epilog=EXIT_CODES)
+def feeds() -> None:
+    """
+    Create, list, show and delete the feeds of a host while it runs.
+
+    To create and delete feeds, use a key of the host with the role `admin`
+    (`tidings keys create --host --role admin`), or the ingest password of the host. To list and
+    show them, the role `read` suffices. A key with `--feeds PREFIX` permits only the feeds whose
+    names begin with PREFIX.
+
+    \b
+    Examples:
+      tidings feeds create orders --leave on --forget-after 30
+      tidings feeds create orders --leave off --update
+      tidings feeds list
+      tidings feeds show orders
+      tidings feeds delete orders --wait
+    """
+
+
+@feeds.command(epilog=EXIT_CODES)
+@_name
+@settings_options
+@click.option(
+    "--update", is_flag=True, help="If the feed exists, change these settings and keep the others."
+)
+@json_option
+@place_of_argument
+def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, place: Place) -> None:
+    """
+    Create the feed NAME. The server uses it at once, other processes within five seconds.
+
+    If the feed exists, the command changes nothing and ends with 1, unless --update is given.
+    Settings that are not given are those of the host. `tidings feed set` changes them later.
+
+    \b
+    Examples:
+      tidings feeds create orders
+      tidings feeds create orders --object-url 'https://api/{{type}}/{{id}}' --leave on
+      tidings feeds create vms --resource vm:nic,alias --max-age 3600
+      tidings feeds create orders --update          for scripts that run repeatedly
+    """
+    with failures(), _open(place) as api:
+        try:
+            record = _repeated(lambda: api.create(name, settings, update=update), is_safe=update)
+        except Refused as error:
+            if error.code != _EXISTS:
+                raise
+            rule = "exists already; use --update to change its settings"
+            raise click.ClickException(f"the feed {plain(name)} {rule}") from None
+    _print(record, as_json=as_json)
+
+
+@feeds.command("list", epilog=EXIT_CODES)
+@click.option("--deleted", is_flag=True, help="Include feeds that were deleted and removed.")
+@json_option
+@place_of_argument
+def list_(deleted: bool, as_json: bool, place: Place) -> None:
+    """
+    List the feeds that the credential permits, by name.
+
+    \b
+    Examples:
+      tidings feeds list
+      tidings feeds list --json | jq -r '.[].feed'
+    """
+    with failures(), _open(place) as api:
+        records = [*api.list(deleted=deleted)]
+    if as_json:
+        click.echo(compact(records))
+        return
+    if not records:
+        click.echo("no feeds")
+        return
+    # Lines instead of a table, which would break long names in a narrow terminal.
+    width = min(_NAME_CHARS, max(len(each["feed"]) for each in records))
+    width = max(width, len("feed"))
+    click.echo(_LINE.format(name="feed", state="state", created="created", width=width))
+    for each in records:
+        named = {"name": plain(each["feed"]), "state": each["state"]}
+        click.echo(_LINE.format(**named, created=_created(each), width=width).rstrip())
+
+
+@feeds.command("show", epilog=EXIT_CODES)
+@_name
+@json_option
+@place_of_argument
+def show_(name: str, as_json: bool, place: Place) -> None:
+    """
+    Show the settings of the feed NAME and, after a deletion, what was removed.
+
+    \b
+    Examples:
+      tidings feeds show orders
+      tidings feeds show orders --json | jq -r .state
+    """
+    with failures(), _open(place) as api:
+        record = api.show(name)
+    _print(record, as_json=as_json)
+
+
+@feeds.command(epilog=EXIT_CODES)
+@_name
+@click.option("--yes", is_flag=True, help="Do not ask for the name of the feed.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Delete the feed although it has named consumers, webhooks or a relay.",
+)
+@click.option("--tables", is_flag=True, help="Also remove its Iceberg tables.")
+@click.option("--wait", is_flag=True, help="Wait until everything is removed.")
+@json_option
+@place_of_argument
+def delete(
+    name: str, yes: bool, force: bool, tables: bool, wait: bool, as_json: bool, place: Place
+) -> None:
+    """
+    Delete the feed NAME with everything that it stores. It cannot be undone.
+
+    The command asks for the name of the feed again. Readers receive `feed_deleted` within five
+    seconds. A job then removes the data: log, state, archive, consumers, keys, settings, streams.
+    The command may be repeated.
+
+    \b
+    Examples:
+      tidings feeds delete orders --wait
+      tidings feeds delete test-1 --yes --force     for scripts
+    """
+    if not yes:
+        _confirm(name)
+    with failures(), _open(place) as api:
+        try:
+            record = _repeated(lambda: api.delete(name, force=force, tables=tables))
+        except Refused as error:
+            if error.code != _IN_USE:
+                raise
+            hint = "use --force to delete it nevertheless"
+            raise click.ClickException(f"{plain(error.message)}; {hint}") from None
+        if wait:
+            record = _await_removal(api, record)
+    _print(record, as_json=as_json)
+
+
+def _confirm(name: str) -> None:
+    """
+    Ask for the name of the feed.
+
+    Raises:
+        ClickException: the user entered another name.
+    """
+    prompt = f"This deletes the feed {plain(name)} and all its data.\nIts name, to confirm"
+    if click.prompt(prompt, default="", show_default=False, err=True).strip() != name:
+        raise click.ClickException("that is not the name of the feed; nothing was deleted")
+
+
+def _open(place: Place) -> Feeds:
+    from tidings.client.feeds import Feeds
+
+    return Feeds(place.url, password=place.password)
+
+
+def _repeated(request: Any, *, is_safe: bool = True) -> Answer:
+    """Return the answer to *request*, which is repeated after a lost connection if *is_safe*."""
+    attempts = ATTEMPTS if is_safe else 1
+    answer: Answer = repeat(request, attempts_max=attempts, on_lost=retrying, wait=time.sleep)
+    return answer
+
+
+def _await_removal(api: Feeds, record: Answer) -> Answer:
+    """Return the record once the feed is removed; show the progress on a terminal."""
+    from rich.console import Console
+
+    name, removal = record["feed"], _removal(record, record["number"])
+    with Console(stderr=True).status(f"removing {plain(name)}") as status:
+        try:
+            while removal and removal["state"] != "deleted":
+                _tell(status, name, removal)
+                time.sleep(POLL_S)
+                record = _repeated(lambda: api.show(name))
+                removal = _removal(record, removal["number"])
+        except KeyboardInterrupt:
+            rule = f"the removal continues; `tidings feeds show {plain(name)}` shows it"
+            raise click.ClickException(rule) from None
+    return record
+
+
+def _removal(record: Answer, number: int) -> Answer | None:
+    """Return the removal of the feed with this *number*; None if the record has none."""
+    return next((each for each in record["removals"] if each["number"] == number), None)
+
+
+def _tell(status: Status, name: str, removal: Mapping[str, Any]) -> None:
+    items = sum(removal["removed"].values())
+    status.update(f"removing {plain(name)}: {items:,} items removed")
+
+
+def _print(record: Answer, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(compact(record))
+        return
+    click.echo("\n".join(f"{label:<18} {value}" for label, value in _rows(record)))
+    for removal in record["removals"]:
+        click.echo()
+        for label, value in _removal_rows(removal):
+            click.echo(f"{label:<18} {value}")
+
+
+def _rows(record: Answer) -> Iterable[tuple[str, str]]:
+    """Yield the labelled fields of *record* that have a value, without its removals."""
+    yield "feed", plain(record["feed"])
+    yield "state", record["state"]
+    yield "number", cell(record["number"])
+    yield "created", _created(record)
+    if record["deleted_at"]:
+        yield "deleted", _minute(record["deleted_at"])
+    if record["by"]:
+        yield "by", plain(record["by"])
+    for name, value in (record["settings"] or {}).items():
+        if value not in ("", 0, []):  # False is 0; `ids_personal` is shown if it is on
+            yield name.replace("_", " "), _setting(value)
+
+
+def _removal_rows(removal: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield the labelled fields of *removal*, then the number of removed items by location."""
+    yield "removal of number", cell(removal["number"])
+    yield "state", removal["state"]
+    yield "deleted", _minute(removal["deleted_at"])
+    if removal["done_at"]:
+        yield "removed", _minute(removal["done_at"])
+    yield "tables", removal["tables"]
+    for name, count in removal["removed"].items():
+        yield f"  {plain(name)}", cell(count)
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, list):
+        named = (f"{each['resource']}: {', '.join(each['subResources'])}" for each in value)
+        return plain("; ".join(named))
+    return cell(value)
+
+
+def _created(record: Mapping[str, Any]) -> str:
+    return _minute(record["created_at"]) or "named by the host"
+
+
+def _minute(time: str | None) -> str:
+    """Return *time* as `2026-11-20 17:19Z`; "" for None."""
+    return f"{time[:10]} {time[11:16]}Z" if time else ""
