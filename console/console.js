@@ -1,5 +1,6 @@
 // The page: joins the feed, the fold, the list and the charts. Everything it shows is text.
 
+import { offerFeeds } from "./api.js";
 import { colour, sparkline, treemap } from "./charts.js";
 import { Feed } from "./feed.js";
 import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
@@ -39,6 +40,7 @@ const TOLD = {
   waiting: "reconnecting",
   unplugged: "unplugged",
   refused: "refused",
+  deleted: "deleted",
 };
 
 const hears = {
@@ -63,7 +65,7 @@ const hears = {
     changed = true;
   },
   refused(message, code) {
-    notice(`The server refuses: ${plain(message)}`);
+    notice(code === "feed_deleted" ? `The feed ${plain(chosen().feed)} was deleted.` : `The server refuses: ${plain(message)}`);
     if (code === "wrong_password") $("password").focus();
   },
 };
@@ -168,7 +170,11 @@ function showState() {
   const why = state.why ? `${state.why}, ` : "";
   $("badge").textContent = counts ? `${why}${TOLD[state.name]} ${Math.max(0, left)} s` : TOLD[state.name];
   $("plug").textContent = counts ? "Plug back in" : "Pull the plug";
-  $("plug").disabled = state.name === "refused";
+  $("plug").disabled = isOver();
+}
+
+function isOver() {
+  return state.name === "refused" || state.name === "deleted";
 }
 
 function showFigures() {
@@ -301,7 +307,7 @@ function pause() {
 }
 
 function plug() {
-  if (state.name === "refused") return;
+  if (isOver()) return;
   if (state.name === "waiting" || state.name === "unplugged") feed.plugIn();
   else {
     notice("Unplugged. The feed goes on; this page will resume from its cursor.");
@@ -358,6 +364,7 @@ $("how").textContent = [
   `  -d '{"event":"insert","type":"video","id":"x32"}'`,
 ].join("\n");
 document.documentElement.dataset.ready = colour("accent") ? "yes" : "no";
+offerFeeds($("feed"), $("feed-names"), password);
 begin();
 setInterval(tick, 1000);
 requestAnimationFrame(draw);

@@ -1,6 +1,8 @@
 // The desk: how a feed's followers and consumers are, and what operators do to them
-// (docs/PROTOCOL.md, sections 9, 14, 16 and 19). Everything it shows is text.
+// (docs/PROTOCOL.md, sections 9, 14, 16, 19 and 23). Everything it shows is text.
 
+import { offerFeeds, Refused, request } from "./api.js";
+import { feedsCard } from "./feeds.js";
 import { element, plain } from "./list.js";
 
 const LOOK_EVERY_MS = 5000;
@@ -41,36 +43,11 @@ let asking = null; // what the open dialog is about
 
 // --- asking the feed -------------------------------------------------------------------------
 
-class Refused extends Error {
-  constructor(status, message) {
-    super(message);
-    this.status = status;
-  }
-}
-
 // Read when it is needed and kept nowhere else: not in the address, not in the browser's storage.
-function credentials() {
-  const key = $("key").value;
-  if (!key) return {};
-  const bytes = new TextEncoder().encode(`:${key}`);
-  return { authorization: `Basic ${btoa(String.fromCharCode(...bytes))}` };
-}
+const secret = () => $("key").value;
 
-async function ask(path, body) {
-  const posts = body !== undefined;
-  const headers = { ...credentials(), ...(posts && { "content-type": "application/json" }) };
-  const answer = await fetch(path, {
-    method: posts ? "POST" : "GET",
-    headers,
-    body: posts ? JSON.stringify(body) : undefined,
-    cache: "no-store",
-  });
-  const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) {
-    const { field, rule, message } = said.error ?? {};
-    throw new Refused(answer.status, field ? `${field}: ${rule}` : rule ?? message ?? String(answer.status));
-  }
-  return said;
+function ask(path, body) {
+  return request(body === undefined ? "GET" : "POST", path, { secret: secret(), body });
 }
 
 const below = (...parts) => `/feeds/${[feed, ...parts].map(encodeURIComponent).join("/")}`;
@@ -111,9 +88,12 @@ async function look() {
     showRelay(relays.relays.find((each) => each.feed === feed && each.source));
   } catch (error) {
     if (mine !== looks) return;
-    badge(error instanceof Refused ? "refused" : "not reached", "refused");
-    say("unseen", error.message);
+    const gone = error.code === "feed_deleted";
+    badge(gone ? "deleted" : error instanceof Refused ? "refused" : "not reached", "refused");
+    say("unseen", gone ? `The feed ${feed} was deleted.` : error.message);
+    if (gone) clear();
   }
+  if (mine === looks) await lookAtFeeds();
   timer = setTimeout(look, LOOK_EVERY_MS);
 }
 
@@ -314,15 +294,26 @@ async function done() {
   look();
 }
 
-$("choice").addEventListener("submit", (event) => {
-  event.preventDefault();
-  feed = $("feed").value.trim() || "main";
+// Remove what the page shows of a feed.
+function clear() {
   shown = "";
   $("relay-facts").replaceChildren();
-  for (const body of document.querySelectorAll("tbody")) body.replaceChildren();
+  for (const id of ["consumer", "relay"]) $(id).hidden = true;
+  for (const body of document.querySelectorAll("tbody:not(#feeds)")) body.replaceChildren();
+}
+
+function choose(name) {
+  $("feed").value = name;
+  feed = name;
+  clear();
   say("notice", "");
   say("trouble", "");
   look();
+}
+
+$("choice").addEventListener("submit", (event) => {
+  event.preventDefault();
+  choose($("feed").value.trim() || "main");
 });
 $("ask-form").addEventListener("submit", (event) => {
   if (event.submitter?.value === "do") done();
@@ -332,6 +323,8 @@ document.addEventListener("visibilitychange", () => {
   else look();
 });
 
+const lookAtFeeds = feedsCard({ secret, open: choose, say, fill, button });
+offerFeeds($("feed"), $("feed-names"), secret);
 const asked = new URLSearchParams(location.search).get("feed");
 if (asked) $("feed").value = asked;
 feed = $("feed").value.trim() || "main";

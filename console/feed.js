@@ -266,7 +266,7 @@ export class Feed {
       return this.#lost(error.code);
     }
     this.stop();
-    this.#tell.state("refused");
+    this.#tell.state(error.code === "feed_deleted" ? "deleted" : "refused");
     return this.#tell.refused(String(error.message ?? "refused"), String(error.code ?? ""));
   }
 

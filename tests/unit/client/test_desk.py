@@ -201,3 +201,88 @@ def test_a_key_is_revoked_by_keyboard_alone(browser: ClientConnection, tmp_path:
         page.press("Enter")
         page.until("document.querySelector('#keys').textContent.includes('revoked')")
         assert page.js("document.images.length") == 1
+
+
+def _submit(page: chromium.Page, key: str) -> None:
+    """Enter *key* and look."""
+    page.js(f"document.querySelector('#key').value = {key!r}")
+    page.js("document.querySelector('#choice').requestSubmit()")
+
+
+def _host_key(host: Server, *options: str) -> str:
+    return make_key(host, "--host", "--role", "admin", "--role", "read", *options)
+
+
+def test_a_feed_is_created_and_deleted_by_keyboard_alone(
+    browser: ClientConnection, tmp_path: Path
+) -> None:
+    """The form shows its request; a deletion needs the name; only permitted feeds are shown."""
+    with Server("--feeds", "main,team-b", data=tmp_path) as host, chromium.tab(browser) as page:
+        key = _host_key(host, "--feeds", "team-a-")
+        page.open(f"{host.url}console/desk.html?feed=team-a-1")
+        _submit(page, key)
+        _focus_id(page, "new-name")
+        page.write("team-a-1")
+        page.js("document.querySelector('#new-leave').value = 'on'")
+        page.js("document.querySelector('#new').dispatchEvent(new Event('input'))")
+        preview = page.js("document.querySelector('#new-preview').textContent")
+        assert preview.startswith("PUT /feeds/team-a-1\n") and '"leave": true' in preview
+        _focus_id(page, "new-name")
+        page.press("Enter")
+        page.until("document.querySelector('#notice').textContent === 'team-a-1 is created.'")
+        ((name, state, _, by, _),) = _rows(page, "feeds")
+        assert (name, state, by) == ("team-a-1", "live", f"key {key.split('_')[1]}")
+        headers = {"authorization": f"Bearer {key}"}
+        url = f"{host.url}feeds/team-a-1"
+        assert httpx.get(url, headers=headers).json()["settings"]["leave"] is True
+
+        page.until("document.querySelector('#badge').textContent === 'OK'")
+        _focus(page, "Delete team-a-1")
+        page.press("Enter")
+        page.until("document.activeElement.id === 'delete-name'")
+        page.write("team-a")
+        assert page.js("document.querySelector('#delete-do').disabled")
+        page.write("-1")
+        page.press("Enter")
+        page.until("document.querySelector('#badge').textContent === 'deleted'")
+        assert "team-a-1 was deleted" in page.js("document.querySelector('#unseen').textContent")
+        assert httpx.get(url, headers=headers).json()["state"] != "live"
+
+
+def test_a_feed_that_may_not_be_created_is_reported(
+    browser: ClientConnection, tmp_path: Path
+) -> None:
+    """With the rule; the form keeps what was entered."""
+    with Server(data=tmp_path) as host, chromium.tab(browser) as page:
+        page.open(f"{host.url}console/desk.html")
+        _submit(page, _host_key(host, "--feeds", "team-a-"))
+        _focus_id(page, "new-name")
+        page.write("orders")
+        page.press("Enter")
+        page.until("document.querySelector('#trouble').textContent")
+        trouble = page.js("document.querySelector('#trouble').textContent")
+        assert trouble.startswith("orders was not created: key: does not permit")
+        assert page.js("document.querySelector('#new-name').value") == "orders"
+        assert _rows(page, "feeds") == []
+
+
+def test_the_live_page_offers_feeds_and_says_that_one_was_deleted(
+    browser: ClientConnection, tmp_path: Path
+) -> None:
+    """The names are those that the password permits, and the page does not try again."""
+    with Server("--feeds", "main,gone", data=tmp_path) as host, chromium.tab(browser) as page:
+        url = f"{host.url}feeds/gone"
+        httpx.delete(url, params={"confirm": "gone"}).raise_for_status()
+        page.open(f"{host.url}console/?feed=gone")
+        page.until("document.querySelector('#badge').textContent === 'deleted'")
+        notice = page.js("document.querySelector('#notice').textContent")
+        assert notice == "The feed gone was deleted."
+        assert page.js("document.querySelector('#plug').disabled")
+        _focus_id(page, "feed")
+        page.until("document.querySelector('#feed-names').children.length")
+        names = "[...document.querySelector('#feed-names').children].map((each) => each.value)"
+        assert page.js(names) == ["main"]
+
+
+def _focus_id(page: chromium.Page, name: str) -> None:
+    page.js(f"document.querySelector('#{name}').focus()")
