@@ -102,7 +102,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--base-url", help="where the feed is, http://...; default: a twin of its own")
     group.addoption("--ws-url", help="its WebSocket, ws://...; default: /ws on the base URL")
     group.addoption("--stream-url", help="where GET streams are, if not on the base URL")
-    group.addoption("--feed", default="main", help="the feed to use (default: main)")
+    group.addoption("--feed", default="", help="the feed to use; default: the suite creates some")
     group.addoption(
         "--skip-rules",
         default="",

@@ -37,6 +37,11 @@ class Case:
         return self.id.partition("-")[0]
 
     @property
+    def section(self) -> str:
+        """Return the number of the section, whose cases share a feed."""
+        return self.rule.partition(".")[0]
+
+    @property
     def needs(self) -> set[str]:
         """The transports it cannot do without."""
         over = {what["over"] for _, what in self.steps if isinstance(what, dict) and "over" in what}

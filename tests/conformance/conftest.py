@@ -13,12 +13,13 @@ import httpx
 import pytest
 
 from tests.conformance.listeners import TRUSTED
-from tests.conformance.target import RESOURCES, Target, parse_skips, socket_url
-from tests.hosts import host, set_lanes
+from tests.conformance.target import SETTINGS, Target, parse_skips, socket_url
+from tests.hosts import host
+from tidings.client.address import DEFAULT_FEED
 
 _STEPS = (
     *("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps"),
-    "erasure_steps",
+    *("erasure_steps", "feed_steps"),
 )
 
 pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
@@ -48,28 +49,31 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     option = request.config.getoption
     base_url = option("--base-url")
     if not base_url:
-        declared = [part for resource in RESOURCES for part in ("--resource", resource)]
         name = "twin" if request.param == "lanes" else request.param
-        with host(name)("--leave", *declared) as own:
-            if request.param == "lanes":
-                set_lanes(own, option("--feed"), LANES)
-            yield _target(request, own.url, own.ws_url, alone=True)
+        lanes = {"push_lanes": LANES} if request.param == "lanes" else {}
+        with host(name)() as own:
+            yield _target(request, own.url, own.ws_url, alone=True, **lanes)
         return
     if request.param != "server":
         pytest.skip("one target was named")
-    yield _target(request, base_url, option("--ws-url") or socket_url(base_url), alone=False)
+    target = _target(request, base_url, option("--ws-url") or socket_url(base_url), alone=False)
+    yield target
+    target.delete_feeds()
 
 
-def _target(request: pytest.FixtureRequest, base_url: str, ws_url: str, *, alone: bool) -> Target:
+def _target(
+    request: pytest.FixtureRequest, base_url: str, ws_url: str, *, alone: bool, **settings: int
+) -> Target:
     option = request.config.getoption
     base_url, feed, skips = (
         base_url.rstrip("/"),
         option("--feed"),
         parse_skips(option("--skip-rules")),
     )
-    if httpx.head(f"{base_url}/feeds/{feed}/v1/stream/none", verify=TRUSTED).status_code == 501:
+    any_feed = f"{base_url}/feeds/{feed or DEFAULT_FEED}"
+    if httpx.head(f"{any_feed}/v1/stream/none", verify=TRUSTED).status_code == 501:
         skips["21.*"] = "the target has no durable streams"
-    if httpx.get(f"{base_url}/feeds/{feed}/erasures", verify=TRUSTED).status_code == 501:
+    if httpx.get(f"{any_feed}/erasures", verify=TRUSTED).status_code == 501:
         skips["22.*"] = "the target has no erasures"
     streams = (option("--stream-url") or base_url).rstrip("/")
-    return Target(base_url, ws_url, streams, feed, alone, skips)
+    return Target(base_url, ws_url, streams, feed, alone, skips, SETTINGS | settings)

@@ -12,6 +12,7 @@ from tests.conformance import (
     change_steps,
     consumer_steps,
     erasure_steps,
+    feed_steps,
     listener_steps,
     replication_steps,
     steps,
@@ -31,6 +32,7 @@ _MODULES = (
     replication_steps,
     sum_steps,
     erasure_steps,
+    feed_steps,
 )
 STEPS: dict[str, Callable[[Scene, Any], None]] = {
     name.removeprefix("step_"): step

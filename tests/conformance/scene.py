@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,7 +27,7 @@ from tidings.client.address import as_text
 
 SWITCHES = ("leave", "trace", "erasures")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
-# `from`, a filter, switches, and for a GET `path`, `format`, `accept` and `cursors`.
+# `feed`, `from`, a filter, switches, and for a GET `path`, `format`, `accept` and `cursors`.
 Wish = Mapping[str, Any]
 
 
@@ -96,7 +97,8 @@ class Scene:
             params["cursors"] = "true"
         headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}
         headers |= {"Accept": wish["accept"]} if "accept" in wish else {}
-        url = self.target.stream_url + wish.get("path", self.target.ops_path)
+        ops_path = replace(self.target, feed=wish.get("feed", self.target.feed)).ops_path
+        url = self.target.stream_url + wish.get("path", ops_path)
         listener = SseListener(url, params, headers)
         self.stack.callback(listener.close)
         return listener

@@ -19,7 +19,7 @@ from tests.conformance.scene import FILTERS, SWITCHES, Scene
 FENCE = "fence"
 REACH_S = 180.0  # a follower on a schedule runs within a minute
 SILENT_S = 0.5  # after a witness has received the same page, a missing event is not sent
-_OPTIONS = (*FILTERS, *SWITCHES, "from", "path", "format", "accept", "cursors")
+_OPTIONS = (*FILTERS, *SWITCHES, "feed", "from", "path", "format", "accept", "cursors")
 
 
 def step_append(scene: Scene, argument: dict[str, Any]) -> None:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Any, Self
 
-# The resources of the listeners' cases: a target must declare them.
-RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
+import httpx
+
+from tests.conformance.listeners import TRUSTED
+
+# The settings of the feeds that the suite creates: the listeners' cases need the resources.
+SETTINGS: dict[str, Any] = {
+    "leave": True,
+    "resources": [
+        {"resource": "vm", "subResources": ["nic", "alias"], "bootstrapRoute": "/vms"},
+        {"resource": "own", "subResources": ["a", "b"]},
+    ],
+    "max_age": 28_800,
+}
 NO_REASON = "left out by --skip-rules"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """
-    A running feed. *alone*: no other producer uses it, so any event at all is a finding.
+    A running host and a feed. *alone*: no other producer uses the feed, so any event at all is a
+    finding.
 
-    *skips* maps patterns of rule numbers to reasons.
+    Without a *feed*, the suite creates one for each section, with *settings*, and deletes it at the
+    end. *skips* maps patterns of rule numbers to reasons.
     """
 
     base_url: str
@@ -24,6 +39,26 @@ class Target:
     feed: str
     alone: bool
     skips: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=lambda: {**SETTINGS})
+    _created: dict[str, str] = field(default_factory=dict)
+
+    def in_section(self, section: str) -> Self:
+        """Return the target with the feed for the cases of *section*, which is created first."""
+        if self.feed:
+            return self
+        if section not in self._created:
+            name = f"conformance-{section}-{secrets.token_hex(4)}"
+            url = f"{self.base_url}/feeds/{name}"
+            httpx.put(url, json=self.settings, verify=TRUSTED).raise_for_status()
+            self._created[section] = name
+        return replace(self, feed=self._created[section])
+
+    def delete_feeds(self) -> None:
+        """Delete the feeds that this object created."""
+        for name in self._created.values():
+            query = {"confirm": name, "force": "true"}
+            url = f"{self.base_url}/feeds/{name}"
+            httpx.delete(url, params=query, verify=TRUSTED).raise_for_status()
 
     @property
     def ops_path(self) -> str:

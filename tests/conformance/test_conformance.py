@@ -16,4 +16,4 @@ def test_law(case: Case, target: Target) -> None:
     reason = target.skip_reason(case.rule) or (missing and f"without {', '.join(missing)}")
     if reason:
         pytest.skip(reason)
-    hold(target, case)
+    hold(target.in_section(case.section), case)

@@ -126,7 +126,8 @@ def step_mute(scene: Scene, name: str) -> None:
     narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     narrow.connect((address.hostname, port))
     deaf = SocketListener(scene.target.ws_url, sock=narrow, max_queue=1)
-    deaf.say(json.dumps({"action": "subscribe", "types": [scene.token]}))
+    message = {"action": "subscribe", "feed": scene.target.feed, "types": [scene.token]}
+    deaf.say(json.dumps(message))
     deaf.cursor = deaf.answer()["cursor"]
     scene.keep(name, deaf)
     step_becomes(scene, {"via": name, "state": "live"})

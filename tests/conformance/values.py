@@ -58,12 +58,16 @@ def operation(short: Any, own_type: str) -> Any:
     return {key: item for key, item in whole.items() if key not in short.get("without", ())}
 
 
+def is_matcher(expected: Any) -> bool:
+    """Return True if *expected* is not a value but says what a value is like."""
+    return isinstance(expected, dict) and len(expected) == 1 and {*expected} <= {*_MATCHERS}
+
+
 def matches(expected: Any, found: Any) -> bool:
     """Equal, or as the matcher in *expected* says."""
-    if isinstance(expected, dict) and len(expected) == 1:
+    if is_matcher(expected):
         verb, argument = next(iter(expected.items()))
-        if verb in _MATCHERS:
-            return bool(_MATCHERS[verb](argument, found))
+        return bool(_MATCHERS[verb](argument, found))
     return bool(expected == found)
 
 
@@ -131,5 +135,6 @@ def _like(pattern: str, found: Any) -> bool:
 _MATCHERS: dict[str, Any] = {
     "$near_now_s": _near_now,
     "$like": _like,
+    "$counts_more_than": lambda least, found: sum(found.values()) > least,
     "$one_of": lambda options, found: found in options,
 }
