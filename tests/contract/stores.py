@@ -25,7 +25,6 @@ from tests.fakes import (
     MemoryConsumers,
     MemoryCoordinator,
     MemoryCounters,
-    MemoryDueFeeds,
     MemoryErasures,
     MemoryFeeds,
     MemoryFollowers,
@@ -87,7 +86,6 @@ from tidings.core.followers.leases import FollowerStore
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.log.append import ClaimStore
-from tidings.core.log.due import DueFeeds
 from tidings.core.log.stores import LogStore
 from tidings.core.maintenance import restore, retention
 from tidings.core.replication.election import Coordinator
@@ -111,7 +109,6 @@ from tidings.server.sqlite.documents import (
     SqliteProfiles,
     SqliteStreams,
 )
-from tidings.server.sqlite.due import SqliteDueFeeds
 from tidings.server.sqlite.erasures import SqliteRewrites
 from tidings.server.sqlite.log import (
     SqliteClaims,
@@ -193,27 +190,25 @@ class Stores:
     erasures: ErasureStore
     rewrites: RewriteStore
     feeds: FeedStore
-    due: DueFeeds
 
 
 def in_memory() -> Stores:
-    due = MemoryDueFeeds()
-    consumers = MemoryConsumers(due.mark)
+    consumers = MemoryConsumers()
     inbox, subscriptions, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
-    log, removed_parents = MemoryLog(due.mark), MemoryRemovedParents()
+    log, removed_parents = MemoryLog(), MemoryRemovedParents()
     return Stores(
         log,
         MemoryState(),
         removed_parents,
         MemoryFollowers(),
         MemoryClaims(),
-        MemoryProfiles(due.mark),
+        MemoryProfiles(),
         MemoryCounters(),
         MemoryConnections(inbox, subscriptions, registry),
         inbox,
         subscriptions,
         MemoryTags(),
-        MemoryOperatorDocuments(due.mark),
+        MemoryOperatorDocuments(),
         registry,
         MemoryOutbox(),
         consumers,
@@ -229,7 +224,6 @@ def in_memory() -> Stores:
         MemoryErasures(),
         MemoryRewrites(log, removed_parents, consumers),
         MemoryFeeds(),
-        due,
     )
 
 
@@ -263,7 +257,6 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBErasures(client, "control"),
         DynamoDBRewrites(client, "log", "state", consumers),
         DynamoDBFeeds(client, "control"),
-        MemoryDueFeeds(),
     )
 
 
@@ -294,7 +287,6 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         streams=SqliteStreams(database),
         erasures=SqliteErasures(database),
         rewrites=SqliteRewrites(database, consumers),
-        due=SqliteDueFeeds(database),
         feeds=SqliteFeeds(database),
     )
     database.close()

@@ -34,6 +34,9 @@ _OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/unit/age
 # Their commands depend on each other: tests/docs/test_chaining.py, tests/unit/lake/test_guide.py.
 _AS_A_SCRIPT = ("CHAINING.md", "GROWING.md", "LAKE.md")
 _NEEDS = {"java": re.compile("tidings sync|spark"), "curl": re.compile(r"\bcurl\b")}
+_OVER_HTTP = re.compile(
+    r"tidings (tail|post|status|consumers|hooks|log|sync|erase|erasures|feeds)\b"
+)
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
 # These commands run elsewhere: they are this very run, or take an account or minutes.
@@ -69,6 +72,13 @@ ELSEWHERE = {
             " --changed updated_at --rate 2000 --progress videos.sync",
         ),
         "tests/unit/sync/table/test_command.py, which has a PostgreSQL",
+    ),
+    **dict.fromkeys(
+        (
+            ".venv/bin/tidings keys create --host --role read --role admin --data tidings-data",
+            ".venv/bin/tidings keys create --host --role admin --feeds team-a- --data tidings-data",
+        ),
+        "tests/unit/server/test_feeds.py: a key of the host closes the feeds of other commands",
     ),
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
@@ -118,9 +128,9 @@ def test_the_commands_of_a_document_work(commands: list[str], server: Server) ->
 def _run(command: str, server: Server) -> None:
     address = server.url.rstrip("/")
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
-    if re.search(r"tidings (tail|post|status|consumers|hooks|log|sync|erase|erasures)\b", text):
+    if _OVER_HTTP.search(text):
         text += f" --url {address}"
-    if "tidings feed" in text or "tidings keys" in text:  # of a feed that no other command uses
+    if "tidings feed " in text or "tidings keys" in text:  # of a feed that no other command uses
         text += f" --feed documents --data {server.data}"
     if "tidings tail" in text:
         text = f"{BIN}/tidings post update video x1 --url {address} && {text} --count 1"

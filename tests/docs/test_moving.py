@@ -89,9 +89,13 @@ def test_moving_from_oplog_in_ten_lines(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_the_python_of_the_client_page(tmp_path: Path) -> None:
-    """Each block runs unchanged but for the port; the one that posts is first, an erasure last."""
+    """Each block runs unchanged but for the port; the one that posts is first, an erasure last.
+
+    The feed that is deleted is none of the others.
+    """
     blocks = _PYTHON.findall((ROOT / "docs/guides/CLIENT.md").read_text())
-    blocks = sorted(reversed(blocks), key=lambda block: "Erasures" in block)
+    ends = ("Feeds", "Erasures")
+    blocks = sorted(reversed(blocks), key=lambda block: [name in block for name in reversed(ends)])
     with Server() as server:
         said = [
             subprocess.run(
@@ -107,4 +111,5 @@ def test_the_python_of_the_client_page(tmp_path: Path) -> None:
 
     assert re.fullmatch(r"\['[0-9a-f]{24}'\]\n", said[0])
     assert said[1:3] == ["complete: 1 objects\n"] * 2
-    assert re.fullmatch(r"[0-9a-f]{24} pending\n", said[3])
+    assert said[3] == "['main', 'test-17']\ndeleting deleting\n"
+    assert re.fullmatch(r"[0-9a-f]{24} pending\n", said[4])

@@ -16,7 +16,6 @@ from tidings.server.memory import (
 
 from .archive import MemoryArchive, MemoryLedger
 from .counters import MemoryCounters
-from .due import MemoryDueFeeds
 from .log import MemoryClaims, MemoryLog
 from .outbox import MemoryOutbox
 from .settings import (
@@ -43,7 +42,6 @@ __all__ = [
     "MemoryConsumers",
     "MemoryCoordinator",
     "MemoryCounters",
-    "MemoryDueFeeds",
     "MemoryErasures",
     "MemoryFeeds",
     "MemoryFollowers",

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from tidings.assembly.feed import Assembly
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
-from tidings.core.changeagent.tag_index import IndexMonitor
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.effects import Runtime
 from tidings.core.errors import TidingsError, Unavailable
@@ -38,7 +37,6 @@ from tidings.http.outbound.webhooks import Poster
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import used_but_open
 from tidings.server.sqlite.erasures import SqliteFreeSpace
 from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.stores import FileStores
@@ -154,7 +152,6 @@ class Host(Assembly):
     expiring = staticmethod(expiring_ms)
     aging = staticmethod(steady_ms)
     sum_rows_max = SUM_ROWS_MAX
-    forget_every_ms = limits.SWEEP_EVERY_MS
     few_subscriptions = FEW_SUBSCRIPTIONS
 
     def __init__(
@@ -230,24 +227,30 @@ class Host(Assembly):
         return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
 
     def start(self) -> None:
-        """
-        Repair the data that the previous process left incomplete, and start the followers.
-
-        The feeds with work are found by statements over all feeds, so idle feeds cost nothing.
-        """
+        """Repair the data that the previous process left incomplete, and start the followers."""
         self._warn_of_deleted()
-        self._repair()
-        lagging = self._lagging()
-        for feed in lagging:
+        feeds = self.directory.all_keys()
+        for feed in feeds:
+            self._close_if_used(feed)
+            self._archive_again(feed)
+            try:
+                self._recover(feed)
+            except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
+                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
+        self._generations.begin(feeds)
+        self.database.record = self._generations.record
+        for feed in feeds:
+            if feed not in self.copies:
+                self._erase_lost(feed)
+        for feed in feeds:
             # Push starts at the end of the log, because no client is connected yet. If the log has
             # a hole, push starts before it: otherwise pages that are written into the hole later
             # would count as handled, and clients would not receive them.
             self.stores.followers.set_checkpoint(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
-        for feed in lagging:
+        for feed in feeds:
             self.waker.wake(feed, STATE)
-        for feed in self.stores.due_feeds.erasing(expiring_ms()):
             self.waker.wake(feed, ERASE)
         for feed in self.settings.sources:
             self._free(feed)
@@ -265,6 +268,10 @@ class Host(Assembly):
                 )
 
     # Feeds that are created and deleted while the server runs.
+
+    def on_feed_created(self, feed: str) -> None:
+        """Record the pages of *feed* from now on, so that an earlier copy is recognized."""
+        self._generations.follow(feed)
 
     def on_feed_deleted(self, feed: str) -> None:
         """
@@ -298,26 +305,6 @@ class Host(Assembly):
 
         return run_existing
 
-    def _repair(self) -> None:
-        """Close feeds, fill holes, begin new generations and repeat erasures, where needed."""
-        for feed in used_but_open(self.database):
-            self._close_if_used(feed)
-        for feed in self._lagging():
-            self._archive_again(feed)
-            try:
-                self._recover(feed)
-            except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
-                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
-        self._generations.begin()
-        self.database.record = self._generations.record
-        for feed in self.stores.erasure_ledger.feeds():
-            if feed not in self.copies and self.directory.exists(feed):
-                self._erase_lost(feed)
-
-    def _lagging(self) -> list[str]:
-        """Return the feeds of which the state has not handled all pages."""
-        return [*filter(self.directory.exists, self.stores.due_feeds.lagging())]
-
     def _erase_lost(self, feed: str) -> None:
         """Request the erasures again that a restored data file lacks."""
         try:
@@ -327,7 +314,11 @@ class Host(Assembly):
             log.warning("%s: erasures were not requested again: %s", feed, error)
 
     def _close_if_used(self, feed: str) -> None:
-        """Mark *feed* as closed if it has keys or users; see `used_but_open`."""
+        """
+        Mark *feed* as closed if it has keys or users; see `profiles.close`.
+
+        Earlier releases did not mark a feed when they stored a key or a user.
+        """
         users = self.stores.documents.operator_document(feed, USERS).text
         if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
             close(self.profiles, feed)
@@ -384,7 +375,6 @@ class Host(Assembly):
         starts, chained = SqliteStarts(self.database), self.settings.sources
         return Generations(
             path=self._path,
-            feeds=self.directory,
             starts=starts,
             restorer=restorer,
             relays=self.stores.relays,
@@ -417,7 +407,6 @@ class Host(Assembly):
 
     def _close(self) -> None:
         self.database.close()
-        self._generations.close()
         if self._elections:
             self._elections.close()
 
@@ -430,13 +419,15 @@ class Host(Assembly):
         """
         failures = Failures()
         with failures.record("the sweep"):
-            self.sweeper.run()
+            self.sweeper.run(frozenset(self.directory.all_keys()))
         with failures.record("the file feed.db.started"):
             self._generations.renew()
-        with failures.record("the search for holes"):
-            for feed in self._lagging():
-                with failures.record(f"the repair of the feed {feed}"):
-                    self._recover(feed)
+        for feed in self.directory.all_keys():
+            with failures.record(f"the repair of the feed {feed}"):
+                self._recover(feed)
+            with failures.record(f"the index of the feed {feed}"):
+                self.indexer.run(feed)
+            self.waker.wake(feed, ERASE)  # for those that wait until a tombstone expires
         with failures.record("the deletion of expired rows"):
             self.database.delete_expired(expiring_ms())
         if failures.count:
@@ -507,13 +498,6 @@ class Host(Assembly):
             self.waker.wake(feed, ERASE)
         elif self.eraser.waits(feed):
             call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, feed, ERASE)
-
-    def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
-        return super().wake_due_erasures(feed, True)  # the followers of a server do not know this
-
-    @property
-    def index_monitor(self) -> IndexMonitor:
-        return IndexMonitor(self.stores.tags, self.indexer.run, now_ms)
 
     def wake_eraser(self, feed: str) -> None:
         self.database.on_commit(partial(self.waker.wake, feed, ERASE))
