@@ -10,9 +10,10 @@ from typing import Any
 from tests.conformance.consumer_steps import check_fields
 from tests.conformance.listeners import Ended, SocketListener
 from tests.conformance.scene import Scene
-from tests.conformance.steps import REACH_S
+from tests.conformance.steps import REACH_S, step_listen
 
 _EVERY_S = 0.2
+_SOON_S = 5.0  # a new stream has begun after this time
 _KNOWN_S = 30.0  # a change takes effect within 5 s (23.3, 23.8), later on a busy machine
 
 
@@ -112,6 +113,19 @@ def step_known(scene: Scene, argument: dict[str, Any]) -> None:
         return scene.answer.status_code == 204
 
     _await(scene, is_known, _KNOWN_S)
+
+
+def step_resets(scene: Scene, argument: dict[str, Any]) -> None:
+    """Within the time of 23.3, listening as by `listen` begins with `reset`, which is consumed."""
+
+    def is_reset() -> bool:
+        try:
+            step_listen(scene, argument)
+            return scene.listeners[argument["as"]].next(within_s=_SOON_S).name == "reset"
+        except AssertionError:  # the process does not know the new feed yet
+            return False
+
+    _await(scene, is_reset, _KNOWN_S)
 
 
 def _await(scene: Scene, is_true: Callable[[], bool], within_s: float) -> None:

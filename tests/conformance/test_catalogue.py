@@ -45,8 +45,8 @@ UNSEEN = {
     "21.10": "needs a chained feed; tests/unit/core/durable_streams has one",
     "22.8": "needs days; tests/unit/core/erasure/test_forget.py moves the clock",
     "22.9": "needs a chained feed; the simulation erases on the master of one",
-    "23.10": "needs keys of the host; tests/unit/server/test_feeds.py",
-    "23.11": "needs a restart; tests/e2e/test_feeds.py",
+    "23.10": "needs keys of the host; tests/unit/server/test_feed_rights.py",
+    "23.11": "needs a restart; tests/unit/server/test_feed_rights.py",
     "8.8": "binds clients; tests/unit/client",
     "8.10": "the server would have to stop, or two hours to pass; tests/unit/{server,twin}",
 }

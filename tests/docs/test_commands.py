@@ -78,7 +78,7 @@ ELSEWHERE = {
             ".venv/bin/tidings keys create --host --role read --role admin --data tidings-data",
             ".venv/bin/tidings keys create --host --role admin --feeds team-a- --data tidings-data",
         ),
-        "tests/unit/server/test_feeds.py: a key of the host closes the feeds of other commands",
+        "tests/unit/server/test_feed_rights.py: such a key closes the feeds of other commands",
     ),
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }

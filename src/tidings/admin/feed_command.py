@@ -23,7 +23,7 @@ from tidings.core.auth.passwords import (
     hash_password,
     set_at_ms,
 )
-from tidings.core.model.feeds import public_name
+from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.documents import profile_fields, settings_document
 from tidings.core.settings.profiles import Profile
@@ -67,8 +67,9 @@ def settings_json(feed: str, profile: Profile) -> dict[str, object]:
 
 def settings_lines(feed: str, profile: Profile) -> list[str]:
     """Return the settings as lines of text."""
+    whole = "defaults of new feeds, and passwords for all feeds"
     rows = [
-        ("feed", public_name(feed)),
+        ("host", whole) if feed == HOST else ("feed", public_name(feed)),
         ("object url", profile.object_url or "none"),
         ("compat", profile.compat or "none"),
         ("leave", "on" if profile.leave else "off"),
@@ -138,6 +139,8 @@ def set_(target: Target, settings: dict[str, Any]) -> None:
     """Change the given settings of a feed, and keep the others."""
     if not settings:
         raise click.UsageError(f"name what to set: {NAMES}")
+    if target.feed == HOST and "resources" in settings:
+        raise click.UsageError("resources are those of one feed; name it with --feed")
     fields = profile_fields(settings, target.feed)
     profile = target.change(lambda old: replace(old, **fields))
     click.echo("\n".join(settings_lines(target.feed, profile)))

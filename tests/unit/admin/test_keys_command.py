@@ -16,6 +16,7 @@ from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import PresentedKey, parse
+from tidings.core.model.feeds import HOST
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
 
@@ -77,6 +78,29 @@ def test_a_key_has_what_was_asked_for(stored: DynamoDBKeys) -> None:
     shown = json.loads(keys("show", given.id, "--json").stdout)
     assert shown == {name: value for name, value in told.items() if name != "key"}
     assert to_ms(shown["expires_at"]) == pytest.approx(found.expires_ms, abs=1)
+
+
+def test_a_key_of_the_host_has_prefixes(stored: DynamoDBKeys) -> None:
+    """It is listed with them, and found only with --host."""
+    given = created("--host", "--role", "admin", "--feeds", "team-a-", "--feeds", "test-")
+    found = stored.key(HOST, given.id)
+    assert found is not None and found.feeds == ("team-a-", "test-")
+    assert "feeds      team-a-*, test-*" in keys("show", given.id, "--host").output.splitlines()
+    assert "feeds=team-a-,test-" in keys("list", "--host").output
+    assert json.loads(keys("show", given.id, "--host", "--json").output)["feeds"] == [*found.feeds]
+    assert keys("show", given.id).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--feeds team-a-", "add --host"),
+        ("--host --feed main", "name either a feed with --feed or the host with --host"),
+    ],
+)
+def test_what_is_only_for_the_host(stored: DynamoDBKeys, words: str, said: str) -> None:
+    done = keys("create", "--role", "read", *words.split())
+    assert done.exit_code == 2 and said in done.output
 
 
 def test_a_list_is_for_people_and_for_programs(stored: DynamoDBKeys) -> None:

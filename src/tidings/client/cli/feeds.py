@@ -27,6 +27,12 @@ POLL_S = 1.0  # the interval of --wait
 _LINE = "{name:<{width}}  {state:<8}  {created}"
 _NAME_CHARS = 48  # so that a line fits into 80 columns; longer names are not truncated
 _EXISTS = "feed_exists"
+# The settings of a new feed; settings with another value are shown.
+_DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("object_url", "compat"), ""),
+    **dict.fromkeys(("max_age", "forget_after_days"), 0),
+    **{"leave": False, "ids_personal": True, "push_lanes": 1, "resources": []},
+}
 _IN_USE = "feed_in_use"
 
 _name = click.argument("name")
@@ -39,8 +45,8 @@ def feeds() -> None:
 
     To create and delete feeds, use a key of the host with the role `admin`
     (`tidings keys create --host --role admin`), or the ingest password of the host. To list and
-    show them, the role `read` suffices. A key with `--feeds PREFIX` permits only the feeds whose
-    names begin with PREFIX.
+    show them, the role `read` suffices, too. A key with `--feeds PREFIX` permits only the feeds
+    whose names begin with PREFIX.
 
     \b
     Examples:
@@ -82,7 +88,7 @@ def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, pla
                 raise
             rule = "exists already; use --update to change its settings"
             raise click.ClickException(f"the feed {plain(name)} {rule}") from None
-    _print(record, as_json=as_json)
+    _print(record, as_json=as_json, removals=False)
 
 
 @feeds.command("list", epilog=EXIT_CODES)
@@ -168,8 +174,7 @@ def delete(
         except Refused as error:
             if error.code != _IN_USE:
                 raise
-            hint = "use --force to delete it nevertheless"
-            raise click.ClickException(f"{plain(error.message)}; {hint}") from None
+            raise click.ClickException(f"{plain(error.message)} (--force)") from None
         if wait:
             record = _await_removal(api, record)
     _print(record, as_json=as_json)
@@ -228,12 +233,12 @@ def _tell(status: Status, name: str, removal: Mapping[str, Any]) -> None:
     status.update(f"removing {plain(name)}: {items:,} items removed")
 
 
-def _print(record: Answer, *, as_json: bool) -> None:
+def _print(record: Answer, *, as_json: bool, removals: bool = True) -> None:
     if as_json:
         click.echo(compact(record))
         return
     click.echo("\n".join(f"{label:<18} {value}" for label, value in _rows(record)))
-    for removal in record["removals"]:
+    for removal in record["removals"] if removals else ():
         click.echo()
         for label, value in _removal_rows(removal):
             click.echo(f"{label:<18} {value}")
@@ -250,7 +255,7 @@ def _rows(record: Answer) -> Iterable[tuple[str, str]]:
     if record["by"]:
         yield "by", plain(record["by"])
     for name, value in (record["settings"] or {}).items():
-        if value not in ("", 0, []):  # False is 0; `ids_personal` is shown if it is on
+        if value != _DEFAULTS.get(name):
             yield name.replace("_", " "), _setting(value)
 
 

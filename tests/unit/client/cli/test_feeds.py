@@ -183,7 +183,7 @@ def test_a_feed_in_use_is_reported_with_the_option(host: Answering) -> None:
     done = run(host, "delete", "orders", "--yes")
     assert (done.exit_code, done.stderr) == (
         1,
-        "Error: feed: is used by the consumer search; use --force to delete it nevertheless\n",
+        "Error: feed: is used by the consumer search (--force)\n",
     )
 
 
