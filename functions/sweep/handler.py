@@ -11,6 +11,6 @@ from tidings.aws.telemetry import edge
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
     try:
-        stage().sweeper.run(frozenset(stage().directory.all_keys()))
+        stage().sweeper.run()
     finally:
         stage().wake_remover()

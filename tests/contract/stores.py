@@ -25,6 +25,7 @@ from tests.fakes import (
     MemoryConsumers,
     MemoryCoordinator,
     MemoryCounters,
+    MemoryDueFeeds,
     MemoryErasures,
     MemoryFeeds,
     MemoryFollowers,
@@ -86,6 +87,7 @@ from tidings.core.followers.leases import FollowerStore
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.log.append import ClaimStore
+from tidings.core.log.due import DueFeeds
 from tidings.core.log.stores import LogStore
 from tidings.core.maintenance import restore, retention
 from tidings.core.replication.election import Coordinator
@@ -109,6 +111,7 @@ from tidings.server.sqlite.documents import (
     SqliteProfiles,
     SqliteStreams,
 )
+from tidings.server.sqlite.due import SqliteDueFeeds
 from tidings.server.sqlite.erasures import SqliteRewrites
 from tidings.server.sqlite.log import (
     SqliteClaims,
@@ -190,25 +193,27 @@ class Stores:
     erasures: ErasureStore
     rewrites: RewriteStore
     feeds: FeedStore
+    due: DueFeeds
 
 
 def in_memory() -> Stores:
-    consumers = MemoryConsumers()
+    due = MemoryDueFeeds()
+    consumers = MemoryConsumers(due.mark)
     inbox, subscriptions, registry = MemoryInbox(), MemorySubscriptions(), MemoryRegistry()
-    log, removed_parents = MemoryLog(), MemoryRemovedParents()
+    log, removed_parents = MemoryLog(due.mark), MemoryRemovedParents()
     return Stores(
         log,
         MemoryState(),
         removed_parents,
         MemoryFollowers(),
         MemoryClaims(),
-        MemoryProfiles(),
+        MemoryProfiles(due.mark),
         MemoryCounters(),
         MemoryConnections(inbox, subscriptions, registry),
         inbox,
         subscriptions,
         MemoryTags(),
-        MemoryOperatorDocuments(),
+        MemoryOperatorDocuments(due.mark),
         registry,
         MemoryOutbox(),
         consumers,
@@ -224,6 +229,7 @@ def in_memory() -> Stores:
         MemoryErasures(),
         MemoryRewrites(log, removed_parents, consumers),
         MemoryFeeds(),
+        due,
     )
 
 
@@ -257,6 +263,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBErasures(client, "control"),
         DynamoDBRewrites(client, "log", "state", consumers),
         DynamoDBFeeds(client, "control"),
+        MemoryDueFeeds(),
     )
 
 
@@ -287,6 +294,7 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         streams=SqliteStreams(database),
         erasures=SqliteErasures(database),
         rewrites=SqliteRewrites(database, consumers),
+        due=SqliteDueFeeds(database),
         feeds=SqliteFeeds(database),
     )
     database.close()

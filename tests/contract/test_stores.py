@@ -13,6 +13,7 @@ from tests.contract.connection_store import TestConnections, TestInbox, TestSubs
 from tests.contract.consumer_store import TestConsumers
 from tests.contract.counter_store import TestCounters
 from tests.contract.document_store import TestOperatorDocuments
+from tests.contract.due_store import TestDueFeeds
 from tests.contract.erasure_store import TestErasures, TestRewrites
 from tests.contract.feed_store import TestFeeds
 from tests.contract.follower_store import TestFollowers

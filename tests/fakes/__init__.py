@@ -16,6 +16,7 @@ from tidings.server.memory import (
 
 from .archive import MemoryArchive, MemoryLedger
 from .counters import MemoryCounters
+from .due import MemoryDueFeeds
 from .log import MemoryClaims, MemoryLog
 from .outbox import MemoryOutbox
 from .settings import (
@@ -42,6 +43,7 @@ __all__ = [
     "MemoryConsumers",
     "MemoryCoordinator",
     "MemoryCounters",
+    "MemoryDueFeeds",
     "MemoryErasures",
     "MemoryFeeds",
     "MemoryFollowers",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+from tests.fakes.due import mark_nothing
 from tidings.core import limits
 from tidings.core.counters import LogCounter
 from tidings.core.errors import Yielded
@@ -45,10 +46,12 @@ class MemoryLog:
     Implements `LogStore`, `RenewStore`, and `Numbers` of
     `maintenance.restore`.
 
-    An eventually consistent read misses the page that was written last, however long ago.
+    An eventually consistent read misses the page that was written last, however long ago. *mark* is
+    called with each feed of which a number is taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Callable[[str], object] = mark_nothing) -> None:
+        self.mark = mark
         self._feeds: defaultdict[str, _Feed] = defaultdict(_Feed)
         self._lock = Lock()
 
@@ -59,6 +62,7 @@ class MemoryLog:
         with self._lock:
             if self._feeds[feed].successor:
                 raise Yielded(feed, self._feeds[feed].successor)
+            self.mark(feed)
             self._feeds[feed].head += 1
             self._feeds[feed].operations += operations
             return self._feeds[feed].head
@@ -82,12 +86,14 @@ class MemoryLog:
                 return False
             for page in pages:
                 _write(log, page)
+            self.mark(feed)
             log.head = head
             log.operations += operations
             return True
 
     def raise_head(self, feed: str, page: int) -> None:
         with self._lock:
+            self.mark(feed)
             self._feeds[feed].head = max(self._feeds[feed].head, page)
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:

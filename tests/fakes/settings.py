@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
+from tests.fakes.due import mark_nothing
 from tests.fakes.log import MemoryLog
 from tests.fakes.state import MemoryRemovedParents
 from tidings.core import limits
@@ -26,7 +27,8 @@ from tidings.core.state.removed_parents import RemovedParents
 class MemoryProfiles:
     """Implements `ProfileStore`."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Callable[[str], object] = mark_nothing) -> None:
+        self.mark = mark
         self._profiles: dict[str, Profile] = {}
         self._lock = Lock()
 
@@ -38,6 +40,7 @@ class MemoryProfiles:
         with self._lock:
             if self._profiles.get(feed, Profile()).version != profile.version:
                 return False
+            self.mark(feed)
             self._profiles[feed] = next_version(profile)
             return True
 
@@ -100,7 +103,8 @@ class MemoryKeys:
 class MemoryOperatorDocuments:
     """Implements `OperatorDocuments`."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Callable[[str], object] = mark_nothing) -> None:
+        self.mark = mark
         self._operator_documents: dict[tuple[str, str], OperatorDocument] = {}
         self._lock = Lock()
 
@@ -113,6 +117,7 @@ class MemoryOperatorDocuments:
             standing = self._operator_documents.get((feed, name), OperatorDocument())
             if standing.version != operator_document.version:
                 return False
+            self.mark(feed)
             self._operator_documents[feed, name] = OperatorDocument(
                 operator_document.text, operator_document.version + 1
             )
@@ -205,7 +210,8 @@ Name = tuple[str, str]  # the feed, and the name of a consumer
 class MemoryConsumers:
     """Implements `ConsumerStore`."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Callable[[str], object] = mark_nothing) -> None:
+        self.mark = mark
         self._consumers: dict[Name, Consumer] = {}
         self._parked: dict[Name, dict[str, Parked]] = {}
         self._notes: dict[Name, list[Note]] = {}
@@ -226,6 +232,8 @@ class MemoryConsumers:
             standing = self._consumers.get(key)
             if (standing.version if standing else 0) != version:
                 return False
+            if not version or change.note is not None:
+                self.mark(feed)
             self._consumers.pop(key, None)
             if change.consumer is not None:
                 self._consumers[key] = replace(change.consumer, version=version + 1)

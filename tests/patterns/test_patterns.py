@@ -127,7 +127,7 @@ def test_pattern_2_T18_retention_waits_for_who_has_not_begun(
         renewer=scene.retention_service.renewer,
         holds=feed.holds(24 * HOUR_MS),
     )
-    assert retention_service.run(FEED) == floor
+    assert retention_service.run(FEED).floor == floor
 
 
 def test_pattern_2_D9_a_follower_that_never_ran_holds_the_log() -> None:
@@ -136,7 +136,7 @@ def test_pattern_2_D9_a_follower_that_never_ran_holds_the_log() -> None:
     feed.post("a", "a")
     feed.scene.project()
     feed.scene.now_ms += 365 * 24 * HOUR_MS
-    assert feed.scene.retention_service.run(FEED) == 1
+    assert feed.scene.retention_service.run(FEED).floor == 1
 
 
 # --- 3: a later message before an earlier one ---------------------------------------------------

@@ -10,7 +10,7 @@ from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.service import Consumers, Session
-from tidings.core.maintenance.retention import Look, RetentionService
+from tidings.core.maintenance.retention import Look, RetentionService, Trimmed
 from tidings.core.model.cursors import Place
 
 
@@ -29,7 +29,7 @@ by_the_highest = instead(consumers, "ack_entries", _by_the_highest)
 class HastyRetention(RetentionService):
     """Retention waits for no consumer."""
 
-    def run(self, feed: str, look: Look | None = None) -> int:
+    def run(self, feed: str, look: Look | None = None) -> Trimmed:
         return RetentionService.run(replace(self, holds=None), feed, look)
 
 

@@ -35,10 +35,10 @@ class UnfencedFollowers(MemoryFollowers):
     """A checkpoint is saved, whichever process holds the lease by now."""
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
-        follower = self._followers[lease.feed, lease.name]
+        follower = self._feeds[lease.feed][lease.name]
         self._move(follower, (checkpoint, lease.operations, lease.note))
         follower.renew(now_ms)
-        stored = self._lease(lease.feed, lease.name, follower)
+        stored = self._lease(follower)
         return replace(stored, owner=lease.owner, fence=lease.fence)
 
 
@@ -48,7 +48,7 @@ class MarklessFollowers(MemoryFollowers):
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         before = super().mark(feed, name, look=look)
         if before is not None:
-            self._followers[feed, name].marks -= 1
+            self._feeds[feed][name].marks -= 1
         return before
 
 

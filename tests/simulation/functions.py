@@ -65,9 +65,11 @@ class Functions:
     lanes_before: int = 1
     known: dict[str, Any] = field(default_factory=dict)
     keys: MemoryKeys | None = None
+    seen: dict[str, Any] = field(default_factory=dict)  # what a warm sweep remembers
 
     def __post_init__(self) -> None:
         self.stored = self.profiles
+        self.stored.mark = self.stores.due_feeds.mark
 
     def leaves(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
@@ -134,7 +136,7 @@ class Functions:
         return replace(services.sweeper.retention_service, retention=age, holds=holds)
 
     def sweep(self, process: Process) -> None:
-        self.services(process).sweeper.run(self.feeds)
+        self.services(process).sweeper.run()
 
 
 class Services(Assembly):
@@ -226,6 +228,7 @@ class Services(Assembly):
         return replace(
             built,
             consumer_monitor=None,
+            _seen=self._functions.seen,
             retention_service=replace(built.retention_service, aged=aged, lanes=one_lane),
         )
 

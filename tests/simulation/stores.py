@@ -10,6 +10,7 @@ from tests.fakes import (
     MemoryConnections,
     MemoryConsumers,
     MemoryCounters,
+    MemoryDueFeeds,
     MemoryFollowers,
     MemoryInbox,
     MemoryKeyUsage,
@@ -223,3 +224,5 @@ class Stores:
         self.documents, self.key_usage = MemoryOperatorDocuments(), MemoryKeyUsage()
         self.connections = connections(self.inbox, self.subscriptions, self.registry)
         self.sockets = sockets
+        self.due_feeds = MemoryDueFeeds()
+        log.mark = self.consumers.mark = self.documents.mark = self.due_feeds.mark

@@ -238,7 +238,7 @@ class World:
         pages expire, because sweeps failed that in truth come sixty times as often.
         """
         now_ms = self.scheduler.now_ms
-        rounds = [self.stores.log.round(feed) for feed in self.models]
+        rounds = [self.stores.log.round(each.feed) for each in self.stores.due_feeds.due(now_ms)]
         if any(each.began_ms < now_ms - _LATE_ROUND_MS for each in rounds):
             return True
         since_ms = now_ms - _LATE_HOLE_MS

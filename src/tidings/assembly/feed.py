@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
+from tidings.core.log.due import NEXT_SWEEP, earliest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +85,7 @@ class Assembly:
     few_subscriptions = 0  # read at once for a batch of push, if more than on a stage
     sum_demand: SumDemand | None = None  # if None, the sums of each feed are always maintained
     archive_wait_ms = 0
+    forget_every_ms = limits.FORGET_EVERY * limits.SWEEP_EVERY_MS  # between two looks for deletions
     file_rewritten_ms = 0  # when the database file was last rewritten, see `SqliteFreeSpace`
     recovery_ms = 0  # how far back the tables can be restored, without backups of the operator
     erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
@@ -847,14 +849,31 @@ class Assembly:
     def wake_eraser(self, feed: str) -> None:
         """Start the erasures of *feed* soon. A host without a job for this does nothing."""
 
-    @property
-    def wake_due_erasures(self) -> Callable[[str, bool], object] | None:
+    def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
         """
-        Return the function by which the sweep wakes the job; None if the host wakes it otherwise.
+        Wake the job if an erasure of *feed* is due, or if a deletion is old enough to be forgotten.
 
-        Its arguments are a feed, and True if the feed has ever had an erasure.
+        Return the time at which the job has work again, or None. If *erases* is False, the feed
+        never had an erasure. The sweep has read the profile, so a feed without both costs no read.
         """
-        return None
+        next_ms = None
+        if erases:
+            from tidings.core.erasure.records import due_ms
+
+            next_ms = due_ms(self.stores.erasures.unfinished(feed))
+            if next_ms is not None and next_ms <= self.expiring():
+                self.wake_eraser(feed)
+                return NEXT_SWEEP
+        if not self.profiles.profile(feed).forget_after_days:
+            return next_ms
+        forget_ms, now_ms = self.forgetter.due_ms(feed), self.runtime.clock()
+        if forget_ms is not None and forget_ms <= now_ms:
+            # Pages become old one after the other, and each run costs a start of the job.
+            every_ms = self.forget_every_ms
+            if now_ms % every_ms < limits.SWEEP_EVERY_MS:
+                self.wake_eraser(feed)
+            forget_ms = now_ms - now_ms % every_ms + every_ms
+        return earliest((next_ms, forget_ms))
 
     # Maintenance.
 
@@ -883,6 +902,8 @@ class Assembly:
             lanes=self.lanes.count,
         )
         return Sweeper(
+            due_feeds=stores.due_feeds,
+            feeds=self.directory,
             reader=self.reader,
             steady=runtime.steady,
             checkpoints=stores.followers,
@@ -903,7 +924,6 @@ class Assembly:
             outbox=self.outbox_monitor,
             erasures=self.wake_due_erasures,
             about=self.about,
-            feeds=self.directory,
         )
 
     @cached_property

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidings.core.feeds.records import FeedStore
     from tidings.core.followers.leases import FollowerStore, Waker
     from tidings.core.log.append import ClaimStore
+    from tidings.core.log.due import DueFeeds
     from tidings.core.log.stores import LogStore
     from tidings.core.maintenance.restore import Numbers
     from tidings.core.maintenance.retention import RenewStore
@@ -54,6 +55,9 @@ class Stores(Protocol):
 
     @property
     def renewals(self) -> RenewStore: ...
+
+    @property
+    def due_feeds(self) -> DueFeeds: ...
 
     @property
     def claims(self) -> ClaimStore: ...

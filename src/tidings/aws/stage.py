@@ -248,26 +248,6 @@ class Stage(Assembly):
 
         self.stores.waker.run(ERASE, feed)
 
-    @property
-    def wake_due_erasures(self) -> Callable[[str, bool], None]:
-        return self._wake_due_erasures
-
-    def _wake_due_erasures(self, feed: str, erases: bool) -> None:
-        """
-        Wake the job if an erasure of *feed* is due, or once an hour if the feed forgets deletions.
-
-        The sweep has read the profile, so a feed without both costs no read.
-        """
-        if erases:
-            from tidings.core.erasure.records import is_due
-
-            if is_due(self.stores.erasures.unfinished(feed), self.expiring()):
-                self.wake_eraser(feed)
-                return
-        turn = self.runtime.clock() // limits.SWEEP_EVERY_MS % limits.FORGET_EVERY
-        if turn == 0 and self.profiles.profile(feed).forget_after_days:
-            self.wake_eraser(feed)
-
     def erase(self, feed: str, until_ms: int) -> None:
         """
         Request the erasure of old deletions, then run the job; see `Forgetter` and `Eraser`.

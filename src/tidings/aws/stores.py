@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, NewId, Spread
     from tidings.core.erasure.records import Ledger
     from tidings.core.feeds.records import FeedData
+    from tidings.core.log.due import DueFeeds
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -110,6 +111,13 @@ class StageStores:
         from tidings.aws.dynamodb.log import DynamoDBClaims
 
         return DynamoDBClaims(self._client(), self._settings.control_table)
+
+    @cached_property
+    def due_feeds(self) -> DueFeeds:
+        from tidings.core.feeds.directory import Directory
+        from tidings.core.log.due import AlwaysDue
+
+        return AlwaysDue(Directory(self.feeds, self._settings.feeds, lambda: 0).all_keys)
 
     @cached_property
     def followers(self) -> DynamoDBFollowers:

@@ -357,6 +357,7 @@ LOST_RANGES_MAX = 100  # ranges in a profile, which is read with each cursor; ol
 FEED_AGE_MS = 3_000  # a record is cached for this time; with EXISTS_S, readers end within 5 s
 EXISTS_S = 2.0  # a request that waits checks this often if its feed was deleted; costs a thread
 FEEDS_KNOWN_MAX = 10_000  # records cached per process, some 5 MB; also of names without a feed
+FEEDS_NAMED = 100  # feeds in a status and in the labels of /metrics, which must stay small and fast
 FEEDS_LISTED = 100  # feeds in one response, some 50 KB with their reports
 FEED_USERS_SHOWN = 10  # users of a feed that an error names; the rest is counted
 FEED_BY_CHARS_MAX = 256  # length of the principal in a record; a digest has 64

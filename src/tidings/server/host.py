@@ -12,12 +12,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain, islice
 from threading import local
 from typing import TYPE_CHECKING
 
 from tidings.assembly.feed import Assembly
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
+from tidings.core.changeagent.tag_index import IndexMonitor
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.effects import Runtime
 from tidings.core.errors import TidingsError, Unavailable
@@ -27,7 +29,7 @@ from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
-from tidings.core.model.feeds import ERASE, HOST, PUSH
+from tidings.core.model.feeds import ERASE, HOST, PUSH, public_name
 from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.projector import SumDemand
@@ -37,6 +39,7 @@ from tidings.http.outbound.webhooks import Poster
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.documents import deleted_feeds, feeds_with_webhooks, used_but_open
 from tidings.server.sqlite.erasures import SqliteFreeSpace
 from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.stores import FileStores
@@ -49,9 +52,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidings.core.auth.guard import Bearers
+    from tidings.core.consumers.service import Lag
     from tidings.core.effects import TraceRecord
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Handler
+    from tidings.core.maintenance.sweep import Sweeper
     from tidings.core.model.pages import Page
     from tidings.core.websocket.send import Broadcast
     from tidings.http.request import Endpoint
@@ -152,6 +157,7 @@ class Host(Assembly):
     expiring = staticmethod(expiring_ms)
     aging = staticmethod(steady_ms)
     sum_rows_max = SUM_ROWS_MAX
+    forget_every_ms = limits.SWEEP_EVERY_MS
     few_subscriptions = FEW_SUBSCRIPTIONS
 
     def __init__(
@@ -179,6 +185,8 @@ class Host(Assembly):
         self.writer = Writer(self.database, loop)
         self.waker = Wakeups(self._replay_soon)
         self._traced: dict[str, int] = {}  # the last page with a trace of each feed
+        self._recent: dict[str, None] = {}  # the feeds that have grown last, the latest one last
+        self.late_consumers: dict[str, Sequence[Lag]] = {}  # lags of feeds with a late consumer
         self.sum_demand = SumDemand(steady_ms, self.waker)
         stores = FileStores(
             self.database,
@@ -207,6 +215,7 @@ class Host(Assembly):
         self.webhooks = self._webhooks()
         self.database.before_commit = self.state.project
         self.database.committed = self._on_commit
+        self.database.documents_changed = self._on_document
         self.endpoints = {function: self.endpoint(function) for function in self.builders}
 
     @classmethod
@@ -227,30 +236,24 @@ class Host(Assembly):
         return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
 
     def start(self) -> None:
-        """Repair the data that the previous process left incomplete, and start the followers."""
+        """
+        Repair the data that the previous process left incomplete, and start the followers.
+
+        The feeds with work are found by statements over all feeds, so idle feeds cost nothing.
+        """
         self._warn_of_deleted()
-        feeds = self.directory.all_keys()
-        for feed in feeds:
-            self._close_if_used(feed)
-            self._archive_again(feed)
-            try:
-                self._recover(feed)
-            except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
-                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
-        self._generations.begin(feeds)
-        self.database.record = self._generations.record
-        for feed in feeds:
-            if feed not in self.copies:
-                self._erase_lost(feed)
-        for feed in feeds:
+        self._repair()
+        lagging = self.stores.due_feeds.lagging()
+        for feed in lagging:
             # Push starts at the end of the log, because no client is connected yet. If the log has
             # a hole, push starts before it: otherwise pages that are written into the hole later
             # would count as handled, and clients would not receive them.
             self.stores.followers.set_checkpoint(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
-        for feed in feeds:
+        for feed in lagging:
             self.waker.wake(feed, STATE)
+        for feed in self.stores.due_feeds.erasing(expiring_ms()):
             self.waker.wake(feed, ERASE)
         for feed in self.settings.sources:
             self._free(feed)
@@ -259,8 +262,8 @@ class Host(Assembly):
 
     def _warn_of_deleted(self) -> None:
         """Warn once of the configured feeds that were deleted, because they are not served."""
-        for name in sorted(self.settings.feeds):
-            if self.directory.find(name) is None:
+        for name in deleted_feeds(self.database):
+            if name in self.settings.feeds:
                 log.warning(
                     "the feed %s is configured, but was deleted; `tidings feeds create %s` creates"
                     " a new feed of that name",
@@ -269,16 +272,13 @@ class Host(Assembly):
 
     # Feeds that are created and deleted while the server runs.
 
-    def on_feed_created(self, feed: str) -> None:
-        """Record the pages of *feed* from now on, so that an earlier copy is recognized."""
-        self._generations.follow(feed)
-
     def on_feed_deleted(self, feed: str) -> None:
         """
         Disconnect the WebSockets of *feed*, and start the removal.
 
         Other readers check the directory, and end within two seconds.
         """
+        self.late_consumers.pop(feed, None)
         self.sweeper.disconnect(feed)
         self.notifications.look_soon(feed)
         self.waker.wake(HOST, REMOVE)
@@ -305,6 +305,22 @@ class Host(Assembly):
 
         return run_existing
 
+    def _repair(self) -> None:
+        """Close feeds, fill holes, begin new generations and repeat erasures, where needed."""
+        for feed in used_but_open(self.database):
+            self._close_if_used(feed)
+        for feed in self.stores.due_feeds.lagging():
+            self._archive_again(feed)
+            try:
+                self._recover(feed)
+            except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
+                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
+        self._generations.begin()
+        self.database.record = self._generations.record
+        for feed in self.stores.erasure_ledger.feeds():
+            if feed not in self.copies:
+                self._erase_lost(feed)
+
     def _erase_lost(self, feed: str) -> None:
         """Request the erasures again that a restored data file lacks."""
         try:
@@ -314,11 +330,7 @@ class Host(Assembly):
             log.warning("%s: erasures were not requested again: %s", feed, error)
 
     def _close_if_used(self, feed: str) -> None:
-        """
-        Mark *feed* as closed if it has keys or users; see `profiles.close`.
-
-        Earlier releases did not mark a feed when they stored a key or a user.
-        """
+        """Mark *feed* as closed if it has keys or users; see `used_but_open`."""
         users = self.stores.documents.operator_document(feed, USERS).text
         if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
             close(self.profiles, feed)
@@ -375,6 +387,7 @@ class Host(Assembly):
         starts, chained = SqliteStarts(self.database), self.settings.sources
         return Generations(
             path=self._path,
+            feeds=self.directory,
             starts=starts,
             restorer=restorer,
             relays=self.stores.relays,
@@ -407,6 +420,7 @@ class Host(Assembly):
 
     def _close(self) -> None:
         self.database.close()
+        self._generations.close()
         if self._elections:
             self._elections.close()
 
@@ -419,15 +433,14 @@ class Host(Assembly):
         """
         failures = Failures()
         with failures.record("the sweep"):
-            self.sweeper.run(frozenset(self.directory.all_keys()))
+            self.sweeper.run()
         with failures.record("the file feed.db.started"):
             self._generations.renew()
-        for feed in self.directory.all_keys():
-            with failures.record(f"the repair of the feed {feed}"):
-                self._recover(feed)
-            with failures.record(f"the index of the feed {feed}"):
-                self.indexer.run(feed)
-            self.waker.wake(feed, ERASE)  # for those that wait until a tombstone expires
+        with failures.record("the search for holes"):
+            lagging = self.stores.due_feeds.lagging()
+            for feed in lagging:
+                with failures.record(f"the repair of the feed {feed}"):
+                    self._recover(feed)
         with failures.record("the deletion of expired rows"):
             self.database.delete_expired(expiring_ms())
         if failures.count:
@@ -445,10 +458,45 @@ class Host(Assembly):
 
     def _on_commit(self, pages: Sequence[tuple[str, Page]]) -> None:
         self._traced.update((feed, page.number) for feed, page in pages if page.trace)
-        for feed in {feed for feed, _ in pages}:
+        for feed in dict.fromkeys(feed for feed, _ in pages):
+            self._recent.pop(feed, None)
+            self._recent[feed] = None
             self.waker.wake(feed, PUSH)
             self.webhooks.wake(feed)
         self.notifications.notify(pages)
+        while len(self._recent) > limits.FEEDS_NAMED:
+            del self._recent[next(iter(self._recent))]
+
+    def recent_feeds(self) -> frozenset[str]:
+        """
+        Return at most `limits.FEEDS_NAMED` feeds: those that have grown last, then others by name.
+        """
+        recent = list(self._recent)[::-1]
+        recent = [each for each in recent if self.directory.find(public_name(each)) == each]
+        found = dict.fromkeys(chain(recent, islice(self.directory.all_keys(), limits.FEEDS_NAMED)))
+        return frozenset(islice(found, limits.FEEDS_NAMED))
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        sweeper = super().sweeper
+        monitor = sweeper.consumer_monitor
+        assert monitor is not None, "every host has named consumers"
+        return replace(sweeper, consumer_monitor=replace(monitor, observe=self._note_lags))
+
+    def _note_lags(self, feed: str, lags: Sequence[Lag]) -> None:
+        """Keep the lags of a feed with a late consumer. The sweep visits it each minute."""
+        late = [lag for lag in lags if lag.pages or lag.fell_off]
+        if late:
+            self.late_consumers[feed] = late
+        else:
+            self.late_consumers.pop(feed, None)
+
+    def _on_document(self, feed: str, kind: str) -> None:
+        """Wake the webhooks of *feed*, because one of them or its consumer may have changed."""
+        if kind == "operator-document":
+            self.webhooks.reload(feed)
+        else:
+            self.webhooks.wake(feed)
 
     def _replay_soon(self, connection_id: str) -> None:
         self._replays.submit(self._replay, connection_id)
@@ -498,6 +546,13 @@ class Host(Assembly):
             self.waker.wake(feed, ERASE)
         elif self.eraser.waits(feed):
             call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, feed, ERASE)
+
+    def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
+        return super().wake_due_erasures(feed, True)  # the followers of a server do not know this
+
+    @property
+    def index_monitor(self) -> IndexMonitor:
+        return IndexMonitor(self.stores.tags, self.indexer.run, now_ms)
 
     def wake_eraser(self, feed: str) -> None:
         self.database.on_commit(partial(self.waker.wake, feed, ERASE))
@@ -594,7 +649,8 @@ class Host(Assembly):
             steady=steady_ms,
             worker=WEBHOOK_WORKER,
         )
-        return Webhooks(self._hook_registry, delivery, self.directory.all_keys, now_ms, post.close)
+        feeds = partial(feeds_with_webhooks, self.database)
+        return Webhooks(self._hook_registry, delivery, feeds, now_ms, post.close)
 
 
 class ThreadCounters:

@@ -220,8 +220,10 @@ class MemoryConnections:
 Saved = tuple[int, int, bytes]  # the checkpoint, operations and note of a follower
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class StoredFollower:
+    feed: str
+    name: str
     owner: str = ""
     expires_ms: int = 0
     fence: int = 0
@@ -244,20 +246,20 @@ class MemoryFollowers:
     """
 
     def __init__(self) -> None:
-        self._followers: dict[tuple[str, str], StoredFollower] = {}
+        self._feeds: dict[str, dict[str, StoredFollower]] = {}
 
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
     ) -> Lease:
-        follower = self._followers.setdefault((feed, name), StoredFollower())
-        if not follower.owner or (over and over.is_of(self._lease(feed, name, follower))):
+        follower = self._follower(feed, name)
+        if not follower.owner or (over and over.is_of(self._lease(follower))):
             follower.owner = owner
             follower.fence += 1
             follower.renew(now_ms)
-        return self._lease(feed, name, follower)
+        return self._lease(follower)
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
-        follower = self._followers.get((feed, name))
+        follower = self._of_feed(feed).get(name)
         if follower is None or not follower.owner:
             return None
         follower.marks += 1
@@ -270,7 +272,7 @@ class MemoryFollowers:
             raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
         self._move(follower, (checkpoint, lease.operations, lease.note))
         follower.renew(now_ms)
-        return self._lease(lease.feed, lease.name, follower)
+        return self._lease(follower)
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         follower = self._of(lease)
@@ -283,30 +285,28 @@ class MemoryFollowers:
         return True
 
     def checkpoints(self, feed: str) -> dict[str, int]:
-        return {
-            name: self._make_saved(follower)[0]
-            for (of, name), follower in sorted([*self._followers.items()])
-            if of == feed
-        }
+        return {each.name: self._make_saved(each)[0] for each in self._sorted(feed)}
 
     def leases(self, feed: str) -> Sequence[Lease]:
-        return [
-            self._lease(feed, name, follower)
-            for (of, name), follower in sorted([*self._followers.items()])
-            if of == feed
-        ]
+        return [self._lease(each) for each in self._sorted(feed)]
 
     def set_checkpoint(
         self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
     ) -> None:
-        """Set the checkpoint of a follower that does not run."""
-        self._followers[feed, name] = StoredFollower(saved=(checkpoint, operations, note))
+        """Set the checkpoint of a follower that does not run; a run that is ending is ignored."""
+        follower = StoredFollower(feed, name, saved=(checkpoint, operations, note))
+        self._feeds.setdefault(feed, self._of_feed(feed))[name] = follower
 
-    def all_checkpoints(self) -> frozenset[tuple[str, str, int, int, bytes]]:
-        """Return the feed, name, checkpoint, operations and note of each follower."""
-        return frozenset(
-            (*at, *self._make_saved(each)) for at, each in list(self._followers.items())
-        )
+    def _sorted(self, feed: str) -> Sequence[StoredFollower]:
+        return [follower for _, follower in sorted([*self._of_feed(feed).items()])]
+
+    def _follower(self, feed: str, name: str) -> StoredFollower:
+        followers = self._feeds.setdefault(feed, self._of_feed(feed))
+        return followers.setdefault(name, StoredFollower(feed, name))
+
+    def _of_feed(self, feed: str) -> dict[str, StoredFollower]:
+        """Return the followers of *feed* by name, which the caller does not change."""
+        return self._feeds.get(feed) or {}
 
     def _move(self, follower: StoredFollower, saved: Saved) -> None:
         follower.saved = saved
@@ -316,16 +316,16 @@ class MemoryFollowers:
 
     def _of(self, lease: Lease) -> StoredFollower | None:
         """Return the follower of *lease* if *lease* is still valid, else None."""
-        follower = self._followers.get((lease.feed, lease.name))
+        follower = self._of_feed(lease.feed).get(lease.name)
         if follower and (follower.fence, follower.owner) == (lease.fence, lease.owner):
             return follower
         return None
 
-    def _lease(self, feed: str, name: str, follower: StoredFollower) -> Lease:
+    def _lease(self, follower: StoredFollower) -> Lease:
         checkpoint, operations, note = self._make_saved(follower)
         return Lease(
-            feed,
-            name,
+            follower.feed,
+            follower.name,
             owner=follower.owner,
             fence=follower.fence,
             marks=follower.marks,

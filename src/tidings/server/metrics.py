@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
+from tidings.core.consumers.service import Lag
 from tidings.core.errors import BrokenRelay
 from tidings.core.metrics import METRICS
 from tidings.core.model.feeds import public_name
 from tidings.server.host import Host, now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 Labels = dict[str, str]
+_OTHERS = {"feed": ""}  # the label of the sums over feeds without labels of their own
 Samples = dict[str, list[tuple[int, Labels]]]  # values with labels, by the name of the metric
 
 # The gauges. A stage measures the same values once a minute.
@@ -38,13 +44,16 @@ def render_metrics(host: Host) -> str:
     Return all metrics of *host* in the text format 0.0.4.
 
     Counters have the names of a stage's metrics, in snake case. The labels of a gauge are the feed,
-    and the name of the follower or consumer.
+    and the name of the follower or consumer. At most `limits.FEEDS_NAMED` feeds have labels; the
+    others are summed.
     """
     samples: Samples = defaultdict(
         list, {"tidings_websocket_connections": [(host.sockets.count, {})]}
     )
-    for feed in host.directory.all_keys():
+    named = host.recent_feeds()
+    for feed in sorted(named):
         _add_feed(samples, host, feed)
+    _add_others(samples, host, named)
     for feed in filter(host.directory.exists, sorted(host.settings.sources)):
         _add_relay(samples, host, feed)
     counters = host.metrics
@@ -61,22 +70,44 @@ def render_metrics(host: Host) -> str:
 
 def _add_feed(samples: Samples, host: Host, feed: str) -> None:
     """Add the log of *feed*, its followers and its named consumers."""
-    head, shown = host.stores.log.head(feed), public_name(feed)
-    samples["tidings_log_head"].append((head, {"feed": shown}))
-    samples["tidings_log_floor"].append((host.stores.log.floor(feed), {"feed": shown}))
-    for name, page in sorted(host.stores.followers.checkpoints(feed).items()):
-        labels = {"feed": shown, "follower": name}
+    head, name = host.stores.log.head(feed), public_name(feed)
+    samples["tidings_log_head"].append((head, {"feed": name}))
+    samples["tidings_log_floor"].append((host.stores.log.floor(feed), {"feed": name}))
+    for follower, page in sorted(host.stores.followers.checkpoints(feed).items()):
+        labels = {"feed": name, "follower": follower}
         samples["tidings_follower_checkpoint"].append((page, labels))
         samples["tidings_follower_lag"].append((max(0, head - page), labels))
     for consumer, lag in host.consumers.all(feed):
-        labels = {"feed": shown, "consumer": consumer.name}
-        samples["tidings_consumer_lag"].append((lag.pages, labels))
-        samples["tidings_consumer_age_seconds"].append((lag.ms // 1000, labels))
-        samples["tidings_consumer_fell_off"].append((int(lag.fell_off), labels))
+        _add_lag(samples, {"feed": name, "consumer": consumer.name}, lag)
+
+
+def _add_lag(samples: Samples, labels: Labels, lag: Lag) -> None:
+    samples["tidings_consumer_lag"].append((lag.pages, labels))
+    samples["tidings_consumer_age_seconds"].append((lag.ms // 1000, labels))
+    samples["tidings_consumer_fell_off"].append((int(lag.fell_off), labels))
+
+
+def _add_others(samples: Samples, host: Host, named: Collection[str]) -> None:
+    """Add the sums over all feeds except *named*, by statements that do not grow with the feeds."""
+    others = host.stores.due_feeds.others(named)
+    if not others.feeds:
+        return
+    samples["tidings_log_head"].append((others.pages, _OTHERS))
+    for follower, pages in others.lags:
+        samples["tidings_follower_lag"].append((pages, {**_OTHERS, "follower": follower}))
+    lags = [
+        each for feed, some in host.late_consumers.items() if feed not in named for each in some
+    ]
+    if lags:
+        total = sum(each.pages for each in lags), max(each.ms for each in lags)
+        _add_lag(samples, {**_OTHERS, "consumer": ""}, Lag(*total))
+        # The gauge counts consumers here.
+        fell_off = sum(each.fell_off for each in lags)
+        samples["tidings_consumer_fell_off"][-1] = fell_off, {**_OTHERS, "consumer": ""}
 
 
 def _add_relay(samples: Samples, host: Host, feed: str) -> None:
-    labels = {"feed": feed}
+    labels = {"feed": public_name(feed)}
     try:
         relay = host.stores.relays.relay(feed)
     except BrokenRelay:  # the status of the relay reports the error; the other feeds are shown

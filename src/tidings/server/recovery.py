@@ -19,8 +19,8 @@ assigned again. So the server has to notice that the file was restored:
 - The data file also stores the change time of the small file. If the folder is restored, this time
   differs.
 - A copy that was made in the same minute has none of these differences. So a third file
-  (`HeadFile`) has the last page of each feed. If the data file ends before that page, it is an
-  earlier copy.
+  (`HeadFile`) has the last page of each feed that grew. If the data file ends before that page, it
+  is an earlier copy.
 - A snapshot of the whole volume cannot be detected. An operator who restores one must remove the
   small file.
 
@@ -36,8 +36,8 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
-from mmap import mmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core.errors import Unavailable
@@ -50,12 +50,13 @@ from tidings.server.sqlite.database import FILE_MODE
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Container, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Sequence
     from pathlib import Path
 
     from tidings.core.effects import Clock
     from tidings.core.log.stores import Checkpoints
     from tidings.core.maintenance.restore import Restorer
+    from tidings.core.model.feeds import FeedNames
     from tidings.core.model.pages import Page
     from tidings.core.replication.relay import RelayStore
     from tidings.server.sqlite.database import Database
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SUFFIX = ".started"  # suffix of the small file next to the data file
-HEADS_SUFFIX = ".heads"  # suffix of the file with the last page of each feed
+HEADS_SUFFIX = ".heads"  # suffix of the file with the last page of each feed that grew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +152,7 @@ class SqliteStarts:
             row = sql.execute("SELECT id, changed_ns, at_ms FROM starts").fetchone()
         if row is not None:
             return Start(*row)
-        return Start("", 0, 0) if self.heads() else None
+        return Start("", 0, 0) if self.growth() != (0, None) else None
 
     def put(self, start: Start) -> None:
         def write(sql: sqlite3.Connection) -> None:
@@ -159,6 +160,12 @@ class SqliteStarts:
             sql.execute("INSERT INTO starts VALUES (?, ?, ?)", start)
 
         self.database.write(write)
+
+    def growth(self) -> tuple[int, int | None]:
+        """Return a value that changes whenever a log grows: the number of logs and of all pages."""
+        with self.database.reading() as sql:
+            count, pages = sql.execute("SELECT count(*), sum(page) FROM heads").fetchone()
+        return count, pages
 
     def heads(self) -> dict[str, int]:
         """Return the last page number of each feed that has a log."""
@@ -168,82 +175,87 @@ class SqliteStarts:
 
 class HeadFile:
     """
-    The last page of each feed, in the file *path*.
+    The last page of each feed that has grown since the start, in the file *path*.
 
-    A page is recorded after its commit and before it is acknowledged, in memory that maps the file.
-    So the file is never ahead of the data, and has every acknowledged page even if the process is
-    killed. The first line of the file is its own inode number. If the number differs, the file is a
-    copy, so the folder was restored.
+    A page is recorded after its commit and before it is acknowledged, without a sync. So the file
+    is never ahead of the data, and has every acknowledged page even if the process is killed. The
+    first line of the file is its own inode number. If the number differs, the file is a copy, so
+    the folder was restored.
+
+    A feed gets its line with its first page after the start, so idle feeds cost nothing. An earlier
+    copy of the data file that lacks none of these pages has the id of an earlier start.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Replaced as a whole, because threads change it.
-        self._file: tuple[mmap, Mapping[str, int]] | None = None
+        self._file: int | None = None
+        self._end = 0
+        self._offsets: dict[str, int] = {}
 
     def read(self) -> dict[str, int] | None:
         """Return the last page of each feed; {} without a file, None if it is a copy or broken."""
         try:
             inode, *lines = self._path.read_text().splitlines()
-            pages = {feed: int(page) for page, feed in (line.split() for line in lines)}
-            return pages if int(inode) == self._path.stat().st_ino else None
+            if int(inode) != self._path.stat().st_ino:
+                return None
         except FileNotFoundError:  # an earlier release wrote the data
             return {}
         except ValueError:
             return None
+        # After a loss of power, a line that was added last may be incomplete or zeros.
+        fields = (line.split() for line in lines)
+        complete = (each for each in fields if len(each) == 2 and each[0].isdecimal())
+        return {feed: int(page) for page, feed in complete}
 
-    def begin(self, heads: Mapping[str, int]) -> None:
+    def begin(self) -> None:
         """
-        Write the file with *heads*; from now on `record` records pages of the feeds in *heads*.
+        Write the file without feeds; from now on, `record` records pages.
 
         Raises:
             OSError: the file cannot be written.
         """
-        self.use(self.write(heads), heads)
-
-    @property
-    def feeds(self) -> Collection[str]:
-        """Return the feeds in the file."""
-        return self._file[1].keys() if self._file else ()
-
-    def write(self, heads: Mapping[str, int]) -> tuple[mmap, Mapping[str, int]]:
-        """Write a new file with *heads*, for `use`; return its content and the feeds' offsets."""
-        part = self._part
+        self.close()
+        part = self._path.with_name(f"{self._path.name}.part")
         part.unlink(missing_ok=True)
-        offsets: dict[str, int] = {}
-        with os.fdopen(
-            os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "w+b"
-        ) as file:
-            file.write(b"%d\n" % os.fstat(file.fileno()).st_ino)
-            for feed, page in heads.items():
-                offsets[feed] = file.tell()
-                file.write(b"%20d %s\n" % (page, feed.encode()))
-            file.flush()
-            os.fsync(file.fileno())
-            return mmap(file.fileno(), 0), offsets
-
-    def use(self, written: tuple[mmap, Mapping[str, int]], heads: Mapping[str, int]) -> None:
-        """Replace the file by *written*, with *heads*; no commit may run at the same time."""
-        self._file = written
-        self._record(heads)
-        self._part.replace(self._path)
-
-    @property
-    def _part(self) -> Path:
-        return self._path.with_name(f"{self._path.name}.part")
+        file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            self._end = os.write(file, b"%d\n" % os.fstat(file).st_ino)
+            os.fsync(file)
+            part.replace(self._path)
+        except BaseException:
+            os.close(file)
+            raise
+        self._file, self._offsets = file, {}
 
     def record(self, pages: Sequence[tuple[str, Page]]) -> None:
-        """Record the last page of each feed in *pages*, which are on disk."""
-        self._record({feed: page.number for feed, page in pages})
+        """
+        Record the last page of each feed in *pages*, which are on disk.
 
-    def _record(self, heads: Mapping[str, int]) -> None:
+        If the disk is full, a feed without a line is not recorded. The pages stay acknowledged.
+        """
         if self._file is None:
             return
-        memory, offsets = self._file
-        for feed, number in heads.items():
-            at = offsets.get(feed)
+        for feed, number in {feed: page.number for feed, page in pages}.items():
+            at = self._offsets.get(feed)
             if at is not None:
-                memory[at : at + 20] = b"%20d" % number
+                os.pwrite(self._file, b"%20d" % number, at)
+                continue
+            with suppress(OSError):
+                size = os.pwrite(self._file, b"%20d %s\n" % (number, feed.encode()), self._end)
+                self._offsets[feed] = self._end
+                self._end += size
+
+    def forget(self, feed: str) -> None:
+        """Overwrite the line of *feed* with blanks."""
+        at = self._offsets.pop(feed, None)
+        if at is not None and self._file is not None:
+            os.pwrite(self._file, b" " * (21 + len(feed.encode())), at)
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
 
 
 def _never(feed: str) -> bool:
@@ -255,25 +267,26 @@ class Generations:
     """
     The check whether the data file *path* was restored, and the start of a new generation.
 
-    *chained* are the feeds that are chained by the settings. *is_deleted* returns True for the key
-    of a deleted feed, whose pages may be missing. The check is also a part of the `FeedData` of a
-    server: it forgets a feed before the pages of the feed are removed.
+    *feeds* are the feeds of the host, *chained* those that are chained by the settings.
+    *is_deleted* returns True for the key of a deleted feed, whose pages may be missing. The check
+    is also a part of the `FeedData` of a server: it forgets a feed before its pages are removed.
     """
 
     path: Path
+    feeds: FeedNames
     starts: SqliteStarts
     restorer: Restorer
     relays: RelayStore
     chained: Collection[str]
     clock: Clock
     is_deleted: Callable[[str], bool] = _never
-    _noted: Mapping[str, int] = field(default_factory=dict)
+    _noted: tuple[int, int | None] = (0, None)
     _heads: HeadFile = field(init=False)
 
     def __post_init__(self) -> None:
         self._heads = HeadFile(self.path.with_name(self.path.name + HEADS_SUFFIX))
 
-    def begin(self, feeds: Collection[str]) -> None:
+    def begin(self) -> None:
         """
         Record this start. If the data file was restored, begin a new generation of all feeds.
 
@@ -286,8 +299,8 @@ class Generations:
         matches = last is None or (last.matches(*_read(self._mark)) and self._has_all_pages())
         restored = None if matches else last
         try:
-            self._note(feeds, restored)
-            self._heads.begin(dict.fromkeys(feeds, 0) | self._existing_heads())
+            self._note(restored)
+            self._heads.begin()
         except (OSError, Unavailable) as error:
             if restored is not None:
                 raise Problem(
@@ -295,32 +308,14 @@ class Generations:
                 ) from error
             log.warning("%s cannot be written: %s", self._mark, error)
 
-    def follow(self, feed: str) -> None:
-        """
-        Record the pages of *feed* from now on, too.
-
-        If the file cannot be written, as on a full disk, this happens at the next start.
-        """
-        self._rewrite({feed: 0} | self._existing_heads())
-
     def remove(self, key: str, place: str, until_ms: int) -> Removed:
-        """Implement `FeedData`: do not record pages of the deleted feed any more."""
-        if key in self._heads.feeds:
-            self._rewrite(self._existing_heads())
+        """Implement `FeedData`: forget the pages of the deleted feed."""
+        self._heads.forget(key)
         return Removed(None, {})
 
-    def _existing_heads(self) -> dict[str, int]:
-        heads = self.starts.heads()
-        return {feed: page for feed, page in heads.items() if not self.is_deleted(feed)}
-
-    def _rewrite(self, heads: dict[str, int]) -> None:
-        try:
-            # Feeds without a page are in the file, too.
-            kept = {feed: 0 for feed in self._heads.feeds if not self.is_deleted(feed)}
-            written = self._heads.write(kept | heads)
-            self.starts.database.write(lambda _: self._heads.use(written, self.starts.heads()))
-        except OSError as error:
-            log.warning("the last pages of feeds are not recorded: %s", error)
+    def _existing_heads(self) -> Sequence[str]:
+        """Return the feeds with a log that were not deleted."""
+        return [feed for feed in self.starts.heads() if not self.is_deleted(feed)]
 
     def renew(self) -> None:
         """
@@ -330,8 +325,8 @@ class Generations:
             OSError: the small file cannot be written.
             Unavailable: the database does not answer.
         """
-        if self.starts.heads() != self._noted:
-            self._note((), None)
+        if self.starts.growth() != self._noted:
+            self._note(None)
 
     def record(self, pages: Sequence[tuple[str, Page]]) -> None:
         """Record the *pages* of a commit, so that a copy made before the commit is recognized."""
@@ -341,7 +336,8 @@ class Generations:
         """Return True if every feed's log reaches the page recorded in `HeadFile`."""
         recorded, heads = self._heads.read(), self.starts.heads()
         return recorded is not None and all(
-            page <= heads.get(feed, 0) or self._is_chained(feed) for feed, page in recorded.items()
+            page <= heads.get(feed, 0) or self._is_chained(feed) or self.is_deleted(feed)
+            for feed, page in recorded.items()
         )
 
     def _is_chained(self, feed: str) -> bool:
@@ -353,17 +349,21 @@ class Generations:
     def _mark(self) -> Path:
         return self.path.with_name(self.path.name + SUFFIX)
 
-    def _note(self, feeds: Collection[str], restored: Start | None) -> None:
+    def close(self) -> None:
+        """Close the file of the last pages."""
+        self._heads.close()
+
+    def _note(self, restored: Start | None) -> None:
         fresh = _write(self._mark)
 
         def write(_: object) -> None:
             if restored is not None:
-                for feed in sorted({*feeds, *self._existing_heads()}):
+                for feed in sorted({*self.feeds.all_keys(), *self._existing_heads()}):
                     self._begin(feed, restored)
             self.starts.put(Start(*fresh, self.clock()))
 
         self.starts.database.write(write)
-        self._noted = self.starts.heads()
+        self._noted = self.starts.growth()
 
     def _begin(self, feed: str, last: Start) -> None:
         """

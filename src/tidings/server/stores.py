@@ -24,6 +24,7 @@ from tidings.server.sqlite.documents import (
     SqliteStreams,
     SqliteUpstreams,
 )
+from tidings.server.sqlite.due import SqliteDueFeeds
 from tidings.server.sqlite.erasures import SqliteFreeSpace, SqliteRewrites
 from tidings.server.sqlite.log import (
     SqliteClaims,
@@ -72,7 +73,7 @@ class FileStores:
         documents = partial(Documents, database)
         self.feeds, self.log = SqliteFeeds(database), SqliteLog(database)
         self.renewals = self.numbers = self.log
-        self.claims = SqliteClaims(database, expiring)
+        self.due_feeds, self.claims = SqliteDueFeeds(database), SqliteClaims(database, expiring)
         self.followers = SqliteFollowers(database)
         self.counters = SqliteCounters(database)
         self.state = SqliteState(database, sum_demand.wants)

@@ -24,18 +24,18 @@ from tidings.core.model.feeds import STATE
 from tidings.core.replication.relay import RELAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidings.core.effects import Clock
     from tidings.core.followers.leases import Observation
-    from tidings.core.hooks.registry import Registry
+    from tidings.core.hooks.registry import Named, Registry
     from tidings.core.hooks.webhook import Webhook, WebhookDelivery
     from tidings.core.model.pages import Page
 
 log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # the longest pause between two runs, even after a long run
 AGAIN_S = 1.0  # the pause after a failed run, before the run is repeated
-LOOK_S = 1.0  # maximum delay until a webhook that an operator has added or changed takes effect
+LOOK_S = 1.0  # the pause between two looks at a webhook that has or may have something to do
 # Maximum number of webhooks that are called concurrently. A call that hangs lasts 25 s; its webhook
 # then pauses for minutes.
 ENDPOINTS = 16
@@ -254,10 +254,12 @@ class FeedNotifications:
 
 class Webhooks:
     """
-    A scheduler that runs *delivery* for the webhooks of the feeds that *feeds* returns.
+    A scheduler that runs *delivery* for the webhooks of the host.
 
-    A webhook runs in one thread at a time. It is due if its feed may have new pages, if its last
-    run left messages, and every `LOOK_S`. *cut* aborts the calls in progress.
+    A webhook runs in one thread at a time. It is due if its feed may have new pages or a changed
+    document, if its last run left messages, and every `LOOK_S` until a run has found nothing to do.
+    Then it rests, so that webhooks of idle feeds cost nothing. *feeds* returns all feeds with
+    webhooks, and possibly others. *cut* aborts the calls in progress.
     """
 
     def __init__(
@@ -270,11 +272,12 @@ class Webhooks:
     ) -> None:
         self._registry, self._delivery = registry, delivery
         self._feeds, self._clock, self._cut = feeds, clock, cut
-        # Only the thread of `_serve` changes `_known`, `_due` and `_running`. Other threads, such
-        # as the event loop, add to `_queued`, and put functions for that thread into `_happened`,
-        # which never blocks.
-        self._known: Mapping[Key, Webhook] = {}
+        # Only the thread of `_serve` changes the following. Other threads, such as the event loop,
+        # add to `_queued`, and put functions for that thread into `_happened`, which never blocks.
+        self._known: dict[str, Named] = {}  # the webhooks of each feed that has some
+        self._unread: set[str] | None = None  # feeds with webhooks to load; None for all feeds
         self._due: dict[Key, bool] = {}  # the value is the argument *look* of the next run
+        self._active: set[Key] = set()  # webhooks that do not rest
         self._running: set[Key] = set()
         self._happened: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._queued: set[str] = set()  # feeds with a queued `_mark_due`
@@ -296,15 +299,25 @@ class Webhooks:
 
     def wake(self, feed: str) -> None:
         """Make the webhooks of *feed* due; callable from any thread, without blocking."""
-        if self._known and feed not in self._queued:
+        if feed in self._known and feed not in self._queued:
             self._queued.add(feed)
             self._happened.put(partial(self._mark_due, feed))
 
+    def reload(self, feed: str) -> None:
+        """Load the webhooks of *feed*, which may have changed; callable from any thread."""
+        self._happened.put(partial(self._reload, feed))
+
+    def _reload(self, feed: str) -> None:
+        if self._unread is not None:
+            self._unread.add(feed)
+            self._load()
+            self._mark_due(feed)
+
     def _mark_due(self, feed: str) -> None:
         self._queued.discard(feed)
-        for key in self._known:
-            if key[0] == feed:
-                self._due.setdefault(key, False)
+        for name in self._known.get(feed, ()):
+            self._due.setdefault((feed, name), False)
+            self._active.add((feed, name))
 
     def _serve(self) -> None:
         look_s = time.monotonic()
@@ -317,26 +330,37 @@ class Webhooks:
                 self._happened.get(timeout=max(0.0, look_s - time.monotonic()))()
 
     def _look(self) -> None:
-        """Load the webhooks, and mark all of them as due."""
+        """Load changed webhooks if that has failed before, and mark those that do not rest."""
         if self._running:
             with suppress(RuntimeError):  # the system has no thread yet
                 self._pool.submit(_nothing)  # starts a thread if a queued run waits for one
+        self._load()
+        self._due.update(dict.fromkeys(self._active, True))
+
+    def _load(self) -> None:
+        """Load the webhooks of the feeds in `_unread`. Those that are new or changed are active."""
         try:
-            known = {
-                (feed, name): hook
-                for feed in self._feeds()
-                for name, hook in self._registry.all(feed).items()
-            }
+            if self._unread is None:
+                self._unread = {*self._feeds()}
+            while self._unread:
+                feed = next(iter(self._unread))
+                named = dict(self._registry.all(feed))
+                self._unread.discard(feed)
+                self._know(feed, named)
         except Exception as error:  # noqa: BLE001 (this thread must continue, to load them later)
             log.warning("the webhooks could not be loaded: %s", error)
-            return
-        self._known, self._due = known, dict.fromkeys(known, True)
+
+    def _know(self, feed: str, named: Named) -> None:
+        self._active -= {(feed, name) for name in self._known.pop(feed, ())}
+        if named:
+            self._known[feed] = named
+            self._active |= {(feed, name) for name in named}
 
     def _begin(self) -> None:
         """Start the due webhooks that are not running."""
         for key in self._due.keys() - self._running:
-            look = self._due.pop(key)
-            hook = self._known.get(key)
+            look, (feed, name) = self._due.pop(key), key
+            hook = self._known.get(feed, {}).get(name)
             if hook is not None and not self._stopped:
                 self._running.add(key)
                 try:
@@ -345,19 +369,22 @@ class Webhooks:
                     log.warning("webhook waits for a thread: %s %s: %s", *key, error)
 
     def _turn(self, key: Key, hook: Webhook, look: bool) -> None:
-        again_ms: int | None = None
+        again_ms, rests = None, False
         try:
             again_ms = self._delivery.run(key[0], hook, look=look)
+            rests = look and again_ms is None
         except TidingsError as error:
             log.warning("webhook stopped: %s %s: %s", *key, error)
         except Exception:
             log.exception("webhook failed: %s %s", *key)
-        self._happened.put(partial(self._has_ended, key, again_ms))
+        self._happened.put(partial(self._has_ended, key, again_ms, rests))
 
-    def _has_ended(self, key: Key, again_ms: int | None) -> None:
+    def _has_ended(self, key: Key, again_ms: int | None, rests: bool) -> None:
         self._running.discard(key)
         if again_ms is not None and again_ms <= self._clock():
             self._due.setdefault(key, False)
+        if rests and key not in self._due:  # nothing has happened since the run began
+            self._active.discard(key)
 
 
 def _nothing() -> None:

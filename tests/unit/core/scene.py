@@ -19,6 +19,7 @@ from tests.fakes import (
     MemoryConnections,
     MemoryConsumers,
     MemoryCounters,
+    MemoryDueFeeds,
     MemoryErasures,
     MemoryFeeds,
     MemoryFollowers,
@@ -131,6 +132,7 @@ class Host(Assembly):
             log=scene.log,
             numbers=scene.log,
             renewals=scene.log,
+            due_feeds=scene.due_feeds,
             claims=scene.claims,
             followers=scene.followers,
             counters=scene.counters,
@@ -139,7 +141,7 @@ class Host(Assembly):
             tombstones=scene.tombstones,
             sums=scene.sums,
             tags=MemoryTags(),
-            documents=MemoryOperatorDocuments(),
+            documents=MemoryOperatorDocuments(scene.due_feeds.mark),
             keys=scene.keys,
             key_usage=scene.key_usage,
             consumers=scene.consumers,
@@ -222,9 +224,11 @@ class Scene:
     waits: list[int] = field(default_factory=list)
     set_back_ms: int = 0  # the clock is behind by this, compared with when the process started
     retention: Retention = RETENTION
+    due_feeds: MemoryDueFeeds = field(default_factory=lambda: MemoryDueFeeds(FEEDS))
 
     def __post_init__(self) -> None:
         self._ids = counting(1)
+        self.log.mark = self.profiles.mark = self.consumers.mark = self.due_feeds.mark
         self.runtime = Runtime(
             clock=self.clock,
             steady=lambda: self.clock() + self.set_back_ms,

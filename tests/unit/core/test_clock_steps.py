@@ -76,7 +76,7 @@ def test_a_sweep_looks_after_all_connections(scene: Scene, monkeypatch: pytest.M
     for name in ("a", "b", "c"):
         scene.connect(name)
     scene.now_ms += limits.CONNECTION_MS_MAX
-    scene.sweeper.run(frozenset({FEED}))
+    scene.sweeper.run()
     assert sorted(scene.sockets.closed) == ["a", "b", "c"]
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -217,3 +218,31 @@ def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch
     runner.stop()
 
     assert asked == [began_ms, began_ms + 5_000]
+
+
+def test_a_webhook_without_work_rests() -> None:
+    """It runs again after a page, and after a change of its consumer, not each second."""
+    scene = hooked("a")
+    runs: list[bool] = []
+    ended = threading.Event()
+
+    class Delivery:
+        def run(self, feed: str, hook: object, *, look: bool) -> int | None:
+            runs.append(look)
+            return scene.delivery.run(feed, hook, look=look)  # type: ignore[arg-type]
+
+    delivery: Any = Delivery()
+    runner = wakeups.Webhooks(
+        scene.registry, delivery, lambda: [FEED], scene.scene.clock, ended.set
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wakeups, "LOOK_S", 0.02)
+        runner.start()
+        for wake in (runner._known.get, runner.wake, runner.reload):
+            wake(FEED)
+            until(lambda: runs and runs[-1] and not runner._active)
+            count = len(runs)
+            time.sleep(10 * wakeups.LOOK_S)
+            assert len(runs) == count
+            runs.clear()
+        runner.stop()

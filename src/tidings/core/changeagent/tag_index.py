@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.changeagent.changes import tags_of
+from tidings.core.log.due import NEXT_SWEEP
 from tidings.core.log.reader import PagesLost
 
 if TYPE_CHECKING:
@@ -131,17 +132,19 @@ class IndexMonitor:
     """The monitor that calls *wake* with each feed that has pages without a summary."""
 
     store: TagStore
-    wake: Callable[[str], None]
+    wake: Callable[[str], object]
     clock: Clock
 
-    def run(self, feed: str, *, head: int) -> None:
+    def run(self, feed: str, *, head: int) -> int | None:
         """
         Wake the indexer if there are enough pages without a summary to fill a summary.
 
         If there are fewer, wake the indexer only once in `limits.INDEX_EVERY` sweeps. No reader
-        waits for a summary, because pages without a summary are read from the log.
+        waits for a summary, because pages without a summary are read from the log. Return the time
+        of the next visit; a few pages need none.
         """
         waiting = head - self.store.last(feed)
         turn = self.clock() // limits.SWEEP_EVERY_MS % limits.INDEX_EVERY
         if waiting >= limits.SUMMARY_PAGES or (waiting > 0 and turn == 0):
             self.wake(feed)
+        return NEXT_SWEEP if waiting >= limits.SUMMARY_PAGES else None

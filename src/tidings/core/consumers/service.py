@@ -24,6 +24,7 @@ from tidings.core.errors import (
     UnknownConsumer,
     UnknownParked,
 )
+from tidings.core.log.due import NEXT_SWEEP
 from tidings.core.model.feeds import NAME, NAME_RULE
 
 if TYPE_CHECKING:
@@ -533,24 +534,33 @@ class ConsumerRetention:
         return frozenset(page for page in handled if page is not None)
 
 
+def _ignore(feed: str, lags: Sequence[Lag]) -> None:
+    """Ignore the lags, for a host that only counts them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerMonitor:
     """
     The metrics of consumers.
 
     If the lag of a consumer exceeds *retention*, the log keeps pages only for this consumer.
+    *observe* is called with each visited feed and the lags of its consumers.
     """
 
     consumers: Consumers
     retention: Retention
     count: Count
+    observe: Callable[[str, Sequence[Lag]], object] = _ignore
 
-    def run(self, feed: str) -> None:
+    def run(self, feed: str) -> int | None:
+        """Count the lag of the consumers of *feed*; return the time of the next visit."""
         lags = [lag for _, lag in self.consumers.all(feed)]
+        self.observe(feed, lags)
         if lags:
             self.count("ConsumerLag", max(lag.pages for lag in lags))
             self.count("ConsumersLate", sum(lag.ms > self.retention.age_ms for lag in lags))
             self.count("ConsumersFellOff", sum(lag.fell_off for lag in lags))
+        return NEXT_SWEEP if any(lag.pages or lag.fell_off for lag in lags) else None
 
 
 def _select(parked: list[str], which: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.erasure.entries import Entry
+from tidings.core.log.due import NEXT_SWEEP
 from tidings.core.model.operations import event_of, has_object, is_erasure, parse_line
 from tidings.core.model.timestamps import DAY_MS
 
@@ -69,6 +70,22 @@ class Forgetter:
                 return False
             if self.runtime.steady() >= until_ms:
                 return True
+
+    def due_ms(self, feed: str) -> int | None:
+        """
+        Return the time at which the next page of *feed* is old enough; None without such a page.
+
+        Return `NEXT_SWEEP` if the page is only in the archive, which is not read.
+        """
+        days = self.profiles.profile(feed).forget_after_days
+        if not days or feed in self.chained:
+            return None
+        after = int(self.documents.operator_document(feed, _DOCUMENT).text or 0)
+        floor = self.log.floor(feed)
+        if after + 1 < floor and self.archive is not None:
+            return NEXT_SWEEP
+        pages = self.log.read(feed, max(after, floor - 1), 1)
+        return pages[0].at_ms + days * DAY_MS if pages else None
 
     def _pages(self, feed: str, after: int) -> Sequence[Page]:
         """Return some pages after page *after* from the archive or the log."""

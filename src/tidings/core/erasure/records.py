@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.erasure.entries import Target, parse_entry, pseudonym
+from tidings.core.log.due import NEXT_SWEEP, earliest
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
 from tidings.core.model.operations import Operation, object_key
@@ -177,9 +178,13 @@ def erasure_of(row: Row, tombstone_ms: int) -> Erasure:
     )
 
 
-def is_due(unfinished: Sequence[Erasure], now_ms: int) -> bool:
-    """Return True if the job has work on *unfinished* at *now_ms*, or waits for a short time."""
-    return any(each.is_waiting or now_ms >= each.until_ms for each in unfinished)
+def due_ms(unfinished: Sequence[Erasure]) -> int | None:
+    """
+    Return the time at which the job has work on *unfinished*; None if *unfinished* is empty.
+
+    The time is `NEXT_SWEEP` if the job has work now, or waits for a short time.
+    """
+    return earliest([NEXT_SWEEP if each.is_waiting else each.until_ms for each in unfinished])
 
 
 class ErasureStore(Protocol):

@@ -129,6 +129,6 @@ class Directory:
             yield from found
             after = found[-1].name
 
-    def all_keys(self) -> list[str]:
-        """Return the keys of all feeds that exist, ordered by name."""
-        return [record.key for record in self.all() if record.is_live]
+    def all_keys(self) -> Iterator[str]:
+        """Yield the keys of all feeds that exist, ordered by name; they are read in parts."""
+        return (record.key for record in self.all() if record.is_live)

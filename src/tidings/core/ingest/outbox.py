@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import Rejected
+from tidings.core.log.due import NEXT_SWEEP
 from tidings.core.model.json_body import NDJSON_TYPE
 
 if TYPE_CHECKING:
@@ -115,12 +116,14 @@ class OutboxMonitor:
     wake: Callable[[str], None]
     runtime: Runtime
 
-    def run(self, feed: str) -> None:
+    def run(self, feed: str) -> int | None:
+        """Wake the forwarder if a message of *feed* waits; return the time of the next visit."""
         waiting = self.outbox.pending(feed)
         if not waiting:
-            return
+            return None
         at_ms = waiting[0].at_ms
         self.runtime.count(
             "OutboxAge", max(0, self.runtime.clock() - at_ms) // 1000 if at_ms else 0
         )
         self.wake(feed)
+        return NEXT_SWEEP

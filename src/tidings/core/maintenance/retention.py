@@ -19,11 +19,12 @@ the lifetime of pages that expire soon.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core import limits
 from tidings.core.effects import has_passed
 from tidings.core.followers.follower import effective_checkpoints
+from tidings.core.log.due import NEXT_SWEEP, earliest
 from tidings.core.model.feeds import one_lane
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Runtime
     from tidings.core.log.reader import Reader
     from tidings.core.model.feeds import Retention
+    from tidings.core.model.pages import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +77,31 @@ class Renewer:
     runtime: Runtime
     page_ms: int
 
-    def begin(self, feed: str) -> Round | None:
+    def begin(self, feed: str) -> tuple[Round, bool]:
         """
-        Return the round to continue or to begin, or None if no round is due.
+        Return the round to continue or to begin, and True.
 
-        If the result is None, the caller need not determine which pages must stay.
+        If no round is due, return the last one and False. The caller then need not determine which
+        pages must stay.
         """
         round_, now = self.store.round(feed), self.runtime.clock()
         if round_.page:
-            return round_
+            return round_, True
         is_due = has_passed(round_.began_ms, now, limits.RENEW_EVERY_MS)
-        return Round(began_ms=now) if is_due else None
+        return (Round(began_ms=now), True) if is_due else (round_, False)
 
-    def run(self, feed: str, round_: Round, first: int, last: int) -> None:
+    def run(self, feed: str, round_: Round, first: int, last: int) -> int | None:
         """
         Renew the pages from *first* to *last* that expire soon, and store the progress.
 
-        Stop when `limits.RENEW_PAGES_MAX` or more pages were renewed.
+        Stop when `limits.RENEW_PAGES_MAX` or more pages were renewed. Return the time
+        at which the first of these pages expires soon, or None if there are no such pages.
         """
         if first > last:
             self.store.keep(feed, replace(round_, page=0))
-            return
-        now, renewed = self.runtime.clock(), 0
+            return None
+        now, renewed, is_whole = self.runtime.clock(), 0, not round_.page
+        soonest_ms = now + self.page_ms
         while renewed < limits.RENEW_PAGES_MAX:
             expiries = self.store.expiries(feed, max(round_.page, first - 1), last)
             soon = [str(page) for page, ms in expiries if 0 < ms < now + limits.RENEW_WITHIN_MS]
@@ -105,11 +110,15 @@ class Renewer:
             )
             self.runtime.count("PagesRenewed", len(soon))
             renewed += len(soon)
+            later = [ms for _, ms in expiries if ms >= now + limits.RENEW_WITHIN_MS]
+            soonest_ms = min([soonest_ms, *later])
             end = not expiries or expiries[-1][0] >= last
             round_ = replace(round_, page=0 if end else expiries[-1][0])
             self.store.keep(feed, round_)
             if end:
-                return
+                # A round of several runs has not kept the times of its first pages.
+                return soonest_ms - limits.RENEW_WITHIN_MS if is_whole else now
+        return NEXT_SWEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,17 @@ class Look:
     head: int
     handled: Mapping[str, int]
     erases: bool = False
+
+
+class Trimmed(NamedTuple):
+    """
+    The result of a visit: the new *floor*, and the time of the next visit.
+
+    *next_ms* is None if no page will be trimmed or renewed until something changes.
+    """
+
+    floor: int
+    next_ms: int | None
 
 
 def _nothing(feed: str) -> Retention | None:
@@ -152,8 +172,8 @@ class RetentionService:
     archives: bool = False
     lanes: Callable[[str], int] = one_lane
 
-    def run(self, feed: str, look: Look | None = None) -> int:
-        """Raise the floor of *feed* as far as possible; return the new floor."""
+    def run(self, feed: str, look: Look | None = None) -> Trimmed:
+        """Raise the floor of *feed* as far as possible, and renew pages that must stay."""
         look = look or self._look(feed)
         lanes = self.lanes(feed)
         handled = min(
@@ -161,11 +181,15 @@ class RetentionService:
         )
         now, floor = self.clock(), self.reader.log.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
-        start = self._after_lost_pages(feed, floor, handled)
+        start, is_lost = self._after_lost_pages(feed, floor, handled)
+        waits = is_lost or min(held, default=look.head) < look.head
+        times: list[int | None] = [NEXT_SWEEP if waits else None]
 
         def young(rule: Retention, *held: int) -> int:
             bound = min(self._before_newest(feed, look.head, rule.records_min), handled, *held) + 1
-            return self._first_young(feed, start, bound, now - rule.age_ms)
+            first, page = self._first_young(feed, start, bound, now - rule.age_ms)
+            times.append(page.at_ms + rule.age_ms if page else None)
+            return first
 
         raised = max(young(rule, *held) for rule in self._rules(feed))
         if self.holds and held:
@@ -176,26 +200,37 @@ class RetentionService:
         if raised > floor:
             self.reader.log.raise_floor(feed, raised)
             self.reader.count("FloorRaised", raised - floor)
-        if (round_ := self.renewer.begin(feed)) is not None:
-            since_ms = now - self.retention.age_ms
-            stays = self._first_young(feed, raised, look.head + 1, since_ms) - 1
-            self.renewer.run(feed, round_, raised, stays)
-        return raised
+        times.append(self._renew(feed, now, raised, look.head))
+        return Trimmed(raised, earliest(times))
+
+    def _renew(self, feed: str, now: int, first: int, head: int) -> int | None:
+        """Renew pages from *first* on that must stay; return the time of the next visit."""
+        round_, is_due = self.renewer.begin(feed)
+        if not is_due:
+            return round_.began_ms + limits.RENEW_EVERY_MS if first <= head else None
+        age_ms = self.retention.age_ms
+        end, page = self._first_young(feed, first, head + 1, now - age_ms)
+        next_ms = self.renewer.run(feed, round_, first, end - 1)
+        if next_ms == NEXT_SWEEP:
+            return next_ms
+        next_ms = earliest((next_ms, page.at_ms + age_ms if page else None))
+        return None if next_ms is None else max(next_ms, now + limits.RENEW_EVERY_MS)
 
     def _look(self, feed: str) -> Look:
         return Look(self.reader.log.head(feed), self.reader.checkpoints.checkpoints(feed))
 
-    def _after_lost_pages(self, feed: str, floor: int, handled: int) -> int:
+    def _after_lost_pages(self, feed: str, floor: int, handled: int) -> tuple[int, bool]:
         """
         Return *floor*, or the page after all handled pages if the log has no page from *floor* on.
 
-        Handled pages that are missing at or above the floor are counted, for an alarm.
+        Handled pages that are missing at or above the floor are counted, for an alarm; also return
+        True if there are any.
         """
         beyond = self.reader.next(feed, floor)
         gone = min(handled, beyond.first - 1 if beyond else handled) - floor + 1
         if gone > 0:
             self.reader.count("PagesLost", gone)
-        return floor if beyond else max(floor, handled + 1)
+        return floor if beyond else max(floor, handled + 1), gone > 0
 
     def _before_newest(self, feed: str, head: int, count: int) -> int:
         """Return the last page before the newest *count* pages. Do not count skipped numbers."""
@@ -212,20 +247,23 @@ class RetentionService:
         rules = (self.purge(feed), self.aged(feed))
         return [self.retention, *(rule for rule in rules if rule)]
 
-    def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
+    def _first_young(
+        self, feed: str, floor: int, bound: int, since_ms: int
+    ) -> tuple[int, Page | None]:
         """
         Return the first page from *floor* on that was committed after *since_ms*, or *bound*.
 
-        Use a binary search. Commit times ascend except for the clock skew of the writers, which is
-        far below any retention. A missing page counts as committed at the time of the next page in
-        the log, or after *since_ms* if there is no next page.
+        Also return the page, or the next one in the log if it is missing; None for *bound* and at
+        the end of the log. Use a binary search. Commit times ascend except for the clock skew of
+        the writers, which is far below any retention. A missing page counts as committed at the
+        time of the next page in the log, or after *since_ms* if there is no next page.
         """
-        low, high = floor, max(floor, bound)
+        low, high, found = floor, max(floor, bound), None
         while low < high:
             middle = (low + high) // 2
             page = self.reader.next(feed, middle)
             if page is None or page.at_ms > since_ms:
-                high = middle
+                high, found = middle, page
             else:
                 low = middle + 1
-        return low
+        return low, found

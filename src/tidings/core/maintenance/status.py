@@ -154,7 +154,7 @@ class Reporter:
             "status": _status(followers),
             **_counters(counter, totals, followers),
             "feed": public_name(feed),
-            "feeds": [*map(public_name, self.feeds.all_keys())],
+            "feeds": [*map(public_name, islice(self.feeds.all_keys(), limits.FEEDS_NAMED))],
             "head": counter.page,
             "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
             "floor": self.reader.log.floor(feed),

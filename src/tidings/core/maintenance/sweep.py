@@ -2,9 +2,11 @@
 Run the sweep, a periodic run that does the work for which a wake-up was lost.
 
 The sweep wakes followers and other functions that have work, trims the log, and completes changes
-of connections that a crashed function left unfinished. Connections are checked in rounds: each
-sweep checks some of them (`ConnectionStore`). The sweep counts the problems that it finds, and
-`core.attention` raises alerts by these counts.
+of connections that a crashed function left unfinished. It visits only the feeds that are due
+(`DueFeeds`): a feed without work is visited again when something changes, or at the time at which
+the steps of the visit need it. Connections are checked in rounds: each sweep checks some of them
+(`ConnectionStore`). The sweep counts the problems that it finds, and `core.attention` raises alerts
+by these counts.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tidings.core.effects import is_ahead
 from tidings.core.errors import FeedDeleted
 from tidings.core.followers.follower import ARCHIVE, STATE, effective_checkpoints
 from tidings.core.followers.invocation import in_turn
+from tidings.core.log.due import NEXT_SWEEP, Due, earliest
 from tidings.core.maintenance.retention import Look
 from tidings.core.model.feeds import lane_of, public_name, pushers
 from tidings.core.settings.profiles import endings_at, must_disconnect
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Spread
     from tidings.core.followers.leases import FollowerStore, Lease, Waker
     from tidings.core.ingest.outbox import OutboxMonitor
+    from tidings.core.log.due import DueFeeds
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import RetentionService
     from tidings.core.model.feeds import FeedNames
@@ -81,16 +85,19 @@ def _ignore(feed: str) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
     """
-    The periodic sweep over all feeds and connections.
+    The periodic sweep over the feeds that are due, and over all connections.
 
-    *archives* is True if the deployment has an archive. A page is archived after *archive_wait_ms*,
-    or as soon as there are enough pages for a part of the archive. *index* and *outbox* wake the
-    functions that write the tag index and forward the outbox, if these have work. *erasures* wakes
-    the job of erasures, if it has work; it is called with each feed, and with True if the feed has
-    ever had an erasure. *about* is called with each feed before the sweep of the feed, and with ""
-    after the last feed.
+    *feeds* are the feeds of this host; a deleted one is not visited. *archives* is True if the
+    deployment has an archive. A page is archived after *archive_wait_ms*, or as soon as there are
+    enough pages for a part of the archive. *index* and *outbox* wake the functions that write the
+    tag index and forward the outbox, if these have work. *erasures* wakes the job of erasures, if
+    it has work; it is called with a feed, and with True if the feed has ever had an erasure, and
+    returns the time at which the job has work again, or None. *about* is called with each feed
+    before the visit of the feed, and with "" after the last feed.
     """
 
+    due_feeds: DueFeeds
+    feeds: FeedNames
     reader: Reader
     steady: Clock
     checkpoints: FollowerStore
@@ -109,21 +116,28 @@ class Sweeper:
     archive_wait_ms: int = 0
     index: IndexMonitor | None = None
     outbox: OutboxMonitor | None = None
-    erasures: Callable[[str, bool], object] | None = None
+    erasures: Callable[[str, bool], int | None] | None = None
     about: Callable[[str], None] = _ignore
-    feeds: FeedNames | None = None
+    # The marks and heads that this process saw at its last visits of the feeds that are still due.
+    _seen: dict[str, tuple[Due, int]] = field(default_factory=dict)
 
-    def run(self, feeds: frozenset[str]) -> None:
+    def run(self) -> None:
         """
-        Sweep every feed, and some of the connections. A failed step does not stop the others.
+        Visit the feeds that are due, and some of the connections.
+
+        A failed step does not stop the others, and the feed stays due.
 
         Raises:
             ExceptionGroup: the errors, each with a note that names its step.
         """
         failures, until_ms = Failures(), self.steady() + limits.SWEEP_LOOK_MS
-        for feed in in_turn(feeds, self.reader.clock() // limits.SWEEP_EVERY_MS):
+        now_ms = self.reader.clock()
+        due = self._due_feeds(failures, now_ms)
+        for feed in in_turn(due, now_ms // limits.SWEEP_EVERY_MS):
             self.about(feed)
-            self._feed(feed, failures)
+            self._visit(due[feed], failures)
+        for feed in self._seen.keys() - due.keys():
+            del self._seen[feed]
         self.about("")
         with failures.record("connections"):
             self._connections(failures, until_ms)
@@ -142,21 +156,65 @@ class Sweeper:
             if not place:
                 return
 
-    def _feed(self, feed: str, failures: Failures) -> None:
-        """Run each step independently. Retention reuses the `Look` of the step `_wake_late`."""
-        look = None
-        if self.relays:
+    def _due_feeds(self, failures: Failures, now_ms: int) -> dict[str, Due]:
+        """Return the feeds to visit. Chained feeds are always due, because a relay never rests."""
+        due = {feed: Due(feed) for feed in self.relays.sources} if self.relays else {}
+        with failures.record("the list of the due feeds"):
+            due |= {each.feed: each for each in self.due_feeds.due(now_ms)}
+        return {feed: each for feed, each in due.items() if self._exists(each, failures)}
+
+    def _exists(self, due: Due, failures: Failures) -> bool:
+        """Return True if the feed exists; settle a deleted one, to which a process still wrote."""
+        with failures.record(f"the feed {due.feed}"):
+            if self.feeds.exists(due.feed):
+                return True
+            self.due_feeds.settle(due, None, head=0)
+        return False
+
+    def _visit(self, due: Due, failures: Failures) -> None:
+        """
+        Run the steps of one feed, and settle the feed if none of them has work now.
+
+        If the feed was marked since the last visit, it stays due. Its log will probably grow again
+        soon, and to settle and mark it each minute would cost writes. The services of this visit
+        may also have used settings from before the change, which they cache for some seconds.
+        """
+        feed, failed = due.feed, failures.count
+        look, times = self._run_steps(feed, failures)
+        if look is None or failures.count > failed:
+            return
+        seen = due, look.head
+        rests = due.at_ms != NEXT_SWEEP or self._seen.get(feed) == seen
+        self._seen[feed] = seen
+        next_ms = earliest(times)
+        if not rests or (next_ms is not None and next_ms <= self.reader.clock()):
+            return
+        with failures.record(f"the end of the visit of the feed {feed}"):
+            self.due_feeds.settle(due, next_ms, head=look.head)
+            del self._seen[feed]
+
+    def _run_steps(self, feed: str, failures: Failures) -> tuple[Look | None, list[int | None]]:
+        """
+        Run each step independently. Return what was observed, and the next time of each step.
+
+        Retention reuses the `Look` of the step `_wake_late`.
+        """
+        look, times = None, list[int | None]()
+        if self.relays and feed in self.relays.sources:
+            times.append(NEXT_SWEEP)
             with failures.record(f"the relay of the feed {feed}"):
                 self.relays.run(feed)
         with failures.record(f"the followers of the feed {feed}"):
-            look = self._wake_late(feed)
+            look, next_ms = self._wake_late(feed)
+            times.append(next_ms)
         with failures.record(f"the retention of the feed {feed}"):
-            self.retention_service.run(feed, look)
+            times.append(self.retention_service.run(feed, look).next_ms)
         for name, step in self._others(look):
             with failures.record(f"{name} of the feed {feed}"):
-                step(feed)
+                times.append(step(feed))
+        return look, times
 
-    def _others(self, look: Look | None) -> Iterator[tuple[str, Callable[[str], object]]]:
+    def _others(self, look: Look | None) -> Iterator[tuple[str, Callable[[str], int | None]]]:
         if self.consumer_monitor:
             yield "the consumers", self.consumer_monitor.run
         if self.index and look:
@@ -200,12 +258,13 @@ class Sweeper:
         if due:
             self.spread(do, list(due))
 
-    def _wake_late(self, feed: str) -> Look:
+    def _wake_late(self, feed: str) -> tuple[Look, int | None]:
         """
-        Wake each follower that lags or has a late lease; return the head and the checkpoints.
+        Wake each follower that lags or has a late lease.
 
-        A lease is late if its holder seems to have crashed. Until a page is appended, a follower
-        with a late lease gets no other wake-up.
+        Return the head and the checkpoints, and the time of the next visit. A lease is late if its
+        holder seems to have crashed. Until a page is appended, a follower with a late lease gets no
+        other wake-up.
         """
         leases = {lease.name: lease for lease in self.checkpoints.leases(feed)}
         look = Look(
@@ -220,16 +279,17 @@ class Sweeper:
         self._drain(feed, leases, lanes)
         if self.archives:
             self._archive(feed, look)
-        return look
+        rest = all(page >= look.head for page in self._required(look, lanes).values())
+        rest = rest and not any(lease.owner for lease in leases.values())
+        return look, None if rest and not _removed(leases, lanes) else NEXT_SWEEP
+
+    def _required(self, look: Look, lanes: int) -> Mapping[str, int]:
+        return effective_checkpoints(look.handled, archives=self.archives, lanes=lanes)
 
     def _drain(self, feed: str, leases: Iterable[str], lanes: int) -> None:
         """Wake each removed lane that still has subscriptions, so that the lane hands them over."""
-        for follower in leases:
-            lane = lane_of(follower) or 0
-            if (
-                lane >= lanes
-                and self.subscriptions.all_if_at_most(storage_key(feed, lane), 0) is None
-            ):
+        for follower, lane in _removed(leases, lanes):
+            if self.subscriptions.all_if_at_most(storage_key(feed, lane), 0) is None:
                 self.waker.wake(feed, follower)
 
     def _wake(
@@ -291,7 +351,7 @@ class Sweeper:
         age_ms = now - connection.opened_ms  # negative after the clock was set back
         if not -limits.CLOCK_SKEW_MS_MAX <= age_ms <= limits.CONNECTION_MS_MAX:
             return partial(self.delivery.cut, connection.id)
-        if connection.feed and not (self.feeds is None or self.feeds.exists(connection.feed)):
+        if connection.feed and not self.feeds.exists(connection.feed):
             error = FeedDeleted(public_name(connection.feed))
             return partial(self.delivery.end, connection.id, error)
         if self._has_ended(connection, now):
@@ -313,3 +373,9 @@ class Sweeper:
         joins = connection.state is State.JOINING
         (self.lanes.hand_over if joins else self.lanes.take_back)(connection)
         self.lanes.wake(connection)
+
+
+def _removed(followers: Iterable[str], lanes: int) -> list[tuple[str, int]]:
+    """Return the lanes among *followers* that a feed with *lanes* lanes no longer has."""
+    numbered = ((each, lane_of(each) or 0) for each in followers)
+    return [(follower, lane) for follower, lane in numbered if lane >= lanes]

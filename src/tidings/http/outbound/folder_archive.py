@@ -69,8 +69,16 @@ class FolderLedger:
     def entries(self, feed: str) -> Sequence[Erasure]:
         return [from_json(path.read_text()) for path in sorted(self._of(feed).glob("*.json"))]
 
+    def feeds(self) -> Sequence[str]:
+        """Return the feeds with entries, and possibly others."""
+        with suppress(FileNotFoundError):
+            return sorted(os.listdir(self._folder))
+        return ()
+
     def remove(self, feed: str, erasure_id: str) -> None:
         self._path(feed, erasure_id).unlink(missing_ok=True)
+        with suppress(OSError):  # the folder has other entries, or does not exist
+            self._of(feed).rmdir()
 
     def _path(self, feed: str, erasure_id: str) -> Path:
         return self._of(feed) / f"{erasure_id}.json"

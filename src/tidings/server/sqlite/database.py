@@ -15,6 +15,7 @@ import sqlite3
 from collections import deque
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial, wraps
+from itertools import count
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -76,6 +77,15 @@ MIGRATIONS = (
     """
     ALTER TABLE pages ADD COLUMN skipped INTEGER DEFAULT 0;
     CREATE TABLE starts (id TEXT, changed_ns INTEGER, at_ms INTEGER);
+    """,
+    """
+    CREATE TABLE due (feed TEXT PRIMARY KEY, at_ms INTEGER) WITHOUT ROWID;
+    CREATE INDEX due_by_time ON due (at_ms);
+    INSERT INTO due SELECT feed, 0 FROM heads UNION SELECT feed, 0 FROM documents;
+    """,
+    """
+    CREATE INDEX webhooks ON documents (feed)
+        WHERE kind = 'operator-document' AND name = 'webhooks';
     """,
 )
 # The tables with rows that expire at `expires_ms` (0: never), each with its primary key and with a
@@ -141,9 +151,10 @@ class Database:
 
     At the end of each transaction, *before_commit* is called with the pages that the transaction
     has written; it may write further rows. When the transaction is on disk, and before another
-    transaction begins, *record* is called with the same pages. Then *committed* is called in the
-    committing thread, also with the pages. A *shared* file is opened by several processes,
-    which take turns.
+    transaction begins, *record* is called with the same pages, and *documents_changed* with the
+    feed and the kind of each changed document that the sweep takes into account. Then *committed*
+    is called in the committing thread, also with the pages. A *shared* file is opened by several
+    processes, which take turns.
 
     One connection writes. `reading` uses other connections, so that readers never wait. The
     database of a server is written by the event loop only: *submit* is then `Writer.submit`, which
@@ -158,15 +169,20 @@ class Database:
         self.before_commit: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.record: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.committed: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
+        self.documents_changed: Callable[[str, str], object] = _ignore
         self.submit: Callable[[Callable[[], Any]], Any] | None = None
         self._pages: list[tuple[str, Page]] = []
+        self._changed: set[str] = set()  # feeds that this transaction makes due
+        # The feeds that were marked in the table `due` since they were settled, each with the
+        # number of its last mark.
+        self.marks: dict[str, int] = {}
+        self._numbers = count(1)
         self._undo: list[Callable[[], object]] = []
         self._then: list[Callable[[], object]] = []
         self._deferred: list[Callable[[sqlite3.Connection], object]] = []
-        self._is_incomplete = False  # True if a deferred write of this transaction failed
-        self._is_prepared = False
-        self._turn = Lock()
-        self._owner = 0  # the thread that holds the lock
+        # True if a deferred write of this transaction failed, and after `prepare`
+        self._is_incomplete = self._is_prepared = False
+        self._turn, self._owner = Lock(), 0  # the lock, and the thread that holds it
         self._path, self._closed = path, False
         self._readers: deque[sqlite3.Connection] = deque()
         self._lock = None if shared else _lock_file(path)
@@ -321,7 +337,17 @@ class Database:
         with translate_errors():
             self.before_commit(self._pages)
         self._execute_deferred()
+        with translate_errors():
+            self._mark_due()
         self._is_prepared = True
+
+    def _mark_due(self) -> None:
+        """Store in the table `due` that the sweep has to visit the changed feeds."""
+        for feed in self._changed:
+            if feed not in self.marks:
+                self.on_rollback(partial(self.marks.pop, feed, None))
+                self._connection.execute("INSERT OR REPLACE INTO due VALUES (?, 0)", (feed,))
+            self.marks[feed] = next(self._numbers)
 
     def pause(self) -> None:
         """
@@ -369,13 +395,27 @@ class Database:
             self.committed(pages)
 
     def _release(self) -> None:
-        self._owner, self._pages, self._then = 0, [], []
+        self._owner, self._pages, self._then, self._changed = 0, [], [], set()
         self._is_prepared = self._is_incomplete = False
         self._turn.release()
 
     def wrote(self, feed: str, page: Page) -> None:
         """Record within a transaction that *page* was added to the log of *feed*."""
         self._pages.append((feed, page))
+        self._changed.add(feed)
+
+    def changed(self, feed: str) -> None:
+        """Record within a transaction that the sweep has to visit *feed*, because of a change."""
+        self._changed.add(feed)
+
+    def changed_document(self, feed: str, kind: str) -> None:
+        """Do the same for a document; call *documents_changed* once the transaction is on disk."""
+        self.changed(feed)
+        self.on_commit(lambda: self.documents_changed(feed, kind))
+
+    def has_changed(self, feed: str) -> bool:
+        """Return True if this transaction has changed *feed*; see `changed`."""
+        return feed in self._changed
 
     def on_commit(self, then: Callable[[], object]) -> None:
         """Call *then* once this transaction is on disk, before another one begins."""
@@ -642,6 +682,10 @@ def _mark_as_backup(path: Path) -> None:
 
 def _nothing(_: object) -> None:
     """Do nothing; the default of *before_commit*, *record* and *committed*."""
+
+
+def _ignore(feed: str, kind: str) -> None:
+    """Do nothing; the default of *documents_changed*."""
 
 
 class translate_errors:

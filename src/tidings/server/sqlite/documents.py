@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidings.core import limits
 from tidings.core.auth import guard
 from tidings.core.auth.keys import Key
-from tidings.core.changeagent.documents import OperatorDocument
+from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
 from tidings.core.consumers.position import Span
 from tidings.core.durable_streams.stream import Extent, Producer, Stream
@@ -73,6 +73,7 @@ _TYPES: dict[str, type] = {
     "since": Since,
     "span": Span,
 }
+_DUE = frozenset({"consumer", "erasure", "operator-document", "profile", "relay"})  # see `DueFeeds`
 _NAMES = {type_: name for name, type_ in _TYPES.items()}
 _IS, _SET = "is", "set"
 
@@ -156,18 +157,19 @@ class Documents:
 
     def all(self, feed: str | None = None) -> Sequence[Any]:
         """Return the documents of *feed* by name; for None, those of all feeds."""
+        one = () if feed is None else (feed,)
+        only = "" if feed is None else " AND feed = ?"  # one statement for both would not use it
         with self._database.reading() as sql:
             rows = sql.execute(
-                "SELECT body FROM documents WHERE kind = ? AND feed = coalesce(?, feed)"
-                " ORDER BY feed, name",
-                (self._kind, feed),
+                f"SELECT body FROM documents WHERE kind = ?{only} ORDER BY feed, name",
+                (self._kind, *one),
             ).fetchall()
         return [from_json(body) for (body,) in rows]
 
     def put(self, feed: str, name: str, value: object) -> None:
         """Store *value* in place of the existing document, if any."""
         columns = self._kind, feed, name, to_json(value)
-        self._execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)", *columns)
+        self._execute(feed, "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)", *columns)
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
         """
@@ -180,22 +182,65 @@ class Documents:
         key, body = (self._kind, feed, name), to_json(value)
         if not version:
             insert = "INSERT OR IGNORE INTO documents VALUES (?, ?, ?, 1, ?)"
-            return self._execute(insert, *key, body) == 1
+            return self._execute(feed, insert, *key, body) == 1
         update = (
             "UPDATE documents SET version = version + 1, body = ?"
             " WHERE kind = ? AND feed = ? AND name = ? AND version = ?"
         )
-        return self._execute(update, body, *key, version) == 1
+        return self._execute(feed, update, body, *key, version) == 1
 
     def remove(self, feed: str, name: str) -> None:
         """Delete the document if it exists."""
         delete = "DELETE FROM documents WHERE kind = ? AND feed = ? AND name = ?"
-        self._execute(delete, self._kind, feed, name)
+        self._execute(feed, delete, self._kind, feed, name)
 
     @in_transaction
-    def _execute(self, sql: sqlite3.Connection, statement: str, *values: object) -> int:
-        """Execute *statement*; return the number of rows that it changed."""
+    def _execute(self, sql: sqlite3.Connection, feed: str, statement: str, *values: object) -> int:
+        """Execute *statement*, which changes *feed*; return the number of rows that it changed."""
+        if self._kind in _DUE:
+            self._database.changed_document(feed, self._kind)
         return sql.execute(statement, values).rowcount
+
+
+_UNMARKED = """
+SELECT DISTINCT feed FROM documents AS used
+WHERE (kind = 'key' OR (kind = 'operator-document' AND name = ?)) AND NOT EXISTS (
+    SELECT 1 FROM documents AS profile WHERE profile.kind = 'profile' AND profile.feed = used.feed
+    AND instr(profile.body, '"closed":true'))
+"""
+
+
+def used_but_open(database: Database) -> list[str]:
+    """
+    Return feeds with keys or users, and without a profile that is closed; see `profiles.close`.
+
+    Earlier releases did not close a feed when they stored a key or a user.
+    """
+    with database.reading() as sql:
+        return [feed for (feed,) in sql.execute(_UNMARKED, (USERS,))]
+
+
+def deleted_feeds(database: Database) -> list[str]:
+    """Return the names of the feeds that were deleted, and not created again."""
+    with database.reading() as sql:
+        return [
+            feed
+            for (feed,) in sql.execute(
+                "SELECT feed FROM documents WHERE kind = 'feed'"
+                " AND instr(body, '\"is_live\":false') ORDER BY feed"
+            )
+        ]
+
+
+def feeds_with_webhooks(database: Database) -> list[str]:
+    """Return the feeds that have or had webhooks. They are found by an index of their own."""
+    with database.reading() as sql:
+        return [
+            feed
+            for (feed,) in sql.execute(
+                "SELECT feed FROM documents WHERE kind = 'operator-document' AND name = 'webhooks'"
+            )
+        ]
 
 
 class SqliteProfiles:

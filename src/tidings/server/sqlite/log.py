@@ -16,9 +16,10 @@ from tidings.core.counters import LogCounter, Totals, is_present
 from tidings.core.errors import Yielded
 from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round
+from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.relay import Relay
-from tidings.server.memory import MemoryFollowers
+from tidings.server.memory import MemoryFollowers, StoredFollower
 from tidings.server.sqlite.database import Database, in_transaction
 from tidings.server.sqlite.documents import Documents
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock
     from tidings.core.log.stores import Result
-    from tidings.server.memory import Saved, StoredFollower
+    from tidings.server.memory import Saved
 
 _MOVE = (
     "INSERT INTO heads (feed, page, operations) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
@@ -117,6 +118,7 @@ class SqliteLog:
         head, successor, last = sql.execute(_TAIL, (feed,)).fetchone()
         if successor:
             raise Yielded(feed, successor)
+        self._database.changed(feed)
         # A page above the head, which only a damaged file has, must not be overwritten.
         head = max(head or 0, last or 0)
         if not self._tails:
@@ -227,6 +229,7 @@ class SqliteLog:
             " SET page = max(page, excluded.page)",
             (feed, page),
         )
+        self._database.changed(feed)
 
     @in_transaction
     def fill(self, sql: sqlite3.Connection, feed: str, pages: Sequence[Page]) -> None:
@@ -343,44 +346,67 @@ class SqliteFollowers(MemoryFollowers):
     with the next transaction of any thread. So after a crash a follower may resume from an earlier
     checkpoint and handle pages again, which every follower must tolerate. If a checkpoint moves
     within a transaction, other threads see the new checkpoint after the commit, like the rows.
+
+    The followers of a feed are loaded when they are first used, so that idle feeds take no memory.
+    Push then starts where the state is, because no client is connected yet.
     """
 
     def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
         self._moved: dict[StoredFollower, Saved] = {}  # checkpoints in the current transaction
-        with database.reading() as sql:
-            for row in sql.execute(
-                "SELECT feed, name, checkpoint, operations, note FROM followers"
-            ):
-                self.set_checkpoint(*row)
-        self._written = self.all_checkpoints()
+        self._unwritten: dict[StoredFollower, None] = {}
+
+    def _of_feed(self, feed: str) -> dict[str, StoredFollower]:
+        known = self._feeds.get(feed)
+        if known is not None:
+            return known
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT name, checkpoint, operations, note FROM followers WHERE feed = ?", (feed,)
+            ).fetchall()
+        stored = {name: StoredFollower(feed, name, saved=tuple(saved)) for name, *saved in rows}
+        if STATE in stored:
+            stored[PUSH] = StoredFollower(feed, PUSH, saved=(stored[STATE].saved[0], 0, b""))
+        # Another thread may have loaded them at the same time, and moved a checkpoint since.
+        return self._feeds.setdefault(feed, stored) if stored else stored
+
+    def set_checkpoint(
+        self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
+    ) -> None:
+        super().set_checkpoint(feed, name, checkpoint, operations, note)
+        self._unwritten[self._feeds[feed][name]] = None
 
     def forget(self, feed: str) -> None:
         """Forget the followers of the deleted *feed*; their rows are deleted separately."""
-        for at in [at for at in list(self._followers) if at[0] == feed]:
-            self._followers.pop(at, None)
-        self._written = frozenset(each for each in self._written if each[0] != feed)
+        for follower in self._feeds.pop(feed, {}).values():
+            self._unwritten.pop(follower, None)
 
     @in_transaction
     def write(self, sql: sqlite3.Connection) -> None:
         """Write the checkpoints that have changed since the last write."""
-        now, before = self.all_checkpoints(), self._written
-        changed = now - before
+        changed = list(self._unwritten)
         if not changed:
             return
-        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", changed)
-        self._database.on_rollback(partial(setattr, self, "_written", before))
-        self._written = now
+        rows = []
+        for each in changed:
+            self._unwritten.pop(each, None)  # before the read: a later change is written again
+            rows.append((each.feed, each.name, *self._make_saved(each)))
+        self._database.on_rollback(partial(self._unwritten.update, dict.fromkeys(changed)))
+        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", rows)
 
     def _move(self, follower: StoredFollower, saved: Saved) -> None:
         if not self._database.is_writing:
+            is_same = follower.saved == saved
             super()._move(follower, saved)
+            if not is_same:
+                self._unwritten[follower] = None
             return
         if not self._moved:
             self._database.on_commit(self._publish)
         self._database.on_rollback(partial(self._take_back, follower, self._moved.get(follower)))
         self._moved[follower] = saved
+        self._unwritten[follower] = None
 
     def _make_saved(self, follower: StoredFollower) -> Saved:
         if self._moved and self._database.is_writing:

@@ -35,6 +35,7 @@ class SqliteFeedData:
         counts: dict[str, int] = {}
         if not place:
             self._followers.forget(key)
+            self._database.marks.pop(key, None)
         for table in (each for each in self._tables() if each >= place):
             while deleted := self._delete_some(table, key):
                 for name, count in deleted:

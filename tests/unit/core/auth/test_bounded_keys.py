@@ -305,7 +305,7 @@ class TestEnding:
         kept = subscribed(scene, scene.key(), "k")
         scene.issuer.revoke(FEED, bad.id)
         scene.now_ms += 1000
-        scene.sweeper.run(FEEDS)
+        scene.sweeper.run()
         assert [scene.connections.get(name) for name in names_] == [None, None]
         assert scene.connections.get(kept) is not None
 

@@ -137,7 +137,7 @@ def test_a_replay_ends_where_the_rate_does(large: Scene) -> None:
     runs = 0
     while "live" not in large.events(name):
         large.now_ms += limits.SWEEP_EVERY_MS
-        large.sweeper.run(FEEDS)
+        large.sweeper.run()
         assert large.waker.replays == [name]
         large.waker.replays.clear()
         large.replayer.run(name)

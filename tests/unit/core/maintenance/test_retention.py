@@ -48,10 +48,10 @@ def test_pages_are_given_up_by_age() -> None:
     """With two hours of retention and a page each hour, only the last is younger."""
     scene = aged(10)
 
-    assert scene.retention_service.run(FEED) == 10
+    assert scene.retention_service.run(FEED).floor == 10
     assert scene.log.floor(FEED) == 10
     assert scene.counted["FloorRaised"] == 9
-    assert scene.retention_service.run(FEED) == 10
+    assert scene.retention_service.run(FEED).floor == 10
     assert scene.counted["FloorRaised"] == 9
 
 
@@ -71,7 +71,7 @@ def test_skipped_numbers_are_no_pages(records_min: int, floor: int) -> None:
     followed(scene, *FOLLOWERS)
     scene.now_ms += HOUR
 
-    assert scene.retention_service.run(FEED) == floor
+    assert scene.retention_service.run(FEED).floor == floor
     assert [page.number for page in scene.reader.read(FEED, floor - 1).pages][-1] == 10**9 + 1
 
 
@@ -84,9 +84,9 @@ def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
     followed(scene, *handled)
     scene.now_ms += 10 * HOUR
 
-    assert scene.retention_service.run(FEED) == 1
+    assert scene.retention_service.run(FEED).floor == 1
     followed(scene, *FOLLOWERS)
-    assert scene.retention_service.run(FEED) == 6
+    assert scene.retention_service.run(FEED).floor == 6
 
 
 def test_other_followers_hold_the_floor_too() -> None:
@@ -94,7 +94,7 @@ def test_other_followers_hold_the_floor_too() -> None:
     scene = aged(5)
     scene.set_checkpoint("relay", 3)
 
-    assert scene.retention_service.run(FEED) == 4
+    assert scene.retention_service.run(FEED).floor == 4
 
 
 def test_nothing_is_given_up_that_is_not_archived() -> None:
@@ -102,9 +102,9 @@ def test_nothing_is_given_up_that_is_not_archived() -> None:
     scene = aged(5)
     retention_service = replace(scene.retention_service, archives=True)
 
-    assert retention_service.run(FEED) == 1
+    assert retention_service.run(FEED).floor == 1
     assert scene.archived() == 5
-    assert retention_service.run(FEED) == 5
+    assert retention_service.run(FEED).floor == 5
 
 
 def test_an_archive_that_was_turned_off_holds_nothing() -> None:
@@ -116,8 +116,8 @@ def test_an_archive_that_was_turned_off_holds_nothing() -> None:
         scene.now_ms += HOUR
     followed(scene, *FOLLOWERS)
 
-    assert replace(scene.retention_service, archives=True).run(FEED) == 4
-    assert scene.retention_service.run(FEED) == 5
+    assert replace(scene.retention_service, archives=True).run(FEED).floor == 4
+    assert scene.retention_service.run(FEED).floor == 5
 
 
 @given(
@@ -143,7 +143,7 @@ def test_the_floor_is_found_by_halving(
     walked = 0
     while walked < len(committed) - records_min and scene.now_ms - committed[walked] >= 4 * HOUR:
         walked += 1
-    assert scene.retention_service.run(FEED) == walked + 1
+    assert scene.retention_service.run(FEED).floor == walked + 1
 
 
 def vanish(scene: Scene, *numbers: int) -> None:
@@ -172,12 +172,12 @@ def test_a_missing_page_is_never_older_than_what_follows_it() -> None:
         scene.retention_service, holds=Held(MemoryConsumers(), Retention(720 * HOUR, 0))
     )
 
-    assert [retention_service.run(FEED) for _ in range(3)] == [20, 20, 20]
+    assert [retention_service.run(FEED).floor for _ in range(3)] == [20, 20, 20]
     step = scene.catch_up.step(FEED, in_log(pages[19].end), EVERYTHING)
     assert step.progress.copying and not step.at_frontier
     assert scene.counted["PagesLost"] == 2
     scene.now_ms += 720 * HOUR
-    assert retention_service.run(FEED) == 41
+    assert retention_service.run(FEED).floor == 41
 
 
 def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
@@ -192,21 +192,21 @@ def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
     scene.now_ms += 100 * HOUR
     retention_service = replace(scene.retention_service, archives=True)
 
-    assert retention_service.run(FEED) == 4
+    assert retention_service.run(FEED).floor == 4
     assert scene.archived() == 7
     assert scene.followers.checkpoints(FEED)["archive"] == 10
     assert scene.counted["FollowerFellOff"] == 1 and scene.counted["PagesLost"] > 0
-    assert retention_service.run(FEED) == 11
+    assert retention_service.run(FEED).floor == 11
 
 
 def test_a_log_that_vanished_whole_is_not_silent() -> None:
     """The floor rises above it, however many pages had to stay: readers before it get an error."""
     scene = aged(5, records_min=1000)
     vanish(scene, 1, 2, 3, 4, 5)
-    assert scene.retention_service.run(FEED) == 6
+    assert scene.retention_service.run(FEED).floor == 6
     assert scene.counted["PagesLost"] == 5
     assert scene.reader.read(FEED, 2).trimmed
-    assert scene.retention_service.run(FEED) == 6
+    assert scene.retention_service.run(FEED).floor == 6
     assert scene.counted["PagesLost"] == 5
 
 
@@ -273,7 +273,8 @@ class Renewals:
         """Run the renewal; return the pages that were renewed."""
         pages = self.scene.log._feeds[FEED].pages
         before = dict(pages)
-        if (round_ := self.renewer.begin(FEED)) is not None:
+        round_, is_due = self.renewer.begin(FEED)
+        if is_due:
             self.renewer.run(FEED, round_, first, last)
         return [number for number, kept in pages.items() if kept != before[number]]
 
@@ -318,7 +319,7 @@ def test_where_nothing_must_stay_there_is_a_rest_too() -> None:
     """
     kept = Renewals([SOON - 1])
     assert kept.run(2, 1) == []
-    assert kept.renewer.begin(FEED) is None
+    assert not kept.renewer.begin(FEED)[1]
     kept.scene.now_ms += limits.RENEW_EVERY_MS
     assert kept.run(1, 1) == [1]
 

@@ -24,7 +24,7 @@ from tidings.core.websocket.session import State
 def sweep(scene: Scene) -> None:
     scene.waker.woken.clear()
     scene.waker.replays.clear()
-    scene.sweeper.run(FEEDS)
+    scene.sweeper.run()
 
 
 def test_late_followers_are_rung(scene: Scene) -> None:
@@ -62,7 +62,7 @@ def test_a_follower_at_rest_beside_a_page_that_waited_was_not_woken(scene: Scene
 def test_each_figure_is_of_the_feed_that_is_swept(scene: Scene) -> None:
     """The feed is announced before it is swept; connections belong to no feed."""
     names: list[str] = []
-    replace(scene.sweeper, about=names.append).run(FEEDS)
+    replace(scene.sweeper, about=names.append).run()
     assert set(names[:-1]) == FEEDS and names[-1] == ""
 
 
@@ -76,7 +76,7 @@ def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.Monk
 
     def wakes_of_archive() -> int:
         scene.waker.woken.clear()
-        sweeper.run(FEEDS)
+        sweeper.run()
         return scene.waker.woken.count((FEED, "archive"))
 
     assert wakes_of_archive() == 0
@@ -104,7 +104,7 @@ def test_the_index_is_woken_for_a_summary_or_now_and_then(
 
     def wakes() -> list[str]:
         woken.clear()
-        sweeper.run(frozenset({FEED}))
+        sweeper.run()
         return [*woken]
 
     assert wakes() == []
@@ -131,10 +131,10 @@ def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
         runtime=scene.runtime,
     )
     sweeper = replace(scene.sweeper, outbox=monitor)
-    sweeper.run(FEEDS)
+    sweeper.run()
     assert woken == [] and "OutboxAge" not in scene.counted
     outbox.leave(FEED, OutboxMessage(f"{NOW - 7_000:013d}-aa", "operations", "{}"))
-    sweeper.run(FEEDS)
+    sweeper.run()
     assert woken == [FEED] and scene.counted["OutboxAge"] == 7
     assert OutboxMessage("of-somebody-else", "items", "{}").at_ms == 0
 
@@ -148,12 +148,12 @@ def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
     sweep(scene)
     assert scene.waker.woken == [] and "ArchiveLag" not in scene.counted
 
-    sweeper.run(FEEDS)
+    sweeper.run()
     assert scene.waker.woken == [(FEED, "archive")]
     assert scene.counted["ArchiveLag"] == 61
     scene.archived()
     scene.waker.woken.clear()
-    sweeper.run(FEEDS)
+    sweeper.run()
     assert scene.waker.woken == []
     assert scene.counted["ArchiveLag"] == 61
 
@@ -168,7 +168,7 @@ def test_a_chained_feed_is_woken_each_minute(scene: Scene) -> None:
         waker=scene.waker,
         runtime=replace(scene.runtime, clock=lambda: NOW),
     )
-    replace(scene.sweeper, relays=monitor).run(FEEDS)
+    replace(scene.sweeper, relays=monitor).run()
     assert scene.waker.woken == [(FEED, "relay")]
 
 
@@ -198,7 +198,7 @@ def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
         scene.now_ms += minute * limits.SWEEP_EVERY_MS
         scene.waker.woken.clear()
         with pytest.raises(ExceptionGroup) as failed:
-            scene.sweeper.run(FEEDS)
+            scene.sweeper.run()
         notes = {note for error in failed.value.exceptions for note in error.__notes__}
         assert notes == {"the followers of the feed main", "the retention of the feed main"}
         assert scene.waker.woken == [("other", name) for name in FOLLOWERS]
@@ -222,7 +222,7 @@ def test_a_connection_that_fails_stops_no_other(scene: Scene) -> None:
 
     scene.connections.remove = throttled  # type: ignore[method-assign]
     with pytest.raises(ExceptionGroup) as failed:
-        scene.sweeper.run(FEEDS)
+        scene.sweeper.run()
 
     assert len(failed.value.exceptions) == limits.SWEEP_ERRORS_MAX
     assert scene.counted["SweepStepsFailed"] == limits.SWEEP_ERRORS_MAX + 5
@@ -343,9 +343,9 @@ def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None
     lease.
     """
     scene.followers.take(FEED, "push", owner="dead", now_ms=scene.now_ms)
-    scene.sweeper.run(FEEDS)
+    scene.sweeper.run()
     assert scene.waker.woken == []
 
     scene.now_ms += limits.LEASE_LATE_MS
-    scene.sweeper.run(FEEDS)
+    scene.sweeper.run()
     assert scene.waker.woken == [(FEED, "push")]

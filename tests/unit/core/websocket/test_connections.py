@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import MemoryConnections
-from tests.unit.core.scene import FEED, FEEDS, NOW, Scene, op
+from tests.unit.core.scene import FEED, NOW, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
 from tidings.core.followers.follower import effective_checkpoints
@@ -115,7 +115,7 @@ def test_what_is_due_is_found_within_a_round(
     for _ in range(SWEEPS):
         assert not is_found(scene, connection.id)
         crowd.read = 0
-        scene.sweeper.run(FEEDS)
+        scene.sweeper.run()
         assert crowd.read <= PAGE_SIZE * PAGES
         if is_found(scene, connection.id):
             return
@@ -125,10 +125,10 @@ def test_what_is_due_is_found_within_a_round(
 def test_a_round_begins_anew(scene: Scene, crowd: Counted) -> None:
     """Each round checks all connections; new ones are checked by the next round."""
     for _ in range(SWEEPS):
-        scene.sweeper.run(FEEDS)
+        scene.sweeper.run()
     assert crowd.round().place == ""
     crowd.open(Connection("a", NOW, State.CATCHING_UP, FEED, progress="{}"))
-    scene.sweeper.run(FEEDS)
+    scene.sweeper.run()
     assert scene.waker.replays == ["a"]
 
 
@@ -137,7 +137,7 @@ def test_a_sweep_that_ends_in_one_stores_nothing(scene: Scene, crowd: Counted) -
     for connection in everybody()[PAGE_SIZE * PAGES :]:
         crowd.remove(connection.id)
     for _ in range(3):
-        scene.sweeper.run(FEEDS)
+        scene.sweeper.run()
     assert crowd.kept == 0
 
 
@@ -151,7 +151,7 @@ def test_a_slow_sweep_stops_early(scene: Scene, crowd: Counted) -> None:
     for connection in everybody():
         crowd.open(replace(connection, state=State.LEAVING))
     for number in range(1, 4):
-        scene.sweeper.run(FEEDS)
+        scene.sweeper.run()
         assert crowd.read == number * PAGE_SIZE
         assert crowd.round().place == f"c{number * PAGE_SIZE - 1:03}"
 
@@ -164,9 +164,9 @@ def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
 
     crowd.open(replace(everybody()[PAGE_SIZE], state=State.LEAVING))
     with pytest.raises(KeyboardInterrupt):
-        replace(scene.sweeper, spread=killed).run(FEEDS)
+        replace(scene.sweeper, spread=killed).run()
     assert crowd.round() == Round()
-    scene.sweeper.run(FEEDS)
+    scene.sweeper.run()
     assert is_released(scene, everybody()[PAGE_SIZE].id)
 
 
@@ -174,7 +174,7 @@ def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -
     """The first round counts up; later ones never report fewer in the middle of a round."""
 
     def clients() -> int:
-        scene.sweeper.run(FEEDS)
+        scene.sweeper.run()
         counted = scene.counters.totals(FEED, now_ms=scene.now_ms).clients
         scene.now_ms += limits.SWEEP_EVERY_MS
         return counted
@@ -206,7 +206,7 @@ def test_an_ending_that_was_forgotten_before_it_came_by(scene: Scene) -> None:
     scene.connections.open(
         replace(live, id="new", opened_ms=scene.now_ms, admission=Admission("k"))
     )
-    scene.sweeper.run(FEEDS)
+    scene.sweeper.run()
 
     assert scene.sockets.closed == ["k0"]
 
@@ -464,12 +464,12 @@ def test_lanes_given_up_are_woken_until_they_are_empty(scene: Scene) -> None:
     assert (FEED, "push-2") in scene.waker.woken
 
     scene.waker.woken.clear()
-    scene.sweeper.run(frozenset({FEED}))
+    scene.sweeper.run()
     assert (FEED, "push-2") in scene.waker.woken
     run(scene, 2, 0)
     assert scene.events(name) == ["a", "b"]
     scene.waker.woken.clear()
-    scene.sweeper.run(frozenset({FEED}))
+    scene.sweeper.run()
     assert (FEED, "push-2") not in scene.waker.woken
 
 
@@ -489,7 +489,7 @@ def test_lanes_given_up_are_not_woken_for_hours(scene: Scene) -> None:
     scene.post(op("c"))
     scene.follow(first)
     assert (FEED, "push-2") not in scene.waker.woken
-    scene.sweeper.run(frozenset({FEED}))
+    scene.sweeper.run()
     assert (FEED, "push-2") in scene.waker.woken
 
 
