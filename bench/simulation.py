@@ -44,6 +44,7 @@ WORLDS: Mapping[str, tuple[Plan, float]] = {
     "named consumers": (Plan(0, consumers=True), 0.2),
     "relays": (Plan(0, relays=True), 0.1),
     "erasures of a server": (Plan(0, server=True, erasures=True), 0.1),
+    "feeds that are created and deleted": (Plan(0, server=True, owners=True), 0.1),
     "a throttled feed": (Plan(0, feeds=True), 0.1),
     "clocks hours off": (Plan(0, clocks=True), 0.1),
     "a consumer that is held": (Plan(0, volume=True), 0.05),

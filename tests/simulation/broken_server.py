@@ -14,6 +14,8 @@ from tidings.core.consumers import consumer
 from tidings.core.erasure.entries import Scrubbed, Scrubber
 from tidings.core.erasure.eraser import Eraser
 from tidings.core.erasure.records import Erasure, Phase
+from tidings.core.feeds import records, service
+from tidings.core.feeds.service import Feeds
 from tidings.core.followers.follower import Follower
 from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.limits import WEBHOOK_AT_ONCE
@@ -33,6 +35,7 @@ from tidings.server.recovery import Generations, Recovery, Start
 from tidings.server.sqlite import database
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteClaims, SqliteFollowers, SqliteLog
+from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.sqlite.state import _Overwriting
 
 
@@ -219,6 +222,16 @@ hooks_in_bulk = instead(
     lambda delivery, held: delivery.consumers.view.due(held, WEBHOOK_AT_ONCE),
 )
 corrects_all = instead(Conflicts, "verdict", lambda conflicts, correction: Verdict.UNCHANGED)
+
+
+def _begin_any_tail(log: Any, sql: Any, feed: str) -> Any:
+    log.check_exists = _nothing
+    return _BEGIN_TAIL(log, sql, feed)
+
+
+_BEGIN_TAIL = SqliteLog._begin_tail
+
+
 # An erasure drops the entries, so that later entries of their pages get other slots.
 _SCRUB = Scrubber.scrub
 
@@ -231,6 +244,17 @@ def _dropped(scrubber: Scrubber, page: Page) -> Scrubbed | None:
     return replace(found, page=replace(found.page, body=encode(kept)))
 
 
+# A feed that is created again has the key of its predecessor.
+keeps_key = instead(records.FeedRecord, "key", property(lambda record: record.name))
+# Its log begins with page 1, and no cursor is lost.
+begins_at_one = all_of(
+    instead(Feeds, "_skip", _nothing),
+    instead(service, "jump_end", lambda last_page: 1),
+)
+# A removal ends with the documents.
+removes_some = instead(SqliteFeedData, "_tables", lambda data: ["claims", "documents"])
+# A request that found the feed before its deletion may still append.
+appends_late = instead(SqliteLog, "_begin_tail", _begin_any_tail)
 drops_entries = instead(Scrubber, "scrub", _dropped)
 
 

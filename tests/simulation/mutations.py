@@ -187,6 +187,7 @@ ARCHIVE = Plan(0, copies=True, archive=True)
 CONSUMERS, RELAYS, VOLUME = Plan(0, consumers=True), Plan(0, relays=True), Plan(0, volume=True)
 CLOCKS = Plan(0, clocks=True)
 ERASURES = Plan(0, server=True, erasures=True)
+OWNERS = Plan(0, server=True, owners=True)
 LANES, KEYS, SERVER = Plan(0, lanes=True), Plan(0, keys=True), Plan(0, server=True)
 
 
@@ -455,6 +456,27 @@ MUTATIONS = (
         Parts(around=broken_server.corrects_all),
         3,
         plan=SERVER,
+    ),
+    Mutation(
+        "a feed that is created again has the key of its predecessor",
+        Parts(around=broken_server.keeps_key),
+        0,
+        plan=OWNERS,
+    ),
+    Mutation(
+        "the log of a successor begins with page 1",
+        Parts(around=broken_server.begins_at_one),
+        1,
+        plan=OWNERS,
+    ),
+    Mutation(
+        "a removal forgets some tables", Parts(around=broken_server.removes_some), 0, plan=OWNERS
+    ),
+    Mutation(
+        "a late request appends to a deleted feed",
+        Parts(around=broken_server.appends_late),
+        0,
+        plan=OWNERS,
     ),
     Mutation(
         "an erasure drops entries", Parts(around=broken_server.drops_entries), 0, plan=ERASURES

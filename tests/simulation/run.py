@@ -66,7 +66,7 @@ class Plan:
     `named_consumers`, *feeds* a `throttled_feed`, *keys* those that are revoked, *lanes* those
     that change their number, *frames* the late ones of `sockets`, *archive* an archive and *raised*
     a longer retention, both with *copies*. *server* is another world, of `tests.simulation.server`,
-    which may have *erasures*.
+    which may have *erasures*, and *owners* that create and delete feeds.
     """
 
     seed: int
@@ -87,6 +87,7 @@ class Plan:
     keys: bool = False
     server: bool = False
     erasures: bool = False
+    owners: bool = False
     without: frozenset[str] = frozenset()
 
     @property

@@ -57,3 +57,17 @@ def test_no_store_has_what_was_erased_whatever_happens_to_a_server() -> None:
 
     assert fired["object was erased"] > 3
     assert fired["entry was erased"] > 20
+
+
+OWNING = 6
+
+
+def test_feeds_are_created_and_deleted_whatever_happens_to_a_server() -> None:
+    """Nothing of a deleted feed is left, or is in its successor; old cursors are reported."""
+    plans = [Plan(seed, server=True, owners=True) for seed in range(OWNING)]
+    fired = sum((run(plan).fired for plan in plans), Counter())
+
+    assert fired["feed was used"] > 100
+    assert fired["feed was removed"] > 6
+    assert fired["late post was refused"] > 3
+    assert fired["old cursor was refused"] > 10

@@ -572,11 +572,12 @@ def begin(world: World) -> list[Client]:
     made: list[Client] = [Producer(world, f"p{at}") for at in range(random.randint(1, 3))]
     made += [EventStream(world, f"s{at}") for at in range(random.randint(1, 2))]
     made += [Socket(world, f"w{at}") for at in range(random.randint(1, 2))]
-    from tests.simulation.server import operators
+    from tests.simulation.server import operators, owners
 
     made += [Forger(world, "f0"), operators.Guest(world, "g0")] if world.key else []
     made += [operators.Corrector(world, "x0"), operators.Settings(world, "t0")]
     made += [operators.HookOwner(world, "h0")]
     made += [operators.Eraser(world, f"e{at}") for at in range(2 if world.erasures else 0)]
+    made += [owners.FeedOwner(world, f"n{at}") for at in range(2 if world.owners else 0)]
     made += [Worker(world, f"c{at}") for at in range(2)]
     return [*made, List(world, "l0"), Operator(world, "o0")]

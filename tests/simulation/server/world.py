@@ -263,7 +263,7 @@ class World:
         self.is_calm = False
         self.floor, self.leased_us, self.restores, self.promotions = 1, 0, 0, 0
         self.leasing: set[str] = set()  # workers with a request that may take the lease
-        self.erasures = plan.erasures
+        self.erasures, self.owners = plan.erasures, plan.owners
         self.erased: dict[str, Entry] = {}  # acknowledged, by marker
         self.hook = Receiver(self)
         self.context = copy_context()

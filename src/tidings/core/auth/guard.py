@@ -345,7 +345,7 @@ class Guard:
             LeaveNotKept: *wanted* requests events `leave`, and the feed stores no removed parents.
         """
         if wanted.leave and not self.profiles.profile(feed).leave:
-            command = f"tidings feed set --feed {feed} --leave on"
+            command = f"tidings feed set --feed {public_name(feed)} --leave on"
             rule = f"is not available until the feed's operator runs `{command}`"
             raise LeaveNotKept(rule, field="leave", value=True)
 

@@ -25,7 +25,7 @@ from tidings.core.errors import (
     UnknownParked,
 )
 from tidings.core.log.due import NEXT_SWEEP
-from tidings.core.model.feeds import NAME, NAME_RULE
+from tidings.core.model.feeds import NAME, NAME_RULE, public_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,7 +146,7 @@ class ConsumerRepository:
                 return stored
             if self.store.write(feed, name, stored.version, made):
                 return made.consumer or stored
-        raise Unavailable(f"the consumer {feed}/{name} kept changing; try again")
+        raise Unavailable(f"the consumer {public_name(feed)}/{name} kept changing; try again")
 
 
 @dataclass(frozen=True, slots=True)

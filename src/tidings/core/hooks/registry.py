@@ -20,6 +20,7 @@ from tidings.core.hooks.webhook import (
     secret_of,
     webhook_from,
 )
+from tidings.core.model.feeds import public_name
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
@@ -63,7 +64,7 @@ class Registry:
             made = change(_parse(current.text))
             if self.documents.write(feed, _DOCUMENT, replace(current, text=_encode(made))):
                 return made
-        raise Unavailable(f"the webhooks of {feed} kept changing; try again")
+        raise Unavailable(f"the webhooks of {public_name(feed)} kept changing; try again")
 
 
 @dataclass(frozen=True, slots=True)

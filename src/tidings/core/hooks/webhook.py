@@ -32,6 +32,7 @@ from tidings.core.errors import (
 )
 from tidings.core.model.envelopes import CLOUDEVENTS, FORMATS, encoder
 from tidings.core.model.events import Event, content_of
+from tidings.core.model.feeds import public_name
 from tidings.core.model.operations import key_of
 from tidings.core.version import VERSION
 
@@ -295,7 +296,7 @@ class WebhookDelivery:
     def _request(self, hook: Webhook, held: Consumer, name: str, line: str) -> Outgoing:
         event = Event(name, *content_of(line, erasures=held.filter.erasures))
         linked = with_ref(event, self.profiles.profile(held.feed).object_url)
-        body = encoder(hook.format, held.feed, self.clock)(linked)
+        body = encoder(hook.format, public_name(held.feed), self.clock)(linked)
         return Outgoing(hook.url, hook.headers(name, body, self.clock()), body)
 
     def _acknowledge_accepted(

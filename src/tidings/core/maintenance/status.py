@@ -226,7 +226,7 @@ def _status(followers: Sequence[FollowerStatus]) -> str:
 
 def _problems(feed: str, head: int, followers: Sequence[FollowerStatus]) -> Report:
     """Return the field `problems`, which has each problem once; {} if there are no problems."""
-    problems = dict.fromkeys(each.problem(feed, head) for each in followers)
+    problems = dict.fromkeys(each.problem(public_name(feed), head) for each in followers)
     problems.pop("", None)
     return {"problems": list(problems)} if problems else {}
 

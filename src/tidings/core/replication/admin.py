@@ -211,15 +211,16 @@ class RelayControl:
         if action is Action.YIELD:
             to = _parse_address(fields.get("to"))
             if successor == to:
-                raise NothingDone(f"has yielded to {to}", field="feed", value=feed)
+                raise NothingDone(f"has yielded to {to}", field="feed", value=public_name(feed))
             self._yield(feed, to, marks_end=not successor)
         elif action is Action.PROMOTE and successor:
             _parse_why(fields)
             self.log.yield_to(feed, "")
         elif action is Action.PROMOTE:
-            raise NothingDone("accepts posts already", field="feed", value=feed)
+            raise NothingDone("accepts posts already", field="feed", value=public_name(feed))
         else:
-            raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
+            rule = "is not chained: nothing is copied"
+            raise NotChained(rule, field="feed", value=public_name(feed))
 
     def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
         """Refuse producers. With *marks_end*, append an empty page, which notifies the copies."""

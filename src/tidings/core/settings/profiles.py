@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSetting, TidingsError, Unavailable
 from tidings.core.model.cursors import Place, Replication
-from tidings.core.model.feeds import HOST, Retention
+from tidings.core.model.feeds import HOST, Retention, public_name
 from tidings.core.settings.values import Resource, check_all, may_be_forgotten
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]
         changed = make(profile)
         if changed == profile or profiles.save(feed, changed):
             return
-    raise Unavailable(f"the profile of {feed} kept changing; try again")
+    raise Unavailable(f"the profile of {public_name(feed)} kept changing; try again")
 
 
 def close(profiles: ProfileStore, feed: str) -> None:

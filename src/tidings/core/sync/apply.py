@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.model.feeds import STATE
+from tidings.core.model.feeds import STATE, public_name
 from tidings.core.model.pages import Page, encode, filler
 from tidings.core.replication.copies import ALL_LOCAL
 from tidings.core.state.tombstones import known_since
@@ -157,7 +157,7 @@ class Corrector:
         age_ms = now - run.pages[0].at_ms if run.pages else 0
         remembered_ms = now - known_since(self.tombstones, feed, now)
         if run.trimmed or age_ms > remembered_ms // 2:
-            raise PlanTooOld(feed=feed, through=through)
+            raise PlanTooOld(feed=public_name(feed), through=through)
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         """
