@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from tidings.aws.stage import stage
@@ -10,7 +11,7 @@ from tidings.aws.telemetry import edge
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    try:
-        stage().sweeper.run()
-    finally:
-        stage().wake_remover()
+    with contextlib.ExitStack() as steps:  # all of them, also after an error of one
+        steps.callback(stage().wake_remover)
+        steps.callback(stage().sweeper.run)
+        stage().mark_outboxes()

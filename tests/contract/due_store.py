@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.stores import Stores, on
+from tests.contract.stores import Stores
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.consumers.consumer import Change, Consumer, Note
 from tidings.core.log.due import NEXT_SWEEP, Due
@@ -15,8 +15,6 @@ from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile
 
 NOW, LATER = 1_763_000_000_000, 1_763_000_060_000
-# A stage visits every feed in each sweep.
-ENGINES = on("memory", "sqlite")
 
 
 def due(stores: Stores, feed: str, now_ms: int = NOW) -> Due | None:
@@ -54,7 +52,6 @@ CHANGES: dict[str, Callable[[Stores, str], object]] = {
 }
 
 
-@ENGINES
 class TestDueFeeds:
     def test_a_new_feed_is_not_due(self, stores: Stores, feed: str) -> None:
         assert due(stores, feed) is None

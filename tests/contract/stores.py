@@ -58,6 +58,7 @@ from tidings.aws.dynamodb.connections import (
 )
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.counters import DynamoDBCounters
+from tidings.aws.dynamodb.due import DynamoDBDueFeeds
 from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
 from tidings.aws.dynamodb.feeds import DynamoDBFeeds
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
@@ -263,7 +264,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBErasures(client, "control"),
         DynamoDBRewrites(client, "log", "state", consumers),
         DynamoDBFeeds(client, "control"),
-        MemoryDueFeeds(),
+        DynamoDBDueFeeds(client, "control"),
     )
 
 

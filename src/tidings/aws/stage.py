@@ -147,6 +147,17 @@ class Stage(Assembly):
     def on_feed_deleted(self, feed: str) -> None:
         self.stores.waker.run(REMOVE, feed)
 
+    def mark_outboxes(self) -> None:
+        """
+        Mark the feeds with messages in the outbox, because the producers do not mark them.
+
+        The stream of the table usually wakes the forwarder before.
+        """
+        for name in self.stores.outbox.waiting():
+            key = self.directory.find(name)
+            if key is not None:
+                self.stores.due_feeds.mark(key)
+
     def wake_remover(self) -> None:
         """Wake the job that removes the data of deleted feeds, if it has work."""
         assert self.remover is not None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
     from tidings.aws.dynamodb.counters import DynamoDBCounters
+    from tidings.aws.dynamodb.due import DynamoDBDueFeeds
     from tidings.aws.dynamodb.erasures import DynamoDBErasures, DynamoDBRewrites
     from tidings.aws.dynamodb.feeds import DynamoDBFeeds
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, NewId, Spread
     from tidings.core.erasure.records import Ledger
     from tidings.core.feeds.records import FeedData
-    from tidings.core.log.due import DueFeeds
 
 # Time limit to connect to API Gateway, and again for its answer. It is short: after the time limit
 # of a run, a connection may still need `limits.SEND_ATTEMPTS_MAX` attempts to close it, which must
@@ -113,11 +113,11 @@ class StageStores:
         return DynamoDBClaims(self._client(), self._settings.control_table)
 
     @cached_property
-    def due_feeds(self) -> DueFeeds:
-        from tidings.core.feeds.directory import Directory
-        from tidings.core.log.due import AlwaysDue
+    def due_feeds(self) -> DynamoDBDueFeeds:
+        from tidings.aws.dynamodb.due import DynamoDBDueFeeds
 
-        return AlwaysDue(Directory(self.feeds, self._settings.feeds, lambda: 0).all_keys)
+        settings = self._settings
+        return DynamoDBDueFeeds(self._client(), settings.control_table, settings.feeds)
 
     @cached_property
     def followers(self) -> DynamoDBFollowers:

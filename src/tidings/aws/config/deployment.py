@@ -345,9 +345,9 @@ FUNCTIONS = (
         grants=_grants(
             log=_QUERY + _UPDATE,
             state=_QUERY,
-            control=_READ + _UPDATE,
+            control=_READ + _UPDATE + _DELETE,
             connections=_READ + _PUT + _DELETE + _SCAN,
-            outbox=_QUERY,
+            outbox=_QUERY + _SCAN,
         ),
         sockets=True,
         invokes=(

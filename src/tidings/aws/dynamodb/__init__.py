@@ -23,6 +23,7 @@ Some kinds of items have older names than the code: `tally` (counter), `left` (r
 | erased       | control     | `erased#<feed>`, page of its entry, in hex   | forever              |
 | feed         | control     | `feeds`, name                                | forever              |
 | removing     | control     | `removing`, name                             | until it is removed  |
+| due          | control     | `due`, time and feed                         | until the next visit |
 | relay        | control     | `relay`, feed                                | forever              |
 | upstream     | control     | `upstream#<feed>`, `-`                       | forever              |
 | served       | control     | `served`, `-`; a twin's only                 | forever              |

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from tidings.aws.clients import ConditionFailed, translate_errors
+from tidings.aws.dynamodb import due
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -149,6 +150,8 @@ class DynamoDBConsumers:
         return [decode(item) for item in self._table.of_kind(consumer_kind(feed))]
 
     def write(self, feed: str, name: str, version: int, change: Change) -> bool:
+        if not version or change.note is not None:
+            due.mark(self._table, feed)
         first = self._consumer_write(feed, name, version, change.consumer)
         others: list[Any] = list(self._other_writes(feed, name, change))
         try:

@@ -14,7 +14,8 @@ unit.
 
 The head: `head#<feed>`, `-`. `page` is the last page number taken, which only grows. If the item is
 missing, the feed is new. `operations` counts the operations of all numbers taken; the same write
-changes `page` and `operations`. If the head has a `successor`, no more numbers can be taken.
+changes `page` and `operations`. If the head has a `successor`, no more numbers can be taken. If it
+has `idle`, the sweep does not visit the feed (`due`).
 
 The floor: `floor#<feed>`, `-`. `page` is the first page that is still in the log, which only grows.
 If the item is missing, the log begins at page 1.
@@ -32,6 +33,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.aws.clients import ConditionFailed
+from tidings.aws.dynamodb import due
 from tidings.aws.dynamodb.attributes import (
     Item,
     Value,
@@ -151,10 +153,11 @@ class DynamoDBLog:
         values = {":one": number(1), ":operations": number(operations)}
         add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
         try:
-            updated = self._control.update(head_key(feed), add, values, free, returns="UPDATED_NEW")
+            head = self._control.update(head_key(feed), add, values, free, returns="ALL_NEW")
         except ConditionFailed as failed:
             raise Yielded(feed, decode_log_counter(failed.item).successor) from None
-        return decode_head(updated)
+        due.wake(self._control, head, head_key(feed), feed)
+        return decode_head(head)
 
     def put(self, feed: str, page_: Page) -> str:
         try:
@@ -208,6 +211,7 @@ class DynamoDBNumbers:
         self._pages = Batches(client, log_table, sleep)
 
     def raise_head(self, feed: str, page: int) -> None:
+        due.mark(self._control, feed)
         self._control.raise_page(head_key(feed), page)
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:

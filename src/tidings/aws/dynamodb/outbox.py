@@ -13,13 +13,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidings.aws.clients import translate_errors
 from tidings.aws.dynamodb.attributes import Item, text, text_of
-from tidings.aws.dynamodb.table import TableStore
+from tidings.aws.dynamodb.table import TableStore, expressions
 from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.model.feeds import public_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+_REFUSED = "refused#"
+_SCANNED = 100  # messages of a scan: at most some 10 read units, if all were refused
 
 
 def item_key(partition: str, message_id: str) -> Item:
@@ -41,9 +48,29 @@ def decode(item: Item) -> OutboxMessage:
 class DynamoDBOutbox(TableStore):
     """Implements `Outbox`."""
 
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        super().__init__(client, table)
+        self._place: Item = {}  # where the next scan begins
+
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
         answer = self._table.page("#feed = :feed", {":feed": text(public_name(feed))})
         return [decode(item) for item in answer["Items"]]
+
+    def waiting(self) -> set[str]:
+        """
+        Return names of feeds with pending messages, from a few messages of the table.
+
+        Usually the table has only a few messages, which were refused. Otherwise the next call
+        continues after them. The read is eventually consistent.
+        """
+        params = expressions(ProjectionExpression="#feed, #id")
+        if self._place:
+            params["ExclusiveStartKey"] = self._place
+        with translate_errors():
+            answer = self._table.client.scan(TableName=self._table.name, Limit=_SCANNED, **params)
+        self._place = answer.get("LastEvaluatedKey", {})
+        names = {text_of(item, "feed") for item in answer["Items"]}
+        return {name for name in names if not name.startswith(_REFUSED)}
 
     def done(self, feed: str, message: OutboxMessage) -> None:
         self._table.delete(item_key(public_name(feed), message.id))
@@ -54,5 +81,5 @@ class DynamoDBOutbox(TableStore):
 
         After a crash in between, the next run repeats both steps.
         """
-        self._table.put({**encode(f"refused#{public_name(feed)}", message), "reason": text(reason)})
+        self._table.put({**encode(_REFUSED + public_name(feed), message), "reason": text(reason)})
         self.done(feed, message)

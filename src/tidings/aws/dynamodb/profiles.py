@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidings.aws.dynamodb import due
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -106,6 +107,7 @@ class DynamoDBProfiles(TableStore):
         return decode_profile(self._table.get(profile_key(feed)) or {})
 
     def save(self, feed: str, profile: Profile) -> bool:
+        due.mark(self._table, feed)
         item = encode_profile(feed, next_version(profile))
         return self._table.put_over(item, profile.version, may_be_new=profile.version == 0)
 
@@ -133,6 +135,7 @@ class DynamoDBOperatorDocuments(TableStore):
         return decode_document(self._table.get(document_key(feed, name)) or {})
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        due.mark(self._table, feed)
         version = operator_document.version
         item = encode_document(feed, name, replace(operator_document, version=version + 1))
         return self._table.put_over(item, version, may_be_new=version == 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
 # A time in ms since 1970 at which a feed has to be visited again: at once, that is, by the next
 # sweep. The time of a feed that needs no visit until something changes is None.
@@ -56,19 +56,3 @@ class DueFeeds(Protocol):
 def earliest(times: Collection[int | None]) -> int | None:
     """Return the first of *times*; None if all are None."""
     return min((each for each in times if each is not None), default=None)
-
-
-class AlwaysDue:
-    """Implements `DueFeeds` for a host that visits each of the feeds *keys()* in every sweep."""
-
-    def __init__(self, keys: Callable[[], Iterable[str]]) -> None:
-        self._keys = keys
-
-    def mark(self, feed: str) -> None:
-        """Do nothing, because the feed is due already."""
-
-    def due(self, now_ms: int) -> Sequence[Due]:
-        return [Due(feed) for feed in self._keys()]
-
-    def settle(self, due: Due, next_ms: int | None, *, head: int) -> bool:
-        return False
