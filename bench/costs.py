@@ -68,6 +68,7 @@ def measure() -> Section:
         used = {name: _mean(found) for name, found in _paths(functions)}
         sizes = _sizes(functions)
     found = {"used": used, "bytes": sizes, "replayed": _replayed(), "erased": _erased()}
+    found |= {"feeds": _feeds()}
     found |= {"standing": _idle_resources()}
     costs_page.MEASURED.write_text(
         json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8"
@@ -262,6 +263,69 @@ def _erased() -> dict[str, dict[str, float]]:
     return found
 
 
+_ACTIVE = 10  # feeds that have a page each minute
+_SETTLED = 3  # sweeps of one process, after which it visits no feed without new pages
+
+
+def _feeds() -> dict[str, dict[str, float]]:
+    """
+    Return the usage of a creation, of deletions by the operations in the feed, and of sweeps.
+
+    The archive is in a folder, so requests to S3 are not counted.
+    """
+    found = {}
+    for count in (1, 1_000):
+        with running(TIDINGS_ERASURE_SECONDS="0") as functions:
+            made = functions.run("amend", lambda: stage().feeds.create("made"))
+            found["create"] = _units([made])
+            _use(functions, "made", count)
+            used = [functions.run("amend", _delete)]
+            for _ in range(2):
+                used.append(functions.call("remove", {}))
+                time.sleep(limits.REMOVE_SETTLE_MS / 1000 + 1)
+            assert stage().stores.feeds.unfinished() == []
+            found[f"delete {count}"] = _units(used)
+            again = functions.run("amend", lambda: stage().feeds.create("made"))
+            found["create again"] = _units([again])
+    for count in (_ACTIVE, 100, 1_000):
+        found[f"sweep {count}"] = _units([_swept(count)])
+    return found
+
+
+def _delete() -> None:
+    stage().feeds.delete("made", confirm="made")
+
+
+def _units(used: list[Used]) -> dict[str, float]:
+    return {
+        name: round(sum(getattr(each, name) for each in used), 3)
+        for name in ("writes", "reads", "requests", "cpu_ms")
+    }
+
+
+def _use(functions: Functions, feed: str, pages: int) -> None:
+    """Append *pages* of one operation to *feed*, and let the followers handle them."""
+    made = operations(_OBJECTS)
+    for _ in range(pages):
+        functions.appender.append(feed, [line_from(next(made), now_ms=now_ms())])
+    for name in ("follow-state", "follow-push", "follow-archive"):
+        functions.call(name, {"ring": feed})
+
+
+def _swept(count: int) -> Used:
+    """Return the usage of a sweep of *count* feeds, of which `_ACTIVE` have a new page."""
+    with running() as functions:
+        for number in range(count):
+            functions.run("amend", lambda name=f"feed-{number}": stage().feeds.create(name))
+        for _ in range(_SETTLED):
+            functions.call("sweep", {})
+        for _ in range(2):  # the first sweep after a page begins the daily round of renewals
+            for number in range(_ACTIVE):
+                _use(functions, f"feed-{number}", 1)
+            used = functions.call("sweep", {})
+    return used
+
+
 def _read_all(reader: Reader, feed: str, *, strongly: bool) -> None:
     after, more = 0, True
     while more:
@@ -375,6 +439,11 @@ class Functions:
         """Call a function in a process that has served other calls before."""
         handle: Any = self._module(name).handle
         return self._measured(lambda: handle(json.loads(json.dumps(event)), _Context(name)))
+
+    def run(self, name: str, call: Callable[[], object]) -> Used:
+        """Do *call* in the process of a function."""
+        self._module(name)
+        return self._measured(call)
 
     def append(self, operations: list[dict[str, Any]]) -> None:
         """Append *operations* as one page."""
