@@ -17,13 +17,14 @@ _OPERATORS = ("mark", "step", "park", "retry", "drop", "pause", "resume")
 def step_consumer(scene: Scene, argument: dict[str, Any]) -> None:
     """
     Register one of the case's own name, or that and `name`, for messages of the case's own type
-    unless `types` says otherwise; it goes when the case ends.
+    unless `types` says otherwise; it goes when the case ends. With `only_new`, it must not exist.
     """
     sent = {"types": [scene.token]} | {
         key: argument[key] for key in ("from", *FILTERS, "erasures") if key in argument
     }
     path = _path(scene, argument)
-    scene.answer = scene.http.put(path, json=sent)
+    headers = {"If-None-Match": "*"} if argument.get("only_new") else {}
+    scene.answer = scene.http.put(path, json=sent, headers=headers)
     if scene.answer.status_code == 201:
         scene.stack.callback(scene.http.delete, path, params={"why": _WHY, "by": _WHY})
     check_fields(scene, {"status": 201} | argument)

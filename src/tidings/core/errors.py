@@ -216,6 +216,10 @@ class InvalidConsumer(Rejected, code="invalid_consumer"):
     """A request about a named consumer breaks a rule."""
 
 
+class ConsumerExists(Rejected, code="consumer_exists", status=412):
+    """The request would create a consumer, which exists already."""
+
+
 class UnknownKey(Rejected, code="unknown_key", status=404):
     """The feed has no key with that id."""
 

@@ -456,7 +456,11 @@ DOCS: dict[str, Doc] = {
     ),
     "GET /consumers": Doc("all named consumers", "14.2"),
     "PUT /consumers/{name}": Doc(
-        "register a consumer", "14.2", body=((JSON, _ref("Consumer")),), status=201
+        "register a consumer",
+        "14.2",
+        headers=("If-None-Match",),
+        body=((JSON, _ref("Consumer")),),
+        status=201,
     ),
     "GET /consumers/{name}": Doc("one consumer", "14.2"),
     "DELETE /consumers/{name}": Doc("delete a consumer", "14.6", query=("why", "by")),
@@ -465,7 +469,11 @@ DOCS: dict[str, Doc] = {
     "POST /consumers/{name}/{action}": Doc("act as a worker or an operator", "14", body=_ACTED),
     "GET /hooks": Doc("all webhooks", "19.2"),
     "PUT /hooks/{name}": Doc(
-        "create or change a webhook", "19.2", body=((JSON, _ref("Webhook")),), status=201
+        "create or change a webhook",
+        "19.2",
+        headers=("If-None-Match",),
+        body=((JSON, _ref("Webhook")),),
+        status=201,
     ),
     "GET /hooks/{name}": Doc("one webhook", "19.2"),
     "DELETE /hooks/{name}": Doc("delete a webhook and its consumer", "19.2", query=("why", "by")),

@@ -633,7 +633,13 @@ class Host(Assembly):
 
     @cached_property
     def webhook_admin(self) -> WebhookAdmin:
-        return WebhookAdmin(self._hook_registry, self.consumers, now_ms, secrets.token_bytes)
+        return WebhookAdmin(
+            self._hook_registry,
+            self.consumers,
+            now_ms,
+            secrets.token_bytes,
+            private=self.settings.hooks_private,
+        )
 
     @cached_property
     def _hook_registry(self) -> Registry:

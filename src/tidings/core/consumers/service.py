@@ -18,6 +18,7 @@ from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
 from tidings.core.consumers.position import rank, read
 from tidings.core.errors import (
+    ConsumerExists,
     InvalidConsumer,
     NothingDone,
     Unavailable,
@@ -299,10 +300,18 @@ class Consumers:
     # Methods for operators.
 
     def register(
-        self, feed: str, name: str, wanted: Consumer, start: str | None
+        self,
+        feed: str,
+        name: str,
+        wanted: Consumer,
+        start: str | None,
+        *,
+        only_new: bool = False,
     ) -> tuple[Consumer, bool]:
         """
         Create the consumer or change its filter; return the consumer, and True if it is new.
+
+        With *only_new*, refuse an existing consumer instead of changing it.
 
         *wanted* has the filter. A new consumer begins at *start*, see `place`; an existing consumer
         keeps its position. If the filter changes, the current worker loses its lease, because an
@@ -310,6 +319,7 @@ class Consumers:
 
         Raises:
             InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
+            ConsumerExists: the consumer exists, with *only_new*.
         """
         check_name(name)
         begin = self.place(feed, start or positions.OLDEST, "from")
@@ -318,6 +328,8 @@ class Consumers:
             self.check_room(feed)
             if self.store.write(feed, name, 0, Change(fresh)):
                 return fresh, True
+        if only_new:
+            raise ConsumerExists("exists already", field="name", value=name)
 
         def refilter(consumer: Consumer) -> Change:
             other = replace(consumer, filter=wanted.filter)

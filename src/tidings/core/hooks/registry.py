@@ -16,6 +16,7 @@ from tidings.core.hooks.webhook import (
     Secret,
     UnknownWebhook,
     Webhook,
+    WebhookExists,
     checked_secret,
     secret_of,
     webhook_from,
@@ -72,26 +73,34 @@ class WebhookAdmin:
     """
     The operator's actions on webhooks. For other actions, use the named consumer of the webhook.
 
-    *random* returns the given number of unpredictable bytes.
+    *random* returns the given number of unpredictable bytes. *private* is True if the deployment
+    calls webhooks at private addresses.
     """
 
     registry: Registry
     consumers: Consumers
     clock: Clock
     random: Callable[[int], bytes]
+    private: bool = False
 
     def put(
-        self, feed: str, name: str, given: Mapping[str, Any], wanted: Filter
+        self,
+        feed: str,
+        name: str,
+        given: Mapping[str, Any],
+        wanted: Filter,
+        *,
+        only_new: bool = False,
     ) -> tuple[Webhook, str]:
         """
         Create or change a webhook; return the webhook and its new secret, "" for a changed webhook.
 
         An existing webhook gets the fields of *given* and the filter *wanted*, and keeps its
         position and its secret. A new webhook begins at the position in the field `from`: `now`,
-        `oldest` or the id of an event.
+        `oldest` or the id of an event. With *only_new*, refuse an existing webhook.
 
         Raises:
-            InvalidWebhook, InvalidConsumer: nothing was changed.
+            InvalidWebhook, InvalidConsumer, WebhookExists: nothing was changed.
         """
         check_name(name)
         start = given.get("from", "now")
@@ -105,6 +114,8 @@ class WebhookAdmin:
         self._check_free(feed, name)
 
         def enter(named: Named) -> Named:
+            if only_new and name in named:
+                raise WebhookExists("exists already", field="name", value=name)
             if name not in named and len(named) >= limits.WEBHOOKS_MAX:
                 rule = f"a feed has at most {limits.WEBHOOKS_MAX} webhooks"
                 raise InvalidWebhook(rule, field="name", value=name)

@@ -14,6 +14,7 @@ from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from tidings.core import limits
 from tidings.core.catchup.matching import with_ref
@@ -30,6 +31,7 @@ from tidings.core.errors import (
     NothingDone,
     Rejected,
 )
+from tidings.core.model.addresses import may_call
 from tidings.core.model.envelopes import CLOUDEVENTS, FORMATS, encoder
 from tidings.core.model.events import Event, content_of
 from tidings.core.model.feeds import public_name
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 
 SECRET_PREFIX = "whsec_"
+_LOCALHOST = "localhost"
 _SECRET_BYTES = range(24, 65)  # allowed by Standard Webhooks
 _KINDS = {CLOUDEVENTS: "application/cloudevents+json"}
 # The delays between attempts, as in Standard Webhooks.
@@ -61,6 +64,31 @@ class InvalidWebhook(Rejected, code="invalid_webhook"):
 
 class UnknownWebhook(Rejected, code="unknown_webhook", status=404):
     """The feed has no such webhook."""
+
+
+class WebhookExists(Rejected, code="webhook_exists", status=412):
+    """The request would create a webhook, which exists already."""
+
+
+REFUSED_ADDRESS = (
+    "this server does not call the address of the webhook; it calls private addresses only with the"
+    " setting TIDINGS_HOOKS_PRIVATE=true, and never those of cloud metadata services"
+)
+
+
+def may_be_called(url: str, *, private: bool) -> bool:
+    """
+    Return False if the server never calls *url*, because of the IP address in it.
+
+    The addresses of a name are only known when the webhook is called, except for `localhost`.
+    *private* allows private addresses, see `may_call`.
+    """
+    host = urlsplit(url).hostname or ""
+    if host == _LOCALHOST or host.endswith(f".{_LOCALHOST}"):
+        return private
+    with suppress(ValueError):
+        return may_call(host, private=private)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ class ConsumerRequest:
         self.name = self.parameters.get("name", "")
         self.credential = request.credential
         self._content = request.content
+        # With `If-None-Match: *`, a PUT only creates, and changes nothing that exists.
+        self.only_new = request.headers.get("if-none-match", "").strip() == "*"
         self._user = self.credential.user if self.credential else ""
 
     def fields(self, *known: str) -> Mapping[str, Any]:
@@ -276,7 +278,9 @@ class ConsumerRouter:
         chosen = filters.of_consumer(body, InvalidConsumer)
         wanted = Consumer(request.feed, request.name, chosen)
         start = body.get("from", position.OLDEST)
-        consumer, new = self._consumers.register(request.feed, request.name, wanted, start)
+        consumer, new = self._consumers.register(
+            request.feed, request.name, wanted, start, only_new=request.only_new
+        )
         lag = self._consumers.one(request.feed, request.name)[1]
         return (201 if new else 200), self._describe(consumer, lag)
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.consumers.service import reason_from
 from tidings.core.errors import Rejected, UnknownConsumer
-from tidings.core.hooks.webhook import InvalidWebhook, again_ms
+from tidings.core.hooks.webhook import (
+    REFUSED_ADDRESS,
+    InvalidWebhook,
+    again_ms,
+    may_be_called,
+)
 from tidings.core.model import filters
 from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.timestamps import from_ms
@@ -80,8 +85,16 @@ class WebhookRouter:
     def _put(self, admin: WebhookAdmin, consumer_request: ConsumerRequest) -> tuple[int, Document]:
         body = consumer_request.fields(*_FIELDS, *filters.FIELDS, filters.ERASURES)
         wanted = filters.of_consumer(body, InvalidWebhook)
-        hook, secret = admin.put(consumer_request.feed, consumer_request.name, body, wanted)
+        hook, secret = admin.put(
+            consumer_request.feed,
+            consumer_request.name,
+            body,
+            wanted,
+            only_new=consumer_request.only_new,
+        )
         shown = self._describe(hook, consumer_request)
+        if not may_be_called(hook.url, private=admin.private):
+            shown["warnings"] = [REFUSED_ADDRESS]
         return (201, {**shown, "secret": secret}) if secret else (200, shown)
 
     def _describe(self, hook: Webhook, consumer_request: ConsumerRequest) -> Document:

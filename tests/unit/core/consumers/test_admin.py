@@ -10,9 +10,18 @@ from tests.unit.core.consumers.consumer_scene import WHY, ConsumerScene, registe
 from tests.unit.core.scene import FEED
 from tidings.core import limits
 from tidings.core.consumers import position
+from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.position import COPY
 from tidings.core.consumers.service import reason_from
-from tidings.core.errors import FenceLost, InvalidConsumer, NothingDone, TidingsError, UnknownParked
+from tidings.core.errors import (
+    ConsumerExists,
+    FenceLost,
+    InvalidConsumer,
+    NothingDone,
+    TidingsError,
+    UnknownParked,
+)
+from tidings.core.model import filters
 from tidings.core.model.cursors import PAGE_END, Place
 
 
@@ -26,6 +35,19 @@ def test_T12_another_filter_ends_the_lease() -> None:
     with pytest.raises(FenceLost):
         scene.ack(session, through=2)
     assert scene.due() == [1, 2]
+
+
+def test_a_consumer_that_exists_is_not_changed_by_a_request_for_a_new_one() -> None:
+    """The request is refused; a free name is accepted."""
+    scene = ConsumerScene()
+    wanted = Consumer(FEED, "c", filters.of({"types": ["a"]}))
+    made, is_new = scene.consumers.register(FEED, "c", wanted, "now", only_new=True)
+    with pytest.raises(ConsumerExists):
+        other = Consumer(FEED, "c", filters.EVERYTHING)
+        scene.consumers.register(FEED, "c", other, "oldest", only_new=True)
+
+    assert is_new
+    assert scene.consumers.one(FEED, "c")[0] == replace(made, version=1)
 
 
 def test_a_new_one_begins_with_a_copy_or_behind_an_event() -> None:

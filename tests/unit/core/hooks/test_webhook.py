@@ -27,7 +27,15 @@ from tidings.core import limits
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.errors import InvalidConsumer, Unavailable
-from tidings.core.hooks.webhook import InvalidWebhook, Secret, UnknownWebhook, Webhook, secret_of
+from tidings.core.hooks.webhook import (
+    InvalidWebhook,
+    Secret,
+    UnknownWebhook,
+    Webhook,
+    WebhookExists,
+    may_be_called,
+    secret_of,
+)
 from tidings.core.model import filters
 from tidings.core.settings.profiles import Profile
 
@@ -146,6 +154,39 @@ def test_a_webhook_that_is_there_keeps_its_place_and_its_secret() -> None:
     assert changed.secrets == made.secrets and changed == scene.registry.webhook(FEED, NAME)
     assert scene.consumer(NAME).position == place
     assert scene.consumer(NAME).filter.types == frozenset({"a"})
+
+
+def test_a_webhook_that_exists_is_not_changed_by_a_request_for_a_new_one() -> None:
+    """The request is refused; a free name is accepted."""
+    scene = HookScene()
+    made, _ = scene.admin.put(FEED, NAME, {"url": URL}, filters.EVERYTHING, only_new=True)
+    with pytest.raises(WebhookExists):
+        other = {"url": "https://b.example/"}
+        scene.admin.put(FEED, NAME, other, filters.of({"types": ["a"]}), only_new=True)
+
+    assert scene.registry.webhook(FEED, NAME) == made
+    assert scene.consumer(NAME).filter == filters.EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("url", "is_called", "is_called_if_private"),
+    [
+        ("https://a.example/x", True, True),
+        ("https://8.8.8.8/x", True, True),
+        ("http://127.0.0.1:9/x", False, True),
+        ("http://LOCALHOST:9/x", False, True),
+        ("http://app.localhost/x", False, True),
+        ("http://10.1.2.3/x", False, True),
+        ("http://[::1]/x", False, True),
+        ("http://169.254.169.254/latest", False, False),
+    ],
+)
+def test_addresses_that_are_never_called(
+    url: str, is_called: bool, is_called_if_private: bool
+) -> None:
+    """The address in a URL decides, and the setting for private addresses."""
+    assert may_be_called(url, private=False) is is_called
+    assert may_be_called(url, private=True) is is_called_if_private
 
 
 def test_a_consumer_of_somebody_else_is_not_taken_over() -> None:
