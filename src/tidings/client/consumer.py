@@ -169,9 +169,10 @@ class PrefetchBuffer:
         in_flight_max: int,
         state: StateFile | None,
         on_lost: Callable[[Lost, float], None],
+        timeout_s: float | None,
     ) -> None:
         self._listen = listen
-        self._on_lost = on_lost
+        self._on_lost, self._timeout_s = on_lost, timeout_s
         self._state = state
         self._lock = threading.Lock()  # acknowledgements come from any thread
         self._in_flight = InFlight(cursor, in_flight_max)
@@ -226,7 +227,9 @@ class PrefetchBuffer:
             self._state.save(cursor)
 
     async def _read(self, put: Callable[[Delivery], None]) -> None:
-        items = resume_async(self._listen, self.cursor, on_lost=self._on_lost)
+        items = resume_async(
+            self._listen, self.cursor, on_lost=self._on_lost, timeout_s=self._timeout_s
+        )
         async with aclosing(items):
             async for item in items:
                 if isinstance(item, Moved):
@@ -271,8 +274,8 @@ class Consumer(Closing):
     run, an operation is delivered once; only rows of an interrupted copy may be repeated. Reading
     pauses while *in_flight_max* events wait for the oldest unacknowledged event, and after a
     `reset` until the `reset` is acknowledged. After a lost connection, the consumer reconnects with
-    delays of 1 to 32 seconds. *on_lost* is called for each loss, in the reading thread if there is
-    one.
+    delays of 1 to 32 seconds, without end unless *timeout_s* limits the time in which no attempt
+    succeeds. *on_lost* is called for each loss, in the reading thread if there is one.
 
     The consumer starts at the cursor in *state_file*, else at *cursor*, else at the end of the log.
     If *allow_replication* is True, *cursor* is None, and *state_file* names a file that does not
@@ -283,6 +286,7 @@ class Consumer(Closing):
         WrongUrl: *url* or *ws_url* is not a valid address.
         WrongState: the state file cannot be read or written, now or later while iterating.
         AccessDenied, Refused: the server gave a final answer, while iterating.
+        Lost: *timeout_s* is over, while iterating.
     """
 
     def __init__(
@@ -302,6 +306,7 @@ class Consumer(Closing):
         allow_replication: bool = False,
         in_flight_max: int = IN_FLIGHT_MAX,
         ws_url: str | None = None,
+        timeout_s: float | None = None,
         on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
     ) -> None:
         if in_flight_max < 1:
@@ -323,6 +328,7 @@ class Consumer(Closing):
             in_flight_max=in_flight_max,
             state=state,
             on_lost=on_lost,
+            timeout_s=timeout_s,
         )
         self._ended = False
         self._lock = threading.Lock()  # several threads may share the iteration, or end it

@@ -54,6 +54,13 @@ class Lost(ClientError):
         super().__init__(reason)
 
 
+class Unreachable(Lost):
+    """The server at *url* did not answer, for *reason*."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url} does not answer: {reason}")
+
+
 class Ended(Lost):
     """The server ended the stream as planned; the stream is complete up to this point."""
 

@@ -13,13 +13,14 @@ from urllib.parse import quote
 import httpx
 
 from tidings.client.address import base_url, feed_url
-from tidings.client.errors import Lost, WrongAnswer, WrongUrl
+from tidings.client.errors import Unreachable, WrongAnswer, WrongUrl
 from tidings.client.retries import Closing, error_of_answer
 from tidings.core.model.operations import decode
 
 CONNECT_S = 10.0
 ANSWER_S = 40.0  # longer than the 30 s within which API Gateway always answers
 NDJSON = "application/x-ndjson"
+NEW = {"If-None-Match": "*"}  # the header of a request that only creates and changes nothing
 
 Answer = dict[str, Any]
 Object = dict[str, Any]
@@ -42,11 +43,16 @@ def basic(password: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(f':{password}'.encode()).decode()}"}
 
 
-def open_client(password: str) -> httpx.Client:
-    """Return a client that keeps its connection open between requests. The caller must close it."""
+def open_client(password: str, timeout_s: float | None = None) -> httpx.Client:
+    """
+    Return a client that keeps its connection open between requests. The caller must close it.
+
+    *timeout_s* is the maximum time of an answer, `ANSWER_S` by default.
+    """
+    answer_s = ANSWER_S if timeout_s is None else timeout_s
     return httpx.Client(
         headers=basic(password),
-        timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+        timeout=httpx.Timeout(answer_s, connect=min(answer_s, CONNECT_S)),
         verify=ssl_context(),
     )
 
@@ -58,7 +64,7 @@ def translate_errors(url: str, *, silence: str = "") -> Iterator[None]:
 
     Raises:
         WrongUrl: *url* cannot be used.
-        Lost: the server did not answer; the request may have been handled.
+        Unreachable: the server did not answer; the request may have been handled.
     """
     try:
         yield
@@ -66,15 +72,21 @@ def translate_errors(url: str, *, silence: str = "") -> Iterator[None]:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except httpx.HTTPError as error:
         reason = silence if isinstance(error, httpx.ReadTimeout) else ""
-        raise Lost(reason or str(error) or type(error).__name__) from None
+        raise Unreachable(url, reason or str(error) or type(error).__name__) from None
 
 
 class FeedApi(Closing):
-    """A connection for requests to one feed. Close it, or use `with`. Threads may share it."""
+    """
+    A connection for requests to one feed. Close it, or use `with`. Threads may share it.
 
-    def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
+    *timeout_s* is the maximum time of an answer, `ANSWER_S` by default.
+    """
+
+    def __init__(
+        self, url: str, feed: str = "main", *, password: str = "", timeout_s: float | None = None
+    ) -> None:
         self._root, self._url = base_url(url), feed_url(url, feed)
-        self._client = open_client(password)
+        self._client = open_client(password, timeout_s)
 
     def close(self) -> None:
         self._client.close()
@@ -139,8 +151,15 @@ class NamedConsumers(FeedApi):
     def show(self, name: str) -> Answer:
         return self.ask("GET", _path(name))
 
-    def register(self, name: str, wanted: Mapping[str, Any]) -> Answer:
-        return self.ask("PUT", _path(name), body=wanted)
+    def register(self, name: str, wanted: Mapping[str, Any], *, only_new: bool = False) -> Answer:
+        """
+        Create the consumer *name*, or change its filter; return it.
+
+        With *only_new*, the feed refuses an existing name (`Refused`, `consumer_exists`). Older
+        servers ignore *only_new*.
+        """
+        headers = NEW if only_new else None
+        return self.ask("PUT", _path(name), body=wanted, headers=headers)
 
     def delete(self, name: str, why: Mapping[str, str]) -> Answer:
         return self.ask("DELETE", _path(name), query=why)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from tidings.client.feed_api import Answer, FeedApi
+from tidings.client.feed_api import NEW, Answer, FeedApi
 
 FEEDS = "/feeds"
 LIVE, DELETING, DELETED = "live", "deleting", "deleted"
@@ -20,8 +20,8 @@ class Feeds(FeedApi):
     role `read` suffices. Close the object, or use `with`. Threads may share it.
     """
 
-    def __init__(self, url: str, *, password: str = "") -> None:
-        super().__init__(url, password=password)
+    def __init__(self, url: str, *, password: str = "", timeout_s: float | None = None) -> None:
+        super().__init__(url, password=password, timeout_s=timeout_s)
 
     def create(
         self, name: str, settings: Mapping[str, Any] | None = None, *, update: bool = True
@@ -36,7 +36,7 @@ class Feeds(FeedApi):
             AccessDenied, Refused: the server gave a final answer.
             Lost: no answer arrived; the feed may have been created.
         """
-        headers = {} if update else {"If-None-Match": "*"}
+        headers = {} if update else NEW
         return self.ask("PUT", _path(name), body=settings or {}, headers=headers)
 
     def list(self, *, deleted: bool = False) -> Iterator[Answer]:

@@ -57,14 +57,53 @@ def read_password(path: Path) -> str:
             content = file.read(_PASSWORD_BYTES_MAX + 1)
     except OSError as error:
         raise NoPassword(f"cannot read {path}: {error.strerror}") from None
+    return parse_password(content, str(path))
+
+
+def parse_password(content: bytes, source: str) -> str:
+    """
+    Return the password in *content*, without its trailing line ending.
+
+    *source* names the origin of *content* in errors, which never contain the password.
+
+    Raises:
+        NoPassword: *content* is not a password.
+    """
     password = content.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
     if len(content) > _PASSWORD_BYTES_MAX or "\ufffd" in password or not password.isprintable():
-        raise NoPassword(
-            f"{path} must contain one line of printable text, at most {_PASSWORD_BYTES_MAX:,} bytes"
-        )
+        rule = f"must contain one line of printable text, at most {_PASSWORD_BYTES_MAX:,} bytes"
+        raise NoPassword(f"{source} {rule}")
     if not password:
-        raise NoPassword(f"{path} is empty")
+        raise NoPassword(f"{source} is empty")
     return password
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """
+    Replace the content of the file *path*, which only this user can read.
+
+    Write a temporary file, rename it, and sync the folder: after a crash, the file has the complete
+    old or new content.
+
+    Raises:
+        OSError: the file cannot be written, and is unchanged.
+    """
+    path = path.resolve()  # a symbolic link is kept, and its target replaced
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb", opener=private_opener) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 class StateFile:
@@ -108,33 +147,10 @@ class StateFile:
         if not _CURSOR.fullmatch(cursor):
             raise WrongState(f"the feed sent {cursor!r}, which is not a cursor")
         try:
-            self._write(cursor.encode())
+            write_private(self._path, cursor.encode())
         except OSError as error:
             raise WrongState(f"cannot write {self._path}: {error.strerror}") from None
         self._saved = cursor
-
-    def _write(self, content: bytes) -> None:
-        """
-        Write the content, rename the file, and sync the folder.
-
-        After a crash, the file has the complete old or new content.
-        """
-        path = self._path.resolve()  # a symbolic link is kept, and its target replaced
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with open(temporary, "wb", opener=private_opener) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def start(state: StateFile | None, cursor: str | None, *, allow_replication: bool) -> str:

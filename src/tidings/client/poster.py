@@ -32,7 +32,8 @@ class Poster(Closing):
     """
     A connection to post to one feed, kept open between batches. Close it, or use `with`.
 
-    *on_retry* is called with each failure and the seconds until the next attempt.
+    *on_retry* is called with each failure and the seconds until the next attempt. *timeout_s* is
+    the maximum time of a batch with all attempts; without it, only *attempts_max* limits them.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class Poster(Closing):
         feed: str = "main",
         *,
         password: str = "",
+        timeout_s: float | None = None,
         attempts_max: int = ATTEMPTS_MAX,
         on_retry: Callable[[Lost, float], None] = lambda lost, delay_s: None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._api = FeedApi(url, feed, password=password)
+        self._api = FeedApi(url, feed, password=password, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
         self._attempts_max = attempts_max
         self._on_retry = on_retry
         self._wait = wait
@@ -77,6 +80,7 @@ class Poster(Closing):
             return repeat(
                 lambda: self._send(lines, key),
                 attempts_max=self._attempts_max,
+                within_s=self._timeout_s,
                 on_lost=self._on_retry,
                 wait=self._wait,
             )

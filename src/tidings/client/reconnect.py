@@ -7,6 +7,7 @@ to a transport, blocking and with asyncio.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import aclosing, closing
@@ -16,7 +17,7 @@ from typing import Literal
 from tidings.client.address import Subscription, operations_url, socket_url
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved
-from tidings.client.retries import Backoff
+from tidings.client.retries import Backoff, is_over
 from tidings.core.model.cursors import Place, parse_cursor
 
 # A function that opens a connection at a cursor and yields its items. When the connection ends, the
@@ -84,19 +85,23 @@ class ResumeState:
     operation.
     """
 
-    def __init__(self, cursor: str) -> None:
+    def __init__(self, cursor: str, timeout_s: float | None = None) -> None:
         self.cursor = cursor
+        self._timeout_s = timeout_s
         self._last = _place(cursor)
         self._backoff = Backoff()
         self._opened_s = 0.0
+        self._without_s = math.inf  # the time since when no attempt was successful
 
     def opens(self) -> str:
         """Record that a connection is opened, and return the cursor at which it has to start."""
         self._opened_s = time.monotonic()
+        self._without_s = min(self._without_s, self._opened_s)
         return self.cursor
 
     def accepts(self, item: Event | Moved) -> bool:
         """Return False for a repeated event. An event counts as handled when the next is read."""
+        self._without_s = math.inf
         if isinstance(item, Moved):
             self.cursor = item.cursor
             self._last = _place(item.cursor)
@@ -110,12 +115,20 @@ class ResumeState:
         return True
 
     def delay_s(self, lost: Lost) -> float:
-        """Return the seconds until the next attempt; 0 if the server ended a long connection."""
+        """
+        Return the seconds until the next attempt; 0 if the server ended a long connection.
+
+        Raises:
+            Lost: nothing was received for *timeout_s*, or would be until the next attempt.
+        """
         if time.monotonic() - self._opened_s >= STEADY_S:
             self._backoff.reset()
             if isinstance(lost, Ended):
                 return 0.0
-        return max(self._backoff.next_s(), lost.after_s)
+        delay_s = max(self._backoff.next_s(), lost.after_s)
+        if is_over(min(self._without_s, time.monotonic()), delay_s, self._timeout_s):
+            raise lost
+        return delay_s
 
 
 def _place(text: str) -> tuple[int, int] | None:
@@ -149,17 +162,24 @@ def resume(
 
 
 async def resume_async(
-    listen: ListenAsync, cursor: str, *, on_lost: Callable[[Lost, float], None]
+    listen: ListenAsync,
+    cursor: str,
+    *,
+    on_lost: Callable[[Lost, float], None],
+    timeout_s: float | None = None,
 ) -> AsyncGenerator[Event | Moved, None]:
     """
     Yield the items of *listen* from *cursor* on, reconnect without end, and skip repetitions.
 
+    *timeout_s* limits the time in which no attempt to connect succeeds; None is unlimited.
+
     Raises:
         Refused: the server gave a final answer.
+        Lost: the time limit is over.
     """
     from asyncio import sleep  # importing asyncio takes longer than the rest of this module
 
-    state = ResumeState(cursor)
+    state = ResumeState(cursor, timeout_s)
     while True:
         try:
             async with aclosing(listen(state.opens())) as items:

@@ -7,8 +7,8 @@ The delays between attempts are random: 1 to 2 seconds, then 2 to 4, up to 16 to
 from __future__ import annotations
 
 import json
-import random
 import signal
+import time
 from collections.abc import Callable
 from itertools import count
 from types import FrameType
@@ -70,8 +70,12 @@ class Backoff:
         min_s: float = DELAY_S_MIN,
         max_s: float = DELAY_S_MAX,
         retries: int | None = None,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] | None = None,
     ) -> None:
+        if chance is None:  # the import takes milliseconds, which `tidings tail --help` saves
+            from random import random
+
+            chance = random
         if not 0 < min_s <= max_s:
             raise ValueError(f"must be 0 < min_timeout_s <= max_timeout_s, not {min_s}, {max_s}")
         self._min_s, self._max_s, self._retries = min_s, max_s, retries
@@ -100,6 +104,7 @@ def repeat(
     call: Callable[[], T],
     *,
     attempts_max: int | None = None,
+    within_s: float | None = None,
     on_lost: Callable[[Lost, float], None],
     wait: Callable[[float], object],
 ) -> T:
@@ -107,12 +112,13 @@ def repeat(
     Return the result of *call*; repeat it after each `Lost`, with the delays of `Backoff`.
 
     *on_lost* receives each failure and the seconds until the next attempt. *wait* sleeps for these
-    seconds, and returns True if no further attempt should follow.
+    seconds, and returns True if no further attempt should follow. No attempt begins later than
+    *within_s* after the first one; None is unlimited.
 
     Raises:
-        Lost: *attempts_max* attempts failed, or *wait* returned True.
+        Lost: *attempts_max* attempts failed, *within_s* is over, or *wait* returned True.
     """
-    backoff = Backoff()
+    backoff, begun_s = Backoff(), time.monotonic()
     for attempt in count(1):
         try:
             return call()
@@ -120,10 +126,17 @@ def repeat(
             if attempt == attempts_max:
                 raise
             delay_s = max(backoff.next_s(), lost.after_s)
+            if is_over(begun_s, delay_s, within_s):
+                raise
             on_lost(lost, delay_s)
             if wait(delay_s):
                 raise
     raise AssertionError("count() has no end")
+
+
+def is_over(begun_s: float, delay_s: float, within_s: float | None) -> bool:
+    """Return True if an attempt in *delay_s* is later than *within_s* after *begun_s*."""
+    return within_s is not None and time.monotonic() + delay_s > begun_s + within_s
 
 
 def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:

@@ -23,7 +23,7 @@ from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
 
 from tidings.client.address import Subscription
-from tidings.client.errors import Lost, Refused, WrongUrl
+from tidings.client.errors import Lost, Refused, Unreachable, WrongUrl
 from tidings.client.events import LIVE, RESET, Event, Moved, is_copied
 from tidings.client.retries import error_of, error_of_code
 from tidings.core.model import cursors
@@ -352,7 +352,7 @@ def failures(url: str) -> Iterator[None]:
     except (OSError, InvalidHandshake, EOFError, ConnectionClosed) as error:
         # TimeoutError is an OSError. A server that crashes during the handshake closes the
         # connection.
-        raise Lost(str(error) or type(error).__name__) from None
+        raise Unreachable(url, str(error) or type(error).__name__) from None
 
 
 def close_reason(closed: ConnectionClosed) -> str:

@@ -194,7 +194,8 @@ class Worker(Closing):
     when `write` returns. Messages that a crashed or failed worker had started are passed one at a
     time. A `reset` is passed alone, before a copy of everything. `fence` grows with each lease, so
     that a store can refuse the writes of an earlier worker. *on_held* is called whenever a request
-    for the lease finds that another worker still holds the consumer.
+    for the lease finds that another worker still holds the consumer. Failed requests are repeated
+    without end, unless *timeout_s* limits the time in which no attempt succeeds.
 
     Raises:
         WrongUrl: *url* or *ws_url* is not a valid address.
@@ -211,12 +212,14 @@ class Worker(Closing):
         ws_url: str | None = None,
         bulk: int = BULK,
         worker: str = "",
+        timeout_s: float | None = None,
         on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
         on_held: Callable[[str], None] = lambda reason: None,
     ) -> None:
         if bulk < 1:
             raise ValueError(f"bulk must be at least 1, not {bulk}")
-        self._api = NamedConsumers(url, feed, password=password)
+        self._api = NamedConsumers(url, feed, password=password, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
         self._name, self._bulk = name, bulk
         self._on_lost, self._on_held = on_lost, on_held
         self._worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -228,6 +231,7 @@ class Worker(Closing):
             transport=transport,
             ws_url=ws_url,
             on_lost=on_lost,
+            timeout_s=timeout_s,
         )
         self.fence = 0
         self._closed, self._stopped = threading.Event(), threading.Event()
@@ -323,7 +327,7 @@ class Worker(Closing):
 
     def _again(self, call: Callable[[], Answer]) -> Answer:
         """Repeat *call* until it returns an answer or the worker is closed."""
-        return repeat(call, on_lost=self._on_lost, wait=self._closed.wait)
+        return repeat(call, within_s=self._timeout_s, on_lost=self._on_lost, wait=self._closed.wait)
 
 
 class _Turn:
