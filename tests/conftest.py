@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
+# Contexts and addresses of the developer must not reach commands of tests.
+os.environ["XDG_CONFIG_HOME"] = str(Path(tempfile.gettempdir()) / "tidings-tests-config")
+for _name in ("TIDINGS_URL", "TIDINGS_CONTEXT", "NO_COLOR"):
+    os.environ.pop(_name, None)
 # Each server that a test starts refuses to wait for a lock in its event loop.
 os.environ.setdefault(loop_guard.VARIABLE, "0")
 

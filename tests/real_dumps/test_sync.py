@@ -109,7 +109,7 @@ def test_O68_a_dry_run_and_a_bad_line_do_nothing(synced: Synced) -> None:
     bad = synced.sync(line("a", 1), b"", b'{"type":"video"}')
 
     assert (dry.exit_code, bad.exit_code) == (0, 1)
-    assert "│ video │       2 │" in dry.stdout
+    assert ["video", "2", "0", "0"] in [line.split() for line in dry.stdout.splitlines()]
     assert f"{synced.folder}/dump.json:3: id: is required" in bad.stderr
     assert synced.events() == []
     parts = b"".join(gzip.decompress(part.read_bytes()) for part in plan.glob("1-insert/*.gz"))

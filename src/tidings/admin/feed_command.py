@@ -13,6 +13,8 @@ import click
 
 from tidings.admin.target import Target, host_target_options
 from tidings.aws.effects import now_ms
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.options import json_option
 from tidings.client.cli.settings import NAMES, settings_options
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
@@ -103,7 +105,7 @@ def _passwords(profile: Profile, role: Role) -> list[str]:
     ] or [CLOSED]
 
 
-@click.group()
+@click.group(epilog=EXIT_CODES)
 def feed() -> None:
     """
     Show and change the settings of a feed: links, compatibility mode, resources, passwords.
@@ -115,38 +117,56 @@ def feed() -> None:
     \b
     Examples:
       tidings feed show --stage dev
-      tidings feed set --stage dev --object-url 'http://api/{{type}}/{{id}}' --compat oplog
+      tidings feed set --stage dev --object-url 'http://api/{{type}}/{{id}}'
       tidings feed password read --stage dev --generate
     """
 
 
-@feed.command()
+@feed.command(epilog=EXIT_CODES)
 @host_target_options
-@click.option("--json", "in_json", is_flag=True, help="Print one line of JSON.")
-def show(target: Target, in_json: bool) -> None:
-    """Show the settings of a feed. For a password, only the time when it was set is shown."""
-    profile = target.read()
-    if in_json:
-        click.echo(json.dumps(settings_json(target.feed, profile)))
-        return
-    click.echo("\n".join(settings_lines(target.feed, profile)))
+@json_option
+def show(target: Target, as_json: bool) -> None:
+    """
+    Show the settings of a feed. For a password, only the time when it was set is shown.
+
+    \b
+    Examples:
+      tidings feed show --stage dev
+      tidings feed show --data tidings-data --feed orders --json
+    """
+    _print(target.feed, target.read(), as_json=as_json)
 
 
-@feed.command("set")
+def _print(feed: str, profile: Profile, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(settings_json(feed, profile)))
+    else:
+        click.echo("\n".join(settings_lines(feed, profile)))
+
+
+@feed.command("set", epilog=EXIT_CODES)
 @host_target_options
 @settings_options
-def set_(target: Target, settings: dict[str, Any]) -> None:
-    """Change the given settings of a feed, and keep the others."""
+@json_option
+def set_(target: Target, settings: dict[str, Any], as_json: bool) -> None:
+    """
+    Change the given settings of a feed, and keep the others.
+
+    \b
+    Examples:
+      tidings feed set --stage dev --object-url 'http://api/{{type}}/{{id}}'
+      tidings feed set --data tidings-data --leave on --forget-after 30
+    """
     if not settings:
         raise click.UsageError(f"name what to set: {NAMES}")
     if target.feed == HOST and "resources" in settings:
         raise click.UsageError("resources are those of one feed; name it with --feed")
     fields = profile_fields(settings, target.feed)
     profile = target.change(lambda old: replace(old, **fields))
-    click.echo("\n".join(settings_lines(target.feed, profile)))
+    _print(target.feed, profile, as_json=as_json)
 
 
-@feed.command()
+@feed.command(epilog=EXIT_CODES)
 @click.argument("role", type=click.Choice([role.value for role in PASSWORD_ROLES]))
 @host_target_options
 @click.option(
@@ -158,9 +178,11 @@ def set_(target: Target, settings: dict[str, Any]) -> None:
 @click.option("--keep-old", is_flag=True, help="Keep the current password valid as well.")
 @click.option("--remove-old", is_flag=True, help="Remove all passwords but the newest.")
 @click.option("--remove", is_flag=True, help="Remove all passwords; the role is closed.")
+@json_option
 def password(
     role: str,
     target: Target,
+    as_json: bool,
     password_file: IO[str] | None,
     generate: bool,
     keep_old: bool,
@@ -174,6 +196,11 @@ def password(
     password is stored.
 
     \b
+    Examples:
+      tidings feed password read --stage dev --generate
+      tidings feed password ingest --data tidings-data --password-file key.txt
+
+    \b
     To rotate a password while clients run:
       tidings feed password read --stage dev --generate --keep-old
       (give the new password to every client)
@@ -185,7 +212,7 @@ def password(
             "give at most one of --password-file, --generate, --remove-old and --remove;"
             " --keep-old is only for a new password"
         )
-    wanted = Role(role)
+    wanted, text = Role(role), ""
     if remove:
         profile = target.change(lambda old: with_passwords(old, wanted, ()))
     elif remove_old:
@@ -194,8 +221,12 @@ def password(
         text = secrets.token_urlsafe(GENERATED_BYTES) if generate else _read_given(password_file)
         stored = hash_password(text, salt=os.urandom(SALT_BYTES), now_ms=now_ms())
         profile = target.change(lambda old: with_password(old, wanted, stored, keep_old=keep_old))
-        if generate:
-            click.echo(text)
+    if as_json:
+        made = {"password": text} if generate else {}
+        click.echo(json.dumps(made | settings_json(target.feed, profile)))
+        return
+    if generate:
+        click.echo(text)
     click.echo("\n".join(settings_lines(target.feed, profile)), err=True)
 
 

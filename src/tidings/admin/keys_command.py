@@ -12,6 +12,7 @@ import click
 
 from tidings.admin.target import Target, host_target_options
 from tidings.aws.effects import now_ms
+from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import (
@@ -112,7 +113,7 @@ by_option = click.option(
 )
 
 
-@click.group()
+@click.group(epilog=EXIT_CODES)
 def keys() -> None:
     """
     Manage the keys of a feed: one for each client that reads, posts or administers.
@@ -132,7 +133,7 @@ def keys() -> None:
     """
 
 
-@keys.command()
+@keys.command(epilog=EXIT_CODES)
 @host_target_options
 @click.option(
     "--role",
@@ -207,7 +208,7 @@ def create(
     _print_new(target, given, _issuer(target).create(target.feed, given, wanted), in_json=in_json)
 
 
-@keys.command("list")
+@keys.command("list", epilog=EXIT_CODES)
 @host_target_options
 @json_option
 def list_(target: Target, in_json: bool) -> None:
@@ -228,7 +229,7 @@ def list_(target: Target, in_json: bool) -> None:
         click.echo(line)
 
 
-@keys.command()
+@keys.command(epilog=EXIT_CODES)
 @click.argument("id")
 @host_target_options
 @json_option
@@ -243,7 +244,7 @@ def show(target: Target, id: str, in_json: bool) -> None:
     _print_key(target, _issuer(target).find(target.feed, id), in_json=in_json)
 
 
-@keys.command()
+@keys.command(epilog=EXIT_CODES)
 @click.argument("id")
 @host_target_options
 @json_option
@@ -258,7 +259,7 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
     _print_key(target, _issuer(target).revoke(target.feed, id), in_json=in_json)
 
 
-@keys.command()
+@keys.command(epilog=EXIT_CODES)
 @click.argument("id")
 @host_target_options
 @click.option(

@@ -53,7 +53,7 @@ def restore(
 
     \b
     Examples:
-      tidings restore --stage prod --tables 2 --heard 6553f100000000000c000003 --dry-run
+      tidings restore --stage prod --tables 2 --dry-run
       tidings restore --stage prod --tables 2 --heard 6553f100000000000c000003
       tidings restore --endpoint-url http://127.0.0.1:8044
     """

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
@@ -146,18 +145,17 @@ def _describe(row: Row | None) -> str:
 
 def show_findings(result: Findings, feed: str, floor: int) -> None:
     """Print the first differences as a table, and a summary."""
-    console = Console(highlight=False, soft_wrap=True)
     if result.first:
         table = Table()
         for name in ("difference", "object", "in the state", "in the log"):
             table.add_column(name, overflow="fold")
         for difference in result.first:
             table.add_row(*map(Text, cells(difference)))
-        console.print(table)
+        render.show(table)
     hidden = result.differences - len(result.first)
     if hidden:
-        console.print(f"and {hidden:,} more differences; --json lists all")
-    console.print(f"{sentence(result, feed, floor)}.")
+        click.echo(f"and {hidden:,} more differences; --json lists all")
+    click.echo(f"{sentence(result, feed, floor)}.")
 
 
 class FileSpill:

@@ -33,7 +33,7 @@ from tidings.agent.queue import (
 from tidings.agent.receiver import Receiving, bind_ports, kernel_drops
 from tidings.agent.sender import Sender, Target
 from tidings.client.address import operations_url
-from tidings.client.cli.options import feed_option, password_options
+from tidings.client.cli.options import url_options
 from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed, parse_integer
@@ -192,9 +192,7 @@ def _default_folder() -> Path:
 
 
 @click.command()
-@click.option("--url", required=True, help="Address of the feed, https://...")
-@feed_option
-@password_options
+@url_options
 @click.option(
     "--listen",
     callback=_address,
@@ -256,17 +254,19 @@ def agent(
 
     \b
     Examples:
-      tidings agent --url https://feed.example.org --password-file ~/ingest-password
+      tidings agent --url https://feed.example --password-file ~/ingest-password
       tidings agent --url http://127.0.0.1:8042 --listen 127.0.0.1:8043
-      echo -n '{"event":"update","type":"video","id":"x32"}' | nc -u -w0 127.0.0.1 8043
+      echo -n '{"event":"update","type":"a","id":"b"}' | nc -u -w0 127.0.0.1 8043
       curl http://127.0.0.1:8043/status
 
     \b
     Exit codes:
-      0  ended by Ctrl-C or SIGTERM; the next agent posts the operations left on disk
+      0  ended by Ctrl-C or SIGTERM; the next agent posts what is left on disk
       1  the agent could not start or continue; one sentence gives the reason
       2  usage
     """
+    if not url:
+        raise click.UsageError("name the feed with --url, TIDINGS_URL or --context")
     try:
         operations_url(url, check_name(feed))
     except (WrongUrl, InvalidFeed) as error:

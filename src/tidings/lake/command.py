@@ -18,13 +18,11 @@ import click
 
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
+    Location,
     NamedFeed,
-    check_once,
-    endpoint_option,
     feed_option,
+    location_options,
     named_feed_options,
-    password_options,
-    stage_option,
 )
 from tidings.client.cli.render import plain, show
 from tidings.client.retries import stop_on_signals
@@ -126,7 +124,7 @@ def address(archive: str) -> str:
     return archive if "://" in archive else Path(archive).resolve().as_uri()
 
 
-def place_of(feed: str, stage: str | None, endpoint_url: str | None) -> Place | None:
+def place_of(feed: str, stage: str, endpoint_url: str) -> Place | None:
     """Return the DynamoDB tables of the feed; None if neither a stage nor a twin is named."""
     from tidings.sync.feed import on_stage, on_twin
 
@@ -233,12 +231,9 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 
 
 @click.command(epilog=_EPILOG)
-@feed_option
+@location_options
 @click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder.")
 @click.option("--table", required=True, metavar="FOLDER", help="Folder of the tables.")
-@click.option("--url", help="Address of the feed; parts are kept until its consumers read them.")
-@stage_option
-@endpoint_option
 @click.option(
     "--until",
     metavar="PAGE|AGE",
@@ -247,11 +242,8 @@ _PAGE = re.compile(r"\d{1,13}", re.ASCII)
 @click.option("--drop-changes", is_flag=True, help="Also remove changes, which have no object.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
-@password_options
-@click.pass_context
 def compact(
-    ctx: click.Context,
-    /,
+    location: Location,
     feed: str,
     archive: str | None,
     table: str,
@@ -263,18 +255,20 @@ def compact(
 
     A part is compacted only if the table `history` contains all its operations. Of the operations
     of an object in these parts, only the last one is kept. The last part of the archive is never
-    changed. If the command is killed, run it again.
+    changed. Parts are kept until the consumers of the feed read them. If the command is killed, run
+    it again.
 
     \b
     Examples:
-      tidings archive compact --archive ./feed --table lake --url http://127.0.0.1:8042
+      tidings archive compact --archive ./feed --table lake --url http://HOST:8042
       tidings archive compact --stage prod --table lake
-      tidings archive compact --archive s3://parts/prod --table lake --until 90d --dry-run
+      tidings archive compact --archive s3://parts/prod --table lake --until 90d
     """
-    _check_last_page(options)
+    _check_last_page(location, options["until"])
     with working(silent=as_json) as work:
-        place = place_of(feed, options["stage"], options["endpoint_url"])
-        compaction_options = _compaction_options(options, _last_page(place, feed, options))
+        place = place_of(feed, location.stage, location.endpoint_url)
+        last_page = _last_page(place, location, feed, options["password"])
+        compaction_options = _compaction_options(options, last_page)
         key = place.feed if place else feed
         report = _compact(work, key, _archive_url(archive, place), table, compaction_options)
     if as_json:
@@ -283,27 +277,24 @@ def compact(
         show(_summary(report))
 
 
-def _check_last_page(options: dict[str, Any]) -> None:
-    named = [options[name] for name in ("url", "stage", "endpoint_url") if options[name]]
-    check_once(*named)
-    if not named and not options["until"]:
+def _check_last_page(location: Location, until: str | None) -> None:
+    if not location.is_given and not until:
         raise click.UsageError(
             "name the feed with --url, --stage or --endpoint-url, so that no part is compacted"
             " before all consumers have read it; or give --until"
         )
-    until = options["until"]
     if until and not (_AGE.fullmatch(until) or _PAGE.fullmatch(until)):
         raise click.UsageError(f"--until {until!r}: must be a page, or an age such as 12h or 30d")
 
 
-def _last_page(place: Place | None, feed: str, options: dict[str, Any]) -> int | None:
+def _last_page(place: Place | None, location: Location, feed: str, password: str) -> int | None:
     """Return the last page that may be compacted; None if no feed is named."""
     from tidings.lake.status import bound_in_tables, bound_over_http
 
     if place is not None:
         return bound_in_tables(place)
-    if options["url"]:
-        return bound_over_http(options["url"], feed, options["password"])
+    if location.url:
+        return bound_over_http(location.url, feed, password)
     return None
 
 
@@ -549,8 +540,8 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      tidings tables query "SELECT event, count(*) FROM history GROUP BY event" --table lake
-      tidings tables query "SELECT title FROM video WHERE views > 9" --table lake --json
+      tidings tables query "SELECT count(*) FROM history" --table lake
+      tidings tables query "SELECT title FROM video" --table lake --json
     """
     from tidings.lake.warehouse import in_folder
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import click
 
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.render import plain
+from tidings.client.cli.options import address_without_password, json_option
+from tidings.client.cli.render import answer, compact, plain
 from tidings.client.retries import stop_on_signals
 from tidings.lineage.runs import lineage_option
 from tidings.pipelines.messages import WrongPipeline
@@ -48,10 +50,10 @@ def pipeline() -> None:
 
     \b
     Examples:
-      tidings pipeline init postgres parquet       write pipeline.py
-      tidings pipeline init ndjson --read mysql    from a table of MySQL, through a feed
-      tidings pipeline test                        check pipeline.py, without moving data
-      tidings pipeline run                         run it until Ctrl-C
+      tidings pipeline init postgres parquet      write pipeline.py
+      tidings pipeline init ndjson --read mysql   from a table of MySQL
+      tidings pipeline test                       check pipeline.py only
+      tidings pipeline run                        run it until Ctrl-C
     """
 
 
@@ -61,14 +63,15 @@ def pipeline() -> None:
     "--read",
     "sources",
     multiple=True,
+    metavar="SOURCE",
     type=_Named(SOURCES, SOURCE_NAMES),
-    help="Also read this source into the feed; repeatable.",
+    help="Also read this source into the feed, see `tidings pipeline about`; repeatable.",
 )
 @click.option("--file", default=DEFAULT_FILE, show_default=True, type=click.Path(path_type=Path))
 @click.option("--name", default="copy", show_default=True, help="Name of the pipeline.")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of the feed.")
-@click.option("--feed", default="main", show_default=True, help="Name of the feed.")
+@address_without_password
 @click.option("--force", is_flag=True, help="Overwrite the file without asking.")
+@json_option
 def init(
     sinks: tuple[str, ...],
     sources: tuple[str, ...],
@@ -77,13 +80,21 @@ def init(
     url: str,
     feed: str,
     force: bool,
+    as_json: bool,
 ) -> None:
-    """Write a file with a pipeline that saves to each of SINKS."""
+    """
+    Write a file with a pipeline that saves to each of SINKS.
+
+    \b
+    Examples:
+      tidings pipeline init postgres parquet
+      tidings pipeline init ndjson --read mysql --file orders.py --name orders
+    """
     if file.exists() and not force and not _consents(file):
         raise click.ClickException(f"{file} exists and was left as it is")
     once = tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(sinks))
-    file.write_text(render_file(name, url, feed, *once))
-    click.echo(f"wrote {file}")
+    file.write_text(render_file(name, url or DEFAULT_URL, feed, *once))
+    answer({"file": str(file)}, f"wrote {file}", as_json=as_json)
 
 
 def _consents(file: Path) -> bool:
@@ -97,48 +108,89 @@ def _consents(file: Path) -> bool:
 
 @pipeline.command(epilog=EXIT_CODES)
 @_file
+@json_option
 @click.pass_context
-def test(ctx: click.Context, file: Path) -> None:
+def test(ctx: click.Context, /, file: Path, as_json: bool) -> None:
     """
     Check FILE and show its pipeline, without copying data.
 
     Connect to each table or collection that the pipeline reads, check that it can be read, and
     print the grants that the database user needs. The exit code is 1 if one of them cannot be read.
+
+    \b
+    Example:
+      tidings pipeline test
     """
     made = _load(file)
-    click.echo(made.tree())
-    found = [_check(name, made.reader(name), each) for name, each in made.readers.items()]
-    if not all(found):
+    checks = [_check(name, made.reader(name), each) for name, each in made.readers.items()]
+    if as_json:
+        sources = [asdict(check) for check in checks if check is not None]
+        click.echo(compact({"pipeline": made.tree().splitlines(), "sources": sources}))
+    else:
+        click.echo(made.tree())
+        for check in filter(None, checks):
+            click.echo("\n".join(check.lines()))
+    if any(check and check.problems for check in checks):
         ctx.exit(1)
 
 
-def _check(name: str, consumer: str, reader: Reader) -> bool:
-    """Print the reasons why *reader* cannot read. Return True if no reason was found."""
+@dataclass(frozen=True, slots=True)
+class Check:
+    """
+    The result of the check of a source.
+
+    *problems* are the reasons why it cannot be read. *grants* are what the user of the database
+    needs. If the server cannot be reached, *unchecked* is the reason.
+    """
+
+    source: str
+    problems: list[str] = field(default_factory=list)
+    grants: list[str] = field(default_factory=list)
+    unchecked: str = ""
+
+    def lines(self) -> Iterator[str]:
+        if self.unchecked:
+            yield f"{self.source}: not checked, the server cannot be reached: {self.unchecked}"
+            return
+        for each in self.problems:
+            yield f"{self.source}: {plain(each)}"
+        if not self.problems:
+            yield f"{self.source}: can be read"
+        if self.grants:
+            yield "\n  ".join([f"{self.source}: the database user needs", *self.grants])
+
+
+def _check(name: str, consumer: str, reader: Reader) -> Check | None:
+    """Return the result of the check of *reader*; None if it has no check."""
     check = getattr(reader, "check", None)  # only readers of tables and collections have `check`
     if check is None:
-        return True
+        return None
     try:
         problems, grants = check(consumer)
     except WrongPipeline as error:
         problems, grants = [str(error)], []
     except Exception as error:  # noqa: BLE001 each driver has errors of its own
-        reason = plain(str(error).strip().partition("\n")[0])
-        click.echo(f"{name}: not checked, the server cannot be reached: {reason}")
-        return True
-    for each in problems:
-        click.echo(f"{name}: {plain(each)}")
-    if not problems:
-        click.echo(f"{name}: can be read")
-    if grants:
-        click.echo("\n  ".join([f"{name}: the database user needs", *grants]))
-    return not problems
+        return Check(name, unchecked=plain(str(error).strip().partition("\n")[0]))
+    return Check(name, list(problems), list(grants))
 
 
 @pipeline.command(epilog=EXIT_CODES)
 @click.argument("name", required=False, type=_Named(SOURCES | SINKS, SOURCE_NAMES | SINK_NAMES))
-def about(name: str | None) -> None:
-    """List the sources and stores, or show an example of one."""
+@json_option
+def about(name: str | None, as_json: bool) -> None:
+    """
+    List the sources and stores, or show an example of one.
+
+    \b
+    Examples:
+      tidings pipeline about
+      tidings pipeline about postgres
+    """
     samples = SOURCES | SINKS
+    if as_json:
+        named = samples if name is None else {name: samples[name]}
+        click.echo(compact({each: sample._asdict() for each, sample in named.items()}))
+        return
     if name is None:
         for each, sample in samples.items():
             click.echo(f"{each} - {sample.description}")
@@ -189,6 +241,11 @@ def run(
     `tidings consumers list` shows. If the command is killed, the next run resumes at these
     positions. A store that keeps failing is stopped; the other stores continue, and the exit code
     is 1. A store that was reached once and becomes unavailable is retried until it is available.
+
+    \b
+    Examples:
+      tidings pipeline run
+      tidings pipeline run orders.py --json
     """
     from tidings.pipelines.events import emitter
     from tidings.pipelines.running import Runner

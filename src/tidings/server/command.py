@@ -188,9 +188,10 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
     Examples:
       tidings serve --demo                 watch http://127.0.0.1:8042/console
       tidings serve --data /var/lib/tidings --feeds main,orders
-      tidings serve --host 0.0.0.0 --read-password-file r.txt --ingest-password-file i.txt
+      tidings serve --host 0.0.0.0 --read-password-file r.txt \\
+        --ingest-password-file i.txt
       tidings serve --setting TIDINGS_RETENTION_HOURS=24
-      tidings serve --port 8052 --data copy --chain-from http://127.0.0.1:8042/feeds/main
+      tidings serve --port 8052 --data copy --chain-from http://HOST/feeds/main
 
     \b
     Exit codes:

@@ -21,7 +21,8 @@ import click
 
 from tidings.client.address import from_text
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import NamedFeed, named_feed_options
+from tidings.client.cli.options import NamedFeed, json_option, named_feed_options
+from tidings.client.cli.render import answer as print_answer
 from tidings.core.sync import workflow
 from tidings.lineage import datasets
 from tidings.lineage.runs import lineage_option
@@ -55,12 +56,16 @@ class NotWaiting(Exception):
 
 
 def _answering(name: str, *, approved: bool, help: str) -> click.Command:
-    @click.command(name, help=help, epilog=EXIT_CODES)
+    shown = f"{help}\n\n\b\nExample:\n  tidings sync {name} 20261120T171910-1f3ac0de --stage prod"
+
+    @click.command(name, help=shown, epilog=EXIT_CODES)
     @click.argument("id")
     @click.option("--stage", required=True, help="Deployed stage of the feed: dev, staging, prod.")
-    def command(id: str, stage: str) -> None:
+    @json_option
+    def command(id: str, stage: str, as_json: bool) -> None:
         _answer(id, stage, approved)
-        click.echo(f"{'approved' if approved else 'rejected'}: {id}")
+        line = f"{'approved' if approved else 'rejected'}: {id}"
+        print_answer({"id": id, "approved": approved}, line, as_json=as_json)
 
     return command
 
@@ -293,11 +298,11 @@ def sync(
 
     \b
     Examples:
-      tidings sync videos.json.gz --url https://feed.example --password-file key --dry-run
+      tidings sync videos.json.gz --url https://feed.example --dry-run
       began=$(tidings log end --stage dev); ./export > videos.json
       tidings sync videos.json --stage dev --as-of "$began"
       tidings sync s3://exports/videos/2026-11-21/ --stage prod --cloud
-      psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
+      psql -qAtc "$QUERY" | tidings sync - --types video --stage dev
 
     If a plan waits for approval, answer with `tidings sync approve ID --stage prod`, or with
     `tidings sync reject ID --stage prod`. To compare a feed with a table that is in use, see

@@ -566,8 +566,8 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **optio
 
     \b
     Examples:
-      tidings sync table postgresql:///app videos --type video --changed updated_at --dry-run
-      tidings sync table postgresql:///app videos --with-data --rate 2000 --progress videos.sync
+      tidings sync table postgresql:///app videos --type video --dry-run
+      tidings sync table postgresql:///app videos --with-data --progress app.sync
     """
     if options["dry_run"] and options["progress"]:
         raise click.UsageError("--dry-run saves no progress; omit --progress")

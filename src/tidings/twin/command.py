@@ -51,7 +51,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
     \b
     Examples:
       tidings local --demo                 watch http://127.0.0.1:8042/console
-      tidings local --data ./feed          keep the feed when the twin is stopped or killed
+      tidings local --data ./feed          keep the feed after the twin ends
       tidings local --feeds main,orders --setting TIDINGS_RETENTION_HOURS=1
       tidings local --read-password-file reader.txt --compat oplog
       tidings local --port 8052 --chain-from http://127.0.0.1:8042/feeds/main
@@ -59,7 +59,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
     \b
     Exit codes:
       0  ended by Ctrl-C or SIGTERM
-      1  the twin could not start, or its DynamoDB ended; one sentence gives the reason
+      1  the twin could not start, or its DynamoDB ended; one sentence says why
       2  usage
     """
     try:

@@ -21,6 +21,7 @@ from websockets.sync.client import connect
 
 from tests.unit.server.test_crashes import FEED, hosted
 from tidings.client.cli.main import main
+from tidings.client.feed_api import basic
 from tidings.core.changeagent.config import Purges
 from tidings.core.model.feeds import Retention
 from tidings.server.running import NotReady, Server
@@ -79,7 +80,17 @@ def test_a_websocket_of_a_strangers_page_is_refused(server: Server) -> None:
 def test_an_open_feed_is_not_served_to_the_network() -> None:
     """Without a password it is closed on every address but the loopback's."""
     with Server("--host", "0.0.0.0") as running:
-        assert post(running).status_code == 401
+        answer = post(running)
+        assert answer.status_code == 401
+        # The server warns before the first request, with a command for its own folder.
+        command = f"tidings feed password read --feed main --data {running.data}"
+        assert "the feed main is closed" in running.errors() and command in running.errors()
+        hint = answer.json()["error"]["message"].split("`")[1]
+        words = hint.replace("FOLDER", str(running.data)).split()[1:]
+        done = CliRunner().invoke(main, [*words, "--generate", "--json"])
+        assert done.exit_code == 0, done.output
+        headers = basic(json.loads(done.stdout)["password"])
+        assert post(running, headers=headers).status_code == 204
 
 
 def test_metrics_are_those_of_a_stage(server: Server) -> None:

@@ -246,3 +246,51 @@ def test_a_webhook_without_work_rests() -> None:
             assert len(runs) == count
             runs.clear()
         runner.stop()
+
+
+def test_an_existing_name_is_not_overwritten(server: Server) -> None:
+    """Neither a webhook nor a consumer; --update changes the given fields and keeps the others."""
+    with answering(Answer(200)) as it:
+        create(server, it.url, "held", "--types", "held-type", "--attempts", "3")
+        refused = CliRunner().invoke(
+            main, ["hooks", "create", it.url, "--name", "held", "--url", server.url]
+        )
+        assert refused.exit_code == 1
+        assert refused.stderr == "Error: held exists already; use --update to change it\n"
+        run(
+            server, "hooks", "create", f"{it.url}/b", "--name", "held", "--update", "--parents", "p"
+        )
+
+    hook = shown(server, "held")
+    assert (hook["url"], hook["attempts"]) == (f"{it.url}/b", 3)
+    assert (hook["types"], hook["parents"]) == (["held-type"], ["p"])
+    run(server, "hooks", "create", it.url, "--name", "held", "--update", "--types", "")
+    assert "types" not in shown(server, "held") and shown(server, "held")["parents"] == ["p"]
+
+
+def test_a_consumer_is_not_overwritten(server: Server) -> None:
+    """The command is refused; --update changes only the filters that it names."""
+    run(server, "consumers", "create", "kept", "--types", "a,b", "--ids", "x*")
+    refused = CliRunner().invoke(main, ["consumers", "create", "kept", "--url", server.url])
+    assert refused.exit_code == 1
+    assert refused.stderr == "Error: kept exists already; use --update to change it\n"
+
+    words = ("consumers", "create", "kept", "--update", "--types", "c", "--json")
+    changed = json.loads(run(server, *words))
+    assert (changed["types"], changed["ids"]) == (["c"], ["x*"])
+    run(server, "consumers", "create", "fresh", "--update", "--types", "c")
+    assert json.loads(run(server, "consumers", "show", "fresh", "--json"))["types"] == ["c"]
+
+
+def test_a_webhook_that_is_never_called_is_reported() -> None:
+    """The server stores it, because the setting may change, and the command warns."""
+    with Server() as refusing:
+        words = ["--name", "h", "--url", refusing.url]
+        made = CliRunner().invoke(main, ["hooks", "create", "http://127.0.0.1:9/", *words])
+        assert made.exit_code == 0
+        assert made.stderr.startswith("Warning: this server does not call the address")
+        assert "TIDINGS_HOOKS_PRIVATE=true" in made.stderr
+
+        words = ["--name", "i", "--url", refusing.url]
+        made = CliRunner().invoke(main, ["hooks", "create", "https://a.example/", *words])
+        assert (made.exit_code, made.stderr) == (0, "")

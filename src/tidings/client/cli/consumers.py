@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import getpass
+import inspect
 import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -25,14 +27,17 @@ from tidings.client.cli.options import (
 )
 from tidings.client.cli.render import (
     NONE,
+    answer,
     cell,
     compact,
     describe_entry,
     failures,
     machine,
+    plain,
+    retrying,
     show_list,
 )
-from tidings.client.errors import ClientError, Lost, Unwritten
+from tidings.client.errors import ClientError, Refused, Unwritten
 from tidings.client.events import Event
 from tidings.client.retries import stop_on_signals
 
@@ -46,7 +51,16 @@ _FIELDS = (
     *("copying", "acked", "single_through", *FIELDS, "erasures", "retries", "failure"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
+_FILTERS = (*FIELDS, "erasures")
+_HOOK_FIELDS = ("format", "attempts")
+_UNKNOWN = ("unknown_consumer", "unknown_webhook")
+_EXISTING = ("consumer_exists", "webhook_exists")
 _NAME_CHARS = 50  # maximum length of the host in a webhook's name, which has up to 63 characters
+
+
+update_option = click.option(
+    "--update", is_flag=True, help="If the name exists, change the given fields, keep the others."
+)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -60,9 +74,9 @@ def consumers() -> None:
     Examples:
       tidings consumers create search --types video
       tidings consumers list
-      tidings consumers park search --why "data too long"     park the next message
-      tidings consumers retry search all --why "repaired"     send the parked messages again
-      tidings consumers mark search ID --why "sent by hand"   continue after this message
+      tidings consumers park search --why "data too long"    the next message
+      tidings consumers retry search all --why "repaired"    all parked messages
+      tidings consumers mark search ID --why "sent by hand"  continue after ID
     """
 
 
@@ -94,7 +108,14 @@ def _me() -> str:
 @json_option
 @place_options
 def list_(as_json: bool, place: Place) -> None:
-    """Show all consumers, each with its lag and its worker."""
+    """
+    Show all consumers, each with its lag and its worker.
+
+    \b
+    Examples:
+      tidings consumers list
+      tidings consumers list --json | jq '.[] | select(.lag_ms > 60000)'
+    """
     answers = place.ask("GET", "consumers")["consumers"]
     show_list(answers, _COLUMNS, as_json=as_json, empty="no named consumers")
 
@@ -104,7 +125,13 @@ def list_(as_json: bool, place: Place) -> None:
 @json_option
 @place_options
 def show_(name: str, as_json: bool, place: Place) -> None:
-    """Show one consumer, its failed message, and its parked messages."""
+    """
+    Show one consumer, its failed message, and its parked messages.
+
+    \b
+    Example:
+      tidings consumers show search
+    """
     with place.asking() as api:
         consumer = api.show(name) | {"messages": api.parked(name), "notes": api.notes(name)}
     if as_json:
@@ -133,29 +160,88 @@ def show_(name: str, as_json: bool, place: Place) -> None:
 )
 @filter_options
 @erasures_option
+@update_option
+@json_option
 @place_options
 def create(
-    name: str, start: str, wanted: dict[str, list[str]], erasures: bool, place: Place
+    name: str,
+    start: str,
+    wanted: dict[str, list[str]],
+    erasures: bool,
+    update: bool,
+    as_json: bool,
+    place: Place,
 ) -> None:
     """
-    Register a consumer. An existing consumer gets the filter and keeps its position.
+    Register a consumer.
 
-    From now on, the feed keeps the part of the log that the consumer has not read.
+    From now on, the feed keeps the part of the log that the consumer has not read. If the consumer
+    exists, the command changes nothing and ends with 1. With --update, an existing consumer gets
+    the given filters, and keeps its position and its other filters; an empty list removes a filter.
+
+    \b
+    Examples:
+      tidings consumers create search --types video
+      tidings consumers create search --types video,film --update
+      tidings consumers create audit --from copy
     """
+    given = {**wanted, **_if_set(erasures)}
     with place.asking() as api:
-        consumer = api.register(name, {"from": start, **wanted, **_if_set(erasures)})
-    click.echo(_position(name, consumer))
+        old = _existing(lambda: api.show(name)) if update else None
+        kept = {} if old is None else {field: old.get(field) for field in _FILTERS}
+        body = {"from": start, **_without_empty(kept | given)}
+        with _exists(name):
+            consumer = api.register(name, body, only_new=not update)
+    answer(consumer, _position(name, consumer), as_json=as_json)
+
+
+def _existing(show: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the answer of *show*, or None if there is no consumer or webhook of this name."""
+    try:
+        return show()
+    except Refused as error:
+        if error.code not in _UNKNOWN:
+            raise
+        return None
+
+
+@contextmanager
+def _exists(name: str) -> Iterator[None]:
+    """
+    Add the remedy to the error for an existing name.
+
+    Raises:
+        ClickException: the name exists.
+    """
+    try:
+        yield
+    except Refused as error:
+        if error.code not in _EXISTING:
+            raise
+        rule = "exists already; use --update to change it"
+        raise click.ClickException(f"{plain(name)} {rule}") from None
+
+
+def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in (None, [], "", False)}
 
 
 @consumers.command(epilog=EXIT_CODES)
 @click.argument("name")
 @why_options
+@json_option
 @place_options
-def delete(name: str, reason: dict[str, str], place: Place) -> None:
-    """Delete a consumer and its parked messages, and stop keeping the log for this consumer."""
+def delete(name: str, reason: dict[str, str], as_json: bool, place: Place) -> None:
+    """
+    Delete a consumer and its parked messages, and stop keeping the log for this consumer.
+
+    \b
+    Example:
+      tidings consumers delete search --why "replaced by search-2"
+    """
     with place.asking() as api:
-        api.delete(name, reason)
-    click.echo(f"{name} is deleted")
+        deleted = api.delete(name, reason)
+    answer(deleted, f"{name} is deleted", as_json=as_json)
 
 
 def _if_set(erasures: bool) -> dict[str, bool]:
@@ -177,22 +263,30 @@ def _add(
     done: Callable[[str, dict[str, Any]], str],
     field: str = "",
     metavar: str = "",
+    example: str = "",
 ) -> None:
     """
     Add a command for *action*, an action of PROTOCOL 14; *text* is the help of the command.
 
+    *example* are the words of an example after the consumer's name.
+
     *done* returns the line to print, given the consumer's name and the answer of the feed. *field*
     is a field of the request's body; the command has an argument for its value.
     """
+    words = " ".join(filter(None, (action, "search", example)))
+    shown = f"{inspect.cleandoc(text)}\n\n\b\nExample:\n  tidings consumers {words}"
 
-    @consumers.command(action, help=text, epilog=EXIT_CODES)
+    @consumers.command(action, help=shown, epilog=EXIT_CODES)
     @click.argument("name")
     @why_options
+    @json_option
     @place_options
-    def command(name: str, reason: dict[str, str], place: Place, **body: str) -> None:
+    def command(
+        name: str, reason: dict[str, str], as_json: bool, place: Place, **body: str
+    ) -> None:
         with place.asking() as api:
-            answer = api.act(name, action, reason | body)
-        click.echo(done(name, answer))
+            document = api.act(name, action, reason | body)
+        answer(document, done(name, document), as_json=as_json)
 
     if field:
         click.argument(field, metavar=metavar)(command)
@@ -209,33 +303,43 @@ _add(
     _position,
     "position",
     "POSITION",
+    example='now --why "the backlog is not needed"',
 )
 _add(
     "step",
     "Acknowledge the next message without sending it.",
-    lambda name, answer: describe_entry(answer["stepped"]),
+    lambda name, document: describe_entry(document["stepped"]),
+    example='--why "sent by hand"',
 )
 _add(
     "park",
     "Park the next message with its last error, and continue with the others.",
-    lambda name, answer: describe_entry(answer["parked"]),
+    lambda name, document: describe_entry(document["parked"]),
+    example='--why "data too long"',
 )
 _add(
     "retry",
     "Send a parked message (or all) again, alone and out of turn.",
-    lambda name, answer: f"{len(answer['retries'])} to be sent again",
+    lambda name, document: f"{len(document['retries'])} to be sent again",
     "id",
     "ID|all",
+    example='all --why "repaired"',
 )
 _add(
     "drop",
     "Discard a parked message (or all).",
-    lambda name, said: f"{said['parked']} left",
+    lambda name, document: f"{document['parked']} left",
     "id",
     "ID|all",
+    example='all --why "not needed any more"',
 )
-_add("pause", "Pause a consumer: its worker finishes the current batch and waits.", _state)
-_add("resume", "Resume a paused consumer.", _state)
+_add(
+    "pause",
+    "Pause a consumer: its worker finishes the current batch and waits.",
+    _state,
+    example='--why "the index is rebuilt"',
+)
+_add("resume", "Resume a paused consumer.", _state, example='--why "the index is ready"')
 
 
 @click.command(epilog=EXIT_CODES)
@@ -251,20 +355,28 @@ _add("resume", "Resume a paused consumer.", _state)
 @click.option("--worker", default="", metavar="TEXT", help="Unique name of this process.")
 @click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.option("--sse", is_flag=True, help="Use Server-Sent Events instead of a WebSocket.")
+@json_option
 @place_options
-def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **options: Any) -> None:
+def consume(
+    name: str,
+    command: tuple[str, ...],
+    sse: bool,
+    as_json: bool,
+    place: Place,
+    **options: Any,
+) -> None:
     """
     Run a worker of the consumer NAME until Ctrl-C: print its messages, or pass them to COMMAND.
 
-    A batch has one line of JSON per message. The batch is printed, or is the input of one run of
-    COMMAND. It is acknowledged when it was printed, or when COMMAND ends with 0. If COMMAND ends
-    with another code, this command ends with 1. After a restart, the unacknowledged messages are
-    delivered one by one.
+    A batch has one line of JSON per message, with or without --json. The batch is printed, or is
+    the input of one run of COMMAND. It is acknowledged when it was printed, or when COMMAND ends
+    with 0. If COMMAND ends with another code, this command ends with 1. After a restart, the
+    unacknowledged messages are delivered one by one.
 
     \b
     Examples:
       tidings consume search                        print each message
-      tidings consume search --bulk 100 -- ./index  a hundred at a time to a program
+      tidings consume search --bulk 100 -- ./index  a hundred to a program
     """
     from tidings.client.worker import Worker
 
@@ -272,18 +384,14 @@ def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **opti
         place.url,
         name,
         feed=place.feed,
-        password=place.password,
+        **place.access,
         transport="sse" if sse else "ws",
-        on_lost=_on_lost,
+        on_lost=retrying,
         **options,
     )
     with failures(), worker:
         stop_on_signals(worker.stop)
         worker.run(functools.partial(_to_command, command) if command else _to_stdout)
-
-
-def _on_lost(lost: Lost, delay_s: float) -> None:
-    click.echo(f"{lost}; trying again in {delay_s:.0f} s", err=True)
 
 
 def _to_stdout(batch: Sequence[Message]) -> None:
@@ -316,9 +424,9 @@ def hooks() -> None:
     Examples:
       tidings hooks create https://a.example/events --types video
       tidings hooks list
-      tidings consumers retry NAME all --why "it is back"     send the parked messages again
-      tidings consumers mark NAME ID --why "lost a day"       send all messages after ID again
-      tidings consumers resume NAME --why "it is back"        continue after an answer of 410
+      tidings consumers retry NAME all --why "it is back"   all parked messages
+      tidings consumers mark NAME ID --why "lost a day"     everything after ID
+      tidings consumers resume NAME --why "it is back"      after an answer of 410
     """
 
 
@@ -340,19 +448,17 @@ def hooks() -> None:
 @click.option(
     "--format",
     type=click.Choice(["cloudevents", "debezium", "tidings"]),
-    default="cloudevents",
-    show_default=True,
-    help="Format of the events.",
+    help="Format of the events.  [default: cloudevents]",
 )
 @click.option(
     "--attempts",
     type=click.IntRange(1, 10),
-    default=10,
-    show_default=True,
-    help="Attempts before a message is parked: 10 take 75 hours, 4 take 35 minutes.",
+    help="Attempts before a message is parked: 10 take 75 hours, 4 take 35 minutes.  [default: 10]",
 )
 @filter_options
 @erasures_option
+@update_option
+@json_option
 @place_options
 def create_hook(
     target: str,
@@ -360,56 +466,109 @@ def create_hook(
     start: str,
     wanted: dict[str, list[str]],
     erasures: bool,
+    update: bool,
+    as_json: bool,
     place: Place,
     **options: Any,
 ) -> None:
     """
     Send the events of a feed to URL, and print the signing secret, which is shown only once.
 
-    If a webhook with the name of --name exists, it gets the address, the format and the filter,
-    and keeps its position.
+    If a webhook with the name of --name exists, the command changes nothing and ends with 1. With
+    --update, it gets the address and the given options, and keeps its position, its secret and its
+    other options; an empty list removes a filter.
+
+    \b
+    Examples:
+      tidings hooks create https://a.example/events --types video
+      tidings hooks create https://b.example/events --name films --format debezium
+      tidings hooks create https://c.example/events --name films --update
     """
+    if update and not name:
+        raise click.UsageError("--update needs --name")
+    from tidings.client.feed_api import NEW
+
     named = name or _name_of(target)
-    body = {"url": target, "from": start, **options, **wanted, **_if_set(erasures)}
-    hook = place.ask("PUT", _path(named), body=body)
-    click.echo(f"{named} sends to {hook['url']}")
+    given = {"url": target, **options, **wanted, **_if_set(erasures)}
+    with place.asking() as api:
+        old = _existing(lambda: api.ask("GET", _path(named))) if update else None
+        fields = (*_FILTERS, *_HOOK_FIELDS)
+        kept = {} if old is None else {field: old.get(field) for field in fields}
+        known = {field: value for field, value in given.items() if value is not None}
+        body = {"from": start, **_without_empty(kept | known)}
+        headers = {} if update else NEW
+        with _exists(named):
+            hook = api.ask("PUT", _path(named), body=body, headers=headers)
+    for each in hook.get("warnings", ()):
+        click.echo(f"Warning: {plain(each)}", err=True)
+    lines = [f"{named} sends to {hook['url']}"]
     if "secret" in hook:
-        click.echo(f"secret {hook['secret']}")
+        lines.append(f"secret {hook['secret']}")
+    answer(hook, "\n".join(lines), as_json=as_json)
 
 
 @hooks.command("list", epilog=EXIT_CODES)
 @json_option
 @place_options
 def list_hooks(as_json: bool, place: Place) -> None:
-    """Show all webhooks, each with its lag and its last error."""
+    """
+    Show all webhooks, each with its lag and its last error.
+
+    \b
+    Examples:
+      tidings hooks list
+      tidings hooks list --json | jq -r '.[].url'
+    """
     answers = place.ask("GET", "hooks")["hooks"]
     show_list(answers, _HOOKS, as_json=as_json, empty="no webhooks", row=_hook_row)
 
 
 @hooks.command("show", epilog=EXIT_CODES)
 @click.argument("name")
+@json_option
 @place_options
-def show_hook(name: str, place: Place) -> None:
-    """Show one webhook, as JSON."""
+def show_hook(name: str, as_json: bool, place: Place) -> None:
+    """
+    Show one webhook, as JSON, with or without --json.
+
+    \b
+    Example:
+      tidings hooks show films | jq .failure
+    """
     click.echo(compact(place.ask("GET", _path(name))))
 
 
 @hooks.command(epilog=EXIT_CODES)
 @click.argument("name")
+@json_option
 @place_options
-def rotate(name: str, place: Place) -> None:
-    """Create a new secret and print it; for a day, messages are signed with both secrets."""
-    click.echo(f"secret {place.ask('POST', _path(name) + '/rotate', body={})['secret']}")
+def rotate(name: str, as_json: bool, place: Place) -> None:
+    """
+    Create a new secret and print it; for a day, messages are signed with both secrets.
+
+    \b
+    Example:
+      tidings hooks rotate films
+    """
+    made = place.ask("POST", f"{_path(name)}/rotate", body={})
+    answer(made, f"secret {made['secret']}", as_json=as_json)
 
 
 @hooks.command("delete", epilog=EXIT_CODES)
 @click.argument("name")
 @why_options
+@json_option
 @place_options
-def delete_hook(name: str, reason: dict[str, str], place: Place) -> None:
-    """Delete a webhook, its position and its parked messages."""
-    place.ask("DELETE", _path(name), query=reason)
-    click.echo(f"{name} is deleted")
+def delete_hook(name: str, reason: dict[str, str], as_json: bool, place: Place) -> None:
+    """
+    Delete a webhook, its position and its parked messages.
+
+    \b
+    Example:
+      tidings hooks delete films --why "the service has ended"
+    """
+    deleted = place.ask("DELETE", _path(name), query=reason)
+    answer(deleted, f"{name} is deleted", as_json=as_json)
 
 
 def _name_of(url: str) -> str:

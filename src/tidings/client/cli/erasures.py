@@ -61,16 +61,17 @@ def erase(
     Examples:
       tidings erase user ann --reason "request 2026/117"
       tidings erase user ann --reason "request 2026/117" --parents
-      tidings erase user ann --reason "only old data" --before 6923a3e70000000007000000
+      tidings erase user ann --reason "old" --before 6923a3e70000000007000000
     """
     from tidings.client.feed_api import Erasures
 
     wanted: dict[str, Any] = {"parents": parents, "before": before or ""}
     wanted["key"] = secrets.token_hex(16)  # so that a repeated request is one erasure
-    with failures(), Erasures(place.url, place.feed, password=place.password) as api:
+    with failures(), Erasures(place.url, place.feed, **place.access) as api:
         report = repeat(
             lambda: api.erase(type, id, reason, **wanted),
             attempts_max=ATTEMPTS,
+            within_s=place.timeout_s,
             on_lost=retrying,
             wait=time.sleep,
         )
@@ -94,10 +95,16 @@ def erasures() -> None:
 @json_option
 @place_options
 def list_(as_json: bool, place: Place) -> None:
-    """Show all erasures, the oldest first."""
+    """
+    Show all erasures, the oldest first.
+
+    \b
+    Example:
+      tidings erasures list --json | jq -r '.[] | select(.state != "done") | .id'
+    """
     from tidings.client.feed_api import Erasures
 
-    with failures(), Erasures(place.url, place.feed, password=place.password) as api:
+    with failures(), Erasures(place.url, place.feed, **place.access) as api:
         reports = api.all()
     if as_json:
         click.echo(compact(reports))
@@ -122,10 +129,14 @@ def show_(id: str, as_json: bool, place: Place) -> None:
     Show the report of the erasure ID: for each location, whether the data are erased.
 
     `done` means erased, `pending` not yet, `outside` that Tidings cannot erase the data there.
+
+    \b
+    Example:
+      tidings erasures show 6923a3e70000000009000000
     """
     from tidings.client.feed_api import Erasures
 
-    with failures(), Erasures(place.url, place.feed, password=place.password) as api:
+    with failures(), Erasures(place.url, place.feed, **place.access) as api:
         report = api.show(id)
     _print(report, as_json=as_json)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ from tidings.client.errors import Refused
 from tidings.client.retries import repeat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from rich.status import Status
 
@@ -76,13 +77,14 @@ def create(name: str, settings: dict[str, Any], update: bool, as_json: bool, pla
     \b
     Examples:
       tidings feeds create orders
-      tidings feeds create orders --object-url 'https://api/{{type}}/{{id}}' --leave on
+      tidings feeds create orders --object-url 'https://api/{{type}}/{{id}}'
       tidings feeds create vms --resource vm:nic,alias --max-age 3600
-      tidings feeds create orders --update          for scripts that run repeatedly
+      tidings feeds create orders --update        for scripts that run repeatedly
     """
     with failures(), _open(place) as api:
         try:
-            record = _repeated(lambda: api.create(name, settings, update=update), is_safe=update)
+            create = partial(api.create, name, settings, update=update)
+            record = _repeated(create, place.timeout_s, is_safe=update)
         except Refused as error:
             if error.code != _EXISTS:
                 raise
@@ -170,13 +172,14 @@ def delete(
         _confirm(name)
     with failures(), _open(place) as api:
         try:
-            record = _repeated(lambda: api.delete(name, force=force, tables=tables))
+            delete = partial(api.delete, name, force=force, tables=tables)
+            record = _repeated(delete, place.timeout_s)
         except Refused as error:
             if error.code != _IN_USE:
                 raise
             raise click.ClickException(f"{plain(error.message)} (--force)") from None
         if wait:
-            record = _await_removal(api, record)
+            record = _await_removal(api, record, place.timeout_s)
     _print(record, as_json=as_json)
 
 
@@ -195,17 +198,23 @@ def _confirm(name: str) -> None:
 def _open(place: Place) -> Feeds:
     from tidings.client.feeds import Feeds
 
-    return Feeds(place.url, password=place.password)
+    return Feeds(place.url, **place.access)
 
 
-def _repeated(request: Any, *, is_safe: bool = True) -> Answer:
+def _repeated(
+    request: Callable[[], Answer], timeout_s: float | None, *, is_safe: bool = True
+) -> Answer:
     """Return the answer to *request*, which is repeated after a lost connection if *is_safe*."""
-    attempts = ATTEMPTS if is_safe else 1
-    answer: Answer = repeat(request, attempts_max=attempts, on_lost=retrying, wait=time.sleep)
-    return answer
+    return repeat(
+        request,
+        attempts_max=ATTEMPTS if is_safe else 1,
+        within_s=timeout_s,
+        on_lost=retrying,
+        wait=time.sleep,
+    )
 
 
-def _await_removal(api: Feeds, record: Answer) -> Answer:
+def _await_removal(api: Feeds, record: Answer, timeout_s: float | None) -> Answer:
     """Return the record once the feed is removed; show the progress on a terminal."""
     from rich.console import Console
 
@@ -215,11 +224,12 @@ def _await_removal(api: Feeds, record: Answer) -> Answer:
             while removal and removal["state"] != "deleted":
                 _tell(status, name, removal)
                 time.sleep(POLL_S)
-                record = _repeated(lambda: api.show(name))
+                record = _repeated(partial(api.show, name), timeout_s)
                 removal = _removal(record, removal["number"])
         except KeyboardInterrupt:
             rule = f"the removal continues; `tidings feeds show {plain(name)}` shows it"
-            raise click.ClickException(rule) from None
+            click.echo(rule, err=True)
+            raise
     return record
 
 

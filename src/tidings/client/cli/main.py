@@ -9,14 +9,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
-
+INTERRUPTED = 130  # the exit code that shells use for SIGINT
 
 PACKAGES = {  # for each extra, the packages that its commands need
     "": (),
@@ -30,9 +29,12 @@ PACKAGES = {  # for each extra, the packages that its commands need
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Subcommand:
-    """The *module* that defines a command; the command needs the packages of *extra*."""
+class Subcommand(NamedTuple):
+    """
+    The *module* that defines a command; the command needs the packages of *extra*.
+
+    This class is no dataclass, because `tidings --help` would take milliseconds longer.
+    """
 
     module: str
     help: str
@@ -107,6 +109,7 @@ SUBCOMMANDS = {
         "Resume a feed after its tables were restored to an earlier time.",
         "aws",
     ),
+    "context": Subcommand(f"{_CLI}.contexts", "Name feeds, so that commands need no address."),
     "completion": Subcommand(_MAIN, "Print the completion script of a shell."),
 }
 
@@ -138,6 +141,18 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest similar names for an unknown command."""
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            close = " or ".join(map(repr, get_close_matches(name, self.table)))
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {close}?" if close else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
@@ -161,10 +176,27 @@ def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command
     )
 
 
+class Program(LazyGroup):
+    """The command `tidings`. Ctrl-C ends it with `INTERRUPTED`, and without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # ends the line with the terminal's ^C
+            ctx.exit(INTERRUPTED)
+        except click.Abort as aborted:  # a prompt was interrupted, or its input has ended
+            if not isinstance(aborted.__context__, KeyboardInterrupt):
+                raise
+            click.echo(err=True)
+            ctx.exit(INTERRUPTED)
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=f"\b\n{EXIT_CODES}\nMore about one command: tidings COMMAND --help",
+    epilog=f"\b\n{EXIT_CODES}\nCtrl-C ends a command with {INTERRUPTED}, or with 0 if it runs until"
+    " Ctrl-C.\nMore about one command: tidings COMMAND --help",
 )
 @click.version_option(package_name="tidings", message="tidings %(version)s")
 def main() -> None:
@@ -182,6 +214,8 @@ def main() -> None:
     environment = os.environ  # noqa: TID251 (the environment of the operator, not of a function)
     if region := environment.get("AWS_REGION"):
         environment["AWS_DEFAULT_REGION"] = region
+    if environment.get("NO_COLOR"):
+        click.get_current_context().color = False
     before = os.umask(0o077)  # so that files with data of a feed are private
     click.get_current_context().call_on_close(lambda: os.umask(before))
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -22,11 +23,12 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from tidings.client.address import DEFAULT_FEED, DEFAULT_URL, FIELDS, from_text
-from tidings.client.cli.render import failures
-from tidings.client.errors import NoPassword
+from tidings.client.cli.render import DEFAULT_SOURCE, HAS_PASSWORD, SOURCE, failures
+from tidings.client.errors import ClientError, NoPassword
 from tidings.client.files import read_password
 
 if TYPE_CHECKING:
+    from tidings.client.contexts import Context
     from tidings.client.feed_api import NamedConsumers
 
 Command = Callable[..., None]
@@ -34,10 +36,30 @@ Command = Callable[..., None]
 LOCAL = "local"  # the name of the twin at the default port, so its address needs no lookup
 _KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are also accepted
 _TARGET_MODULE = "tidings.admin.target"  # imported only for a stage, because it needs boto3
+URL_VARIABLE, CONTEXT_VARIABLE = "TIDINGS_URL", "TIDINGS_CONTEXT"
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
+_URL = "--url"
+_URL_HELP = f"Address of Tidings.  [env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
 
 feed_option = click.option(
     "--feed", default=DEFAULT_FEED, show_default=True, help="Name of the feed."
+)
+# Like `feed_option`, for commands that may use a context, which may name another feed.
+_feed_option = click.option(
+    "--feed", help=f"Name of the feed.  [default: the feed of the context, or {DEFAULT_FEED}]"
+)
+_context_option = click.option(
+    "--context",
+    metavar="NAME",
+    help="Use the address, feed and password of this context; see `tidings context`.",
+    shell_complete=lambda ctx, param, incomplete: _complete_context(incomplete),
+)
+timeout_option = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Give up after this time without an answer.",
 )
 stage_option = click.option(
     "--stage",
@@ -63,7 +85,7 @@ def filter_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_filter(**others: Any) -> None:
         given = {name: others.pop(name) for name in FIELDS}
-        wanted = {name: _parse_list(name, text) for name, text in given.items() if text}
+        wanted = {name: _parse_list(name, text) for name, text in given.items() if text is not None}
         command(wanted=wanted, **others)
 
     for name, metavar, text in (
@@ -71,7 +93,7 @@ def filter_options(command: Command) -> Command:
         ("--parents", "X,Y", "Only objects with one of these parents."),
         ("--types", "A,B", "Only objects of these types."),
     ):
-        with_filter = click.option(name, default="", metavar=metavar, help=text)(with_filter)
+        with_filter = click.option(name, metavar=metavar, help=text)(with_filter)
     return with_filter
 
 
@@ -106,8 +128,14 @@ def password_options(command: Command) -> Command:
 
 
 def _password(path: Path | None, text: str | None) -> str:
-    """Return the password. A file option takes precedence over the environment variable."""
+    """Return the password: of an option, else of the environment, else of the context."""
+    context = click.get_current_context()
     if path is None:
+        location: Location | None = context.meta.get(_LOCATION)
+        if not text and location is not None and location.context is not None:
+            with failures():
+                text = location.context.password()
+        context.meta[HAS_PASSWORD] = bool(text)
         return text or ""
     if is_given("password"):
         raise click.UsageError("give the password either with --password-file or with --password")
@@ -123,32 +151,130 @@ def is_given(parameter: str) -> bool:
     return source is ParameterSource.COMMANDLINE
 
 
+_LOCATION = "tidings.location"  # the key of the `Location` in click's context
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """
+    Where the user says that the feed is: at most one of the addresses is not empty.
+
+    *source* is the option, variable or context that has the address. *context* is None if the
+    address is not from a context, because its password must not be sent to another address.
+    """
+
+    source: str
+    url: str = ""
+    stage: str = ""
+    endpoint_url: str = ""
+    context: Context | None = None
+
+    @property
+    def is_given(self) -> bool:
+        return bool(self.url or self.stage or self.endpoint_url)
+
+    def feed(self, given: str | None) -> str:
+        """Return the name of the feed; *given* is the value of --feed."""
+        return given or (self.context.feed if self.context else "") or DEFAULT_FEED
+
+
+def locate(context: str | None, given: Mapping[str, str | None]) -> Location:
+    """
+    Return where the feed is: of an option, else of the environment, else of the current context.
+
+    *context* is the value of --context, and *given* has the values of all other options and
+    arguments that name a location. Without a location, all addresses of the result are empty.
+
+    Raises:
+        UsageError: more than one location is given.
+        ClickException: the context does not exist, or the file of contexts is invalid.
+    """
+    named = {name: value for name, value in given.items() if value}
+    if len(named) + bool(context) > 1:
+        raise click.UsageError(f"name the feed once: by {', '.join(given)} or --context")
+    environment = os.environ  # noqa: TID251 (the environment of the user, not of a function)
+    url = environment.get(URL_VARIABLE, "")
+    if named:
+        ((option, value),) = named.items()
+        place: dict[str, Any] = {option.removeprefix("--").replace("-", "_").lower(): value}
+        found = Location(option, **place)
+    elif url and not context:
+        found = Location(URL_VARIABLE, url=url)
+    else:
+        found = _of_context(context, environment)
+    meta = click.get_current_context().meta
+    meta[_LOCATION], meta[SOURCE] = found, found.source
+    return found
+
+
+def _of_context(name: str | None, environment: Mapping[str, str]) -> Location:
+    from tidings.client import contexts
+
+    with failures():
+        known = contexts.load(contexts.path_of(environment))
+        name = name or environment.get(CONTEXT_VARIABLE) or known.current
+        if not name:
+            return Location(DEFAULT_SOURCE)
+        context = known.find(name)
+    return Location(f"the context {name}", context.url, context.stage, context=context)
+
+
 def address_options(command: Command) -> Command:
     """
-    Add --url and --stage to a command, which receives *url*.
+    Add --url, --stage, --context and --timeout to a command, which receives *url* and *timeout_s*.
 
-    With --stage, *url* is the address of the stage. If the command has the option *ws_url* and the
+    With a stage, *url* is the address of the stage. If the command has the option *ws_url* and the
     user does not set it, *ws_url* becomes the stage's WebSocket address. A command may also have an
-    argument *address*, which can be used in place of --url.
+    argument *address*, which can be used in place of --url. If the command has the option *feed*,
+    its default is the feed of the context.
     """
 
     @functools.wraps(command)
-    def with_address(url: str | None, stage: str | None, **others: Any) -> None:
-        address = others.pop("address", None)
-        if sum(map(bool, (url, stage, address))) > 1:
-            raise click.UsageError("name the feed once: by its address, or with --stage")
-        if stage and stage != LOCAL:
-            url, others = _on(stage, others)
-        command(url=url or address or DEFAULT_URL, **others)
+    def with_address(
+        url: str | None, stage: str | None, context: str | None, **others: Any
+    ) -> None:
+        given = {_URL: url, "--stage": stage}
+        if "address" in others:
+            given["URL"] = others.pop("address")
+        location = locate(context, given)
+        url = location.url or DEFAULT_URL
+        if location.stage and location.stage != LOCAL:
+            url, others = _on(location.stage, others)
+        if "feed" in others:
+            others["feed"] = location.feed(others["feed"])
+        command(url=url, **others)
 
-    at = click.option("--url", help=f"Address of Tidings.  [default: {DEFAULT_URL}]")
+    at = click.option(_URL, help=_URL_HELP)
     named = click.option(
         "--stage",
         metavar="NAME",
         shell_complete=_complete,
         help="Stage instead of an address: dev, staging, prod, or local for a twin.",
     )
-    return at(named(with_address))
+    return at(named(_context_option(timeout_option(with_address))))
+
+
+def url_options(command: Command) -> Command:
+    """
+    Add --url, --feed, --context and the password options to a command that has no --stage.
+
+    The command receives *url*, which is empty if no address is given, *feed* and *password*.
+    """
+    return address_without_password(password_options(command))
+
+
+def address_without_password(command: Command) -> Command:
+    """Add the options of `url_options` without the password to a command."""
+
+    @functools.wraps(command)
+    def with_url(url: str | None, context: str | None, feed: str | None, **others: Any) -> None:
+        location = locate(context, {_URL: url})
+        url = location.url
+        if location.stage:
+            url = DEFAULT_URL if location.stage == LOCAL else _addresses_of(location.stage).feed
+        command(url=url, feed=location.feed(feed), **others)
+
+    return click.option(_URL, help=_URL_HELP)(_feed_option(_context_option(with_url)))
 
 
 def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -177,17 +303,38 @@ def _addresses_of(stage: str) -> Any:
     return importlib.import_module(_TARGET_MODULE).addresses(stage)
 
 
+def _complete_context(incomplete: str) -> list[CompletionItem]:
+    from tidings.client import contexts
+
+    environment = os.environ  # noqa: TID251 (the environment of the user, not of a function)
+    try:
+        known = contexts.load(contexts.path_of(environment)).named
+    except ClientError:
+        return []
+    return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in _KNOWN if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A feed, its URL and its password."""
+    """
+    A feed, its URL and its password.
+
+    *timeout_s* is the maximum time of a request with its repetitions, None for the defaults.
+    """
 
     url: str
     feed: str
     password: str = field(repr=False)
+    timeout_s: float | None = None
+
+    @property
+    def access(self) -> dict[str, Any]:
+        """Return the arguments of a client that are the same for all feeds of the host."""
+        return {"password": self.password, "timeout_s": self.timeout_s}
 
     def ask(self, method: str, path: str, **sent: Any) -> dict[str, Any]:
         """Return the answer to one request, see `FeedApi.ask`; report errors as `asking` does."""
@@ -199,13 +346,18 @@ class Place:
         """Yield a client. Report errors of the client in one line, with exit code 1."""
         from tidings.client.feed_api import NamedConsumers
 
-        with failures(), NamedConsumers(self.url, self.feed, password=self.password) as api:
+        with failures(), NamedConsumers(self.url, self.feed, **self.access) as api:
             yield api
 
 
 def place_options(command: Command) -> Command:
-    """Add --url, --stage, --feed and the password options to a command, which receives *place*."""
-    return address_options(feed_option(password_options(_with_place(command))))
+    """Add the options of `address_options`, --feed and a password; the command gets *place*."""
+    return address_options(_feed_option(password_options(_with_place(command))))
+
+
+def status_options(command: Command) -> Command:
+    """Add the options of `address_options` and --feed to a command that needs no password."""
+    return address_options(_feed_option(command))
 
 
 def place_of_argument(command: Command) -> Command:
@@ -215,8 +367,10 @@ def place_of_argument(command: Command) -> Command:
 
 def _with_place(command: Command) -> Command:
     @functools.wraps(command)
-    def with_place(url: str, password: str, feed: str = DEFAULT_FEED, **others: Any) -> None:
-        command(place=Place(url, feed, password), **others)
+    def with_place(
+        url: str, password: str, timeout_s: float | None, feed: str = DEFAULT_FEED, **others: Any
+    ) -> None:
+        command(place=Place(url, feed, password, timeout_s), **others)
 
     return with_place
 
@@ -235,25 +389,41 @@ class NamedFeed:
 def named_feed_options(command: Command) -> Command:
     """Add --feed, all locations and the password options to a command, which receives *named*."""
 
-    @functools.wraps(command)
-    def with_feed(
-        feed: str,
+    def with_feed(location: Location, feed: str, password: str, **others: Any) -> None:
+        url, stage = location.url, location.stage
+        if stage == LOCAL:
+            stage, url = "", DEFAULT_URL
+        if not stage and not location.endpoint_url:
+            url = url or DEFAULT_URL
+        named = NamedFeed(feed, url, stage, location.endpoint_url, password)
+        command(named=named, **others)
+
+    return location_options(functools.wraps(command)(with_feed))
+
+
+def location_options(command: Command) -> Command:
+    """
+    Add --feed, all locations and the password options to a command.
+
+    The command receives *location*, *feed* and *password*.
+    """
+    with_password = password_options(command)
+
+    @functools.wraps(with_password)
+    def with_location(
+        feed: str | None,
         url: str | None,
         stage: str | None,
         endpoint_url: str | None,
-        password: str,
+        context: str | None,
         **others: Any,
     ) -> None:
-        check_once(url, stage, endpoint_url)
-        if stage == LOCAL:
-            stage, url = None, DEFAULT_URL
-        if not stage and not endpoint_url:
-            url = url or DEFAULT_URL
-        named = NamedFeed(feed, url or "", stage or "", endpoint_url or "", password)
-        command(named=named, **others)
+        given = {_URL: url, "--stage": stage, "--endpoint-url": endpoint_url}
+        location = locate(context, given)
+        with_password(location=location, feed=location.feed(feed), **others)
 
-    at = click.option("--url", help=f"Address of the feed over HTTP.  [default: {DEFAULT_URL}]")
-    return feed_option(at(stage_option(endpoint_option(password_options(with_feed)))))
+    at = click.option(_URL, help=_URL_HELP)
+    return _feed_option(at(stage_option(endpoint_option(_context_option(with_location)))))
 
 
 def check_once(*places: str | None) -> None:

@@ -69,9 +69,7 @@ def post(
     with render.failures(usage=WrongUrl):
         from tidings.client.poster import Poster
 
-        with Poster(
-            place.url, place.feed, password=place.password, on_retry=render.retrying
-        ) as poster:
+        with Poster(place.url, place.feed, **place.access, on_retry=render.retrying) as poster:
             if single is not None:
                 _post_one(poster, single, as_json)
             elif source:

@@ -11,7 +11,7 @@ import click
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_of_argument
-from tidings.client.cli.render import cell, compact, table
+from tidings.client.cli.render import answer, cell, compact, table
 from tidings.client.errors import Refused
 
 if TYPE_CHECKING:
@@ -56,7 +56,14 @@ def relays() -> None:
 @click.option("--check", is_flag=True, help="Exit with 1 unless every feed is running.")
 @place_of_argument
 def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
-    """Show every feed: its upstream, its role and its lag."""
+    """
+    Show every feed: its upstream, its role and its lag.
+
+    \b
+    Examples:
+      tidings relays list
+      tidings relays list --check --json
+    """
     with place.asking() as api:
         if watch:
             with suppress(KeyboardInterrupt):  # Ctrl-C ends --watch
@@ -76,7 +83,13 @@ def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def show(as_json: bool, place: Place) -> None:
-    """Show the complete status of one feed."""
+    """
+    Show the complete status of one feed.
+
+    \b
+    Example:
+      tidings relays show main
+    """
     relay = place.ask("GET", "relay")
     if as_json:
         click.echo(compact(relay))
@@ -89,7 +102,13 @@ def show(as_json: bool, place: Place) -> None:
 @json_option
 @place_of_argument
 def members(as_json: bool, place: Place) -> None:
-    """Show the members of a feed's cluster, and which of them lead."""
+    """
+    Show the members of a feed's cluster, and which of them lead.
+
+    \b
+    Example:
+      tidings relays members main
+    """
     each_one = place.ask("GET", "relay").get("members", [])
     if each_one is None:
         raise click.ClickException("the table of the leader election does not answer")
@@ -100,11 +119,14 @@ def members(as_json: bool, place: Place) -> None:
 
 
 def _add(action: str, text: str) -> None:
-    @relays.command(action, help=text, epilog=EXIT_CODES)
+    shown = f"{text}\n\n\b\nExample:\n  tidings relays {action} main"
+
+    @relays.command(action, help=shown, epilog=EXIT_CODES)
     @_feed
+    @json_option
     @place_of_argument
-    def command(place: Place) -> None:
-        _act(place, action, {})
+    def command(as_json: bool, place: Place) -> None:
+        _act(place, action, {}, as_json=as_json)
 
 
 _add("pause", "Stop reading until the feed is resumed; a leader keeps its lease.")
@@ -123,10 +145,17 @@ _add("start", "Start a feed at its saved place, after a shutdown or the repair o
     " the id of an event.",
 )
 @click.option("--why", required=True, metavar="TEXT", help="Reason, stored with the change.")
+@json_option
 @place_of_argument
-def reset(to: str, why: str, place: Place) -> None:
-    """Discard the local log and start again; readers are notified, as after any loss of pages."""
-    _act(place, "reset", {"to": to, "why": why})
+def reset(to: str, why: str, as_json: bool, place: Place) -> None:
+    """
+    Discard the local log and start again; readers are notified, as after any loss of pages.
+
+    \b
+    Example:
+      tidings relays reset main --to everything --why "restored from a backup"
+    """
+    _act(place, "reset", {"to": to, "why": why}, as_json=as_json)
 
 
 @relays.command("yield", epilog=EXIT_CODES)
@@ -134,15 +163,21 @@ def reset(to: str, why: str, place: Place) -> None:
 @click.option(
     "--to", required=True, metavar="URL", help="The feed that continues: https://HOST/feeds/NAME."
 )
+@json_option
 @place_of_argument
-def yield_(to: str, place: Place) -> None:
+def yield_(to: str, as_json: bool, place: Place) -> None:
     """
     Refuse producers from now on, and send them to the feed at --to, which copies this feed.
 
     Readers are served as before. `promote`, run on the copy, makes the copy the master.
+
+    \b
+    Example:
+      tidings relays yield main --to https://NEW/feeds/main --url http://OLD
     """
     relay = place.ask("POST", "relay/yield", body={"to": to})
-    click.echo(f"{place.feed} ends with page {relay['head']:,}; producers are sent to {to}")
+    line = f"{place.feed} ends with page {relay['head']:,}; producers are sent to {to}"
+    answer(relay, line, as_json=as_json)
 
 
 @relays.command(epilog=EXIT_CODES)
@@ -161,14 +196,20 @@ def yield_(to: str, place: Place) -> None:
     metavar="SECONDS",
     help="Maximum time to wait for the last pages of the feed that yielded.",
 )
+@json_option
 @place_of_argument
-def promote(why: str | None, wait_s: int, place: Place) -> None:
+def promote(why: str | None, wait_s: int, as_json: bool, place: Place) -> None:
     """
     Accept producers from now on: this feed continues the log that it copied.
 
     The command is refused until the upstream has yielded and every page is copied. If the
     upstream is lost, give the reason with --why. With --why, a feed that has yielded accepts
     producers again.
+
+    \b
+    Examples:
+      tidings relays promote main --url https://NEW
+      tidings relays promote main --url https://NEW --why "the old server is lost"
     """
     until_s = time.monotonic() + wait_s
     with place.asking() as api:
@@ -180,27 +221,35 @@ def promote(why: str | None, wait_s: int, place: Place) -> None:
                 if refused.code != _INCOMPLETE or time.monotonic() >= until_s:
                     raise
                 time.sleep(AGAIN_S)
-    click.echo(f"{place.feed} accepts posts after page {relay['head']:,}")
+    line = f"{place.feed} accepts posts after page {relay['head']:,}"
+    answer(relay, line, as_json=as_json)
 
 
 @relays.command(epilog=EXIT_CODES)
 @_feed
 @click.argument("file", type=click.File("r"), default="-")
+@json_option
 @place_of_argument
-def password(file: IO[str], place: Place) -> None:
+def password(file: IO[str], as_json: bool, place: Place) -> None:
     """
     Store the password for the upstream: the first line of FILE, or of stdin.
 
     An empty line removes the password. A password cannot be shown again.
+
+    \b
+    Examples:
+      tidings relays password main secret.txt
+      pass show feed | tidings relays password main
     """
     line = file.readline().removesuffix("\n").removesuffix("\r")
-    answer = place.ask("PUT", "relay/password", body={"password": line})
-    click.echo(f"{place.feed}: password {answer['password']}")
+    stored = place.ask("PUT", "relay/password", body={"password": line})
+    answer(stored, f"{place.feed}: password {stored['password']}", as_json=as_json)
 
 
-def _act(place: Place, action: str, fields: dict[str, str]) -> None:
+def _act(place: Place, action: str, fields: dict[str, str], *, as_json: bool) -> None:
     relay = place.ask("POST", f"relay/{action}", body=fields)
-    click.echo(f"{place.feed} is {relay['status']} at page {relay['page']:,}")
+    line = f"{place.feed} is {relay['status']} at page {relay['page']:,}"
+    answer(relay, line, as_json=as_json)
 
 
 def _table(feeds: list[Answer]) -> Table:

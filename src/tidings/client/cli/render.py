@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,17 +11,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tidings.client.errors import ClientError, Lost
+from tidings.client.errors import AccessDenied, ClientError, Lost, Unreachable
 from tidings.client.events import Event
 from tidings.core.model.operations import to_ascii_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.progress import Progress
     from rich.table import Table
 
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
 NONE = "none"
+SOURCE = "tidings.source"  # the key, in click's context, of the source of the feed's address
+DEFAULT_SOURCE = "the default"
+HAS_PASSWORD = "tidings.has_password"  # the key of False if the command has no password
+_GIVEN = ("-", "URL")  # how the sources begin that the user has just typed
+_NO_PASSWORD_SET = "no_password_set"
+_WIDE = 100_000  # columns of a pipe or file, so that no cell is truncated or wrapped
 _NAME_CHARS = len("insert")
 # Events may contain any characters. Control characters could change the terminal, and direction
 # marks could reverse the line.
@@ -89,10 +96,81 @@ def show_list(
 
 
 def show(shown: RenderableType) -> None:
-    """Print a table or a text, in the width of the terminal."""
+    """
+    Print a table or a text.
+
+    On a terminal, the output has the width of the terminal, and a table whose words do not fit is
+    printed as a block of lines for each row. In a pipe or file, a table has no lines or colours,
+    and nothing is truncated or wrapped.
+    """
     from rich.console import Console
 
-    Console(highlight=False).print(shown)
+    if sys.stdout.isatty():
+        console = Console(highlight=False)
+        console.print(_fitting(shown, console))
+        return
+    console = Console(highlight=False, width=_WIDE, color_system=None, no_color=True)
+    with console.capture() as captured:
+        for part in _parts(shown):
+            console.print(_bare(part))
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def _parts(shown: RenderableType) -> Sequence[RenderableType]:
+    from rich.console import Group
+
+    return shown.renderables if isinstance(shown, Group) else [shown]
+
+
+def _bare(part: RenderableType) -> RenderableType:
+    """Return a table without lines; return anything else unchanged."""
+    from rich.table import Table
+
+    if isinstance(part, Table):
+        part.box, part.pad_edge, part.expand = None, False, False
+        part.title_justify = part.caption_justify = "left"
+        part.padding = (0, 2, 0, 0)
+    return part
+
+
+def _fitting(shown: RenderableType, console: Console) -> RenderableType:
+    """Return *shown* with a block of lines per row for each table that would break words."""
+    from rich.console import Group
+    from rich.table import Table
+
+    unlimited = console.options.update(max_width=_WIDE)
+
+    def is_wider(part: RenderableType) -> bool:
+        return console.measure(part, options=unlimited).minimum > console.width
+
+    return Group(
+        *(
+            _blocks(part) if isinstance(part, Table) and is_wider(part) else part
+            for part in _parts(shown)
+        )
+    )
+
+
+def _blocks(table: Table) -> RenderableType:
+    """Return the rows of *table* as blocks of lines with the name and value of each cell."""
+    from rich.console import Group
+    from rich.text import Text
+
+    names = [str(column.header) for column in table.columns]
+    width = max(map(len, names))
+    cells = [list(column.cells) for column in table.columns]
+    lines = [] if table.title is None else [Text(str(table.title))]
+    for number in range(table.row_count):
+        if lines:
+            lines.append(Text())
+        for name, column in zip(names, cells, strict=True):
+            value = Text(f"{name:<{width}}  ").append_text(Text(str(column[number])))
+            value.overflow = "fold"
+            lines.append(value)
+    if table.caption is not None:
+        lines.append(Text(str(table.caption)))
+    return Group(*lines)
 
 
 def watch(shown: Callable[[], RenderableType], every_s: float) -> NoReturn:
@@ -101,7 +179,7 @@ def watch(shown: Callable[[], RenderableType], every_s: float) -> NoReturn:
 
     with Live(auto_refresh=False) as live:
         while True:
-            live.update(shown(), refresh=True)
+            live.update(_fitting(shown(), live.console), refresh=True)
             time.sleep(every_s)
 
 
@@ -131,14 +209,44 @@ def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
     try:
         yield
     except usage as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(f"{error}{source_of(is_unreachable=False)}") from None
     except ClientError as error:
-        raise click.ClickException(plain(str(error))) from None
+        source = source_of(is_unreachable=isinstance(error, Unreachable))
+        raise click.ClickException(f"{plain(str(error))}{_remedy(error)}{source}") from None
 
 
 def retrying(lost: Lost, delay_s: float) -> None:
     """Report a lost connection and the time of the next attempt."""
     click.echo(f"{plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
+
+
+def answer(document: object, line: str, *, as_json: bool) -> None:
+    """Print *document* as JSON, or *line* for a person."""
+    click.echo(compact(document) if as_json else line)
+
+
+def _remedy(error: ClientError) -> str:
+    """Return the remedy for a missing password; "" for other errors."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.meta.get(HAS_PASSWORD, True):
+        return ""
+    if not isinstance(error, AccessDenied) or error.code == _NO_PASSWORD_SET:
+        return ""
+    return "; give it with --password-file, TIDINGS_PASSWORD or `tidings context set`"
+
+
+def source_of(*, is_unreachable: bool) -> str:
+    """
+    Return the source of the address for an error; "" if the user typed the address.
+
+    The default address is named only if the server *is_unreachable*.
+    """
+    context = click.get_current_context(silent=True)
+    source = context.meta.get(SOURCE, "") if context else ""
+    if source == DEFAULT_SOURCE:
+        rule = " (default address; set --url, TIDINGS_URL or a context)"
+        return rule if is_unreachable else ""
+    return "" if not source or source.startswith(_GIVEN) else f" (address from {source})"
 
 
 def plain(text: str) -> str:

@@ -11,7 +11,7 @@ import click
 from tidings.client.address import status_url
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import address_options, feed_option
+from tidings.client.cli.options import json_option, status_options
 from tidings.client.errors import WrongUrl
 
 if TYPE_CHECKING:
@@ -37,14 +37,15 @@ class Report:
 
 
 @click.command(epilog=EXIT_CODES)
-@address_options
-@feed_option
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as one line of JSON.")
+@status_options
+@json_option
 @click.option(
     "--watch", is_flag=True, help=f"Show the status every {EVERY_S:.0f} seconds, until Ctrl-C."
 )
 @click.pass_context
-def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) -> None:
+def status(
+    ctx: click.Context, url: str, feed: str, timeout_s: float | None, as_json: bool, watch: bool
+) -> None:
     """
     Show the status of a feed: its traffic, its connections and the lag of its followers.
 
@@ -60,33 +61,35 @@ def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) 
     with render.failures(usage=WrongUrl):
         address = status_url(url, feed)
     try:
-        report = _watch(address, as_json) if watch else _once(address, as_json)
+        most_s = timeout_s or PATIENCE_S
+        report = _watch(address, as_json, most_s) if watch else _once(address, as_json, most_s)
     except KeyboardInterrupt:  # Ctrl-C ends --watch
         return
     if not report.is_ok:
         ctx.exit(1)
 
 
-def _once(address: str, as_json: bool) -> Report:
-    report = fetch(address)
+def _once(address: str, as_json: bool, most_s: float) -> Report:
+    report = fetch(address, most_s)
     if report.fields and as_json:
         click.echo(render.compact(report.fields))
     elif report.fields:
         render.show(render_report(report))
     if report.problem:
-        click.echo(f"Error: {report.problem}", err=True)
+        source = render.source_of(is_unreachable=True)
+        click.echo(f"Error: {report.problem}{source}", err=True)
     return report
 
 
-def _watch(address: str, as_json: bool) -> NoReturn:
+def _watch(address: str, as_json: bool, most_s: float) -> NoReturn:
     if not as_json:
-        render.watch(lambda: render_report(fetch(address)), EVERY_S)
+        render.watch(lambda: render_report(fetch(address, most_s)), EVERY_S)
     while True:
-        _once(address, as_json)
+        _once(address, as_json, most_s)
         time.sleep(EVERY_S)
 
 
-def fetch(address: str) -> Report:
+def fetch(address: str, timeout_s: float = PATIENCE_S) -> Report:
     """Return the report at *address*, or a report that only has a problem."""
     import httpx
 
@@ -94,7 +97,7 @@ def fetch(address: str) -> Report:
     from tidings.client.retries import error_of_answer
 
     try:
-        answer = httpx.get(address, timeout=PATIENCE_S, verify=ssl_context())
+        answer = httpx.get(address, timeout=timeout_s, verify=ssl_context())
         fields = answer.json()
     except httpx.HTTPError as error:
         return Report(problem=render.plain(f"{address} does not answer: {error}"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,9 +15,15 @@ import click
 
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import Place, erasures_option, filter_options, place_options
-from tidings.client.errors import WrongUrl
-from tidings.client.retries import stop_on_signals
+from tidings.client.cli.options import (
+    Place,
+    erasures_option,
+    filter_options,
+    json_option,
+    place_options,
+)
+from tidings.client.errors import Lost, WrongUrl
+from tidings.client.retries import is_over, stop_on_signals
 from tidings.core.model.operations import to_canonical_json
 
 if TYPE_CHECKING:
@@ -79,16 +85,16 @@ def tail(
     Examples:
       tidings tail                                    changes from now on
       tidings tail --from 0 --types video,channel     a copy first, of two types
-      tidings tail --ids 'x3*'                        changes of objects with an id of this prefix
-      tidings tail --state-file seen.cursor --json    for a program that may be restarted
-      tidings tail --state-file seen --allow-replication   the first time, start with a copy
+      tidings tail --ids 'x3*'                        ids that begin with x3
+      tidings tail --state-file seen --json           for programs that restart
+      tidings tail --state-file seen --allow-replication   first start with a copy
       tidings tail --from 0 --count 10                ten operations, then stop
     """
     from tidings.client.consumer import Consumer
 
     stopped = threading.Event()
     stop_on_signals(stopped.set)
-    options |= {"feed": place.feed, "password": place.password, **wanted}
+    options |= {"feed": place.feed, **place.access, **wanted}
     with (
         render.failures(usage=WrongUrl),
         Consumer(place.url, **options, on_lost=render.retrying) as consumer,
@@ -105,6 +111,7 @@ def tail(
 @click.command(epilog=EXIT_CODES)
 @click.option("-r", "--resource", help="Resource to listen for.")
 @click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Sub-resources to listen for.")
+@json_option
 @place_options
 @click.option("--ws-url", help="Address of the WebSocket.  [default: /ws of --url]")
 @click.pass_context
@@ -115,9 +122,12 @@ def snoop(
     sub_resources: str | None,
     place: Place,
     ws_url: str | None,
+    as_json: bool,
 ) -> None:
     """
     Print every matching item of a feed, one line of JSON each, until Ctrl-C.
+
+    The output is JSON with or without --json.
 
     The command is a listener of Triton's protocol. After a lost connection, it reconnects. The exit
     code is 1 if the registration is refused or an option is missing.
@@ -130,6 +140,8 @@ def snoop(
         click.echo(ctx.get_usage(), err=True)
         click.echo("Error: -r and -s are both needed", err=True)
         ctx.exit(1)
+    import secrets  # importing it takes milliseconds, which other commands do not need
+
     from tidings.client.listener import Ended, Item, Listener
 
     with (
@@ -146,14 +158,18 @@ def snoop(
             fetch=lambda bootstrap: (),
         ) as listener,
     ):
+        without_s = time.monotonic()  # since when no attempt to register was successful
         for signal in listener:
+            if isinstance(signal, Ended):
+                lost = Lost(signal.reason)
+                if signal.refused or is_over(without_s, signal.delay_s, place.timeout_s):
+                    raise lost
+                render.retrying(lost, signal.delay_s)
+                continue
+            without_s = time.monotonic()
             if isinstance(signal, Item):
                 click.echo(to_canonical_json(signal.fields))
                 sys.stdout.flush()
-            elif isinstance(signal, Ended):
-                if signal.refused:
-                    raise click.ClickException(signal.reason)
-                click.echo(f"{signal.reason}; trying again in {signal.delay_s:.1f} s", err=True)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -163,20 +179,23 @@ def log() -> None:
 
     \b
     Examples:
-      tidings log oldest                  the first message that is still in the log
-      tidings log end                     the cursor after the last message, for --as-of of a sync
+      tidings log oldest                  the first message in the log
+      tidings log end                     the cursor after the last message
       tidings log show ID                 one message
-      tidings log show ID..OTHER --json   the messages from ID to OTHER, a line of JSON each
+      tidings log show ID..OTHER --json   the messages from ID to OTHER
     """
 
 
 def _add(name: str, which: str) -> None:
     text = f"Print the id of the {which} message in the log; {EMPTY} if the log is empty."
+    shown = f"{text}\n\n\b\nExample:\n  tidings log {name} --feed orders"
 
-    @log.command(name, help=text, epilog=EXIT_CODES)
+    @log.command(name, help=shown, epilog=EXIT_CODES)
+    @json_option
     @place_options
-    def command(place: Place) -> None:
-        click.echo(place.ask("GET", "log")[name] or EMPTY)
+    def command(as_json: bool, place: Place) -> None:
+        found = place.ask("GET", "log")[name]
+        render.answer({name: found}, found or EMPTY, as_json=as_json)
 
 
 _add("oldest", "first")
@@ -184,13 +203,17 @@ _add("current", "last")
 
 
 @log.command(epilog=EXIT_CODES)
-@click.option("--json", "as_json", is_flag=True, help='Print the cursor as {"end": "..."}.')
+@json_option
 @place_options
 def end(as_json: bool, place: Place) -> None:
     """
     Print the cursor after the last message of the log.
 
     Run this command before you create a dump for `tidings sync`, and pass the cursor as --as-of.
+
+    \b
+    Example:
+      began=$(tidings log end --stage dev); ./export > videos.json
     """
     cursor = place.ask("GET", "log")["end"]
     click.echo(json.dumps({"end": cursor}) if as_json else cursor)
@@ -205,6 +228,11 @@ def show(offset: str, as_json: bool, place: Place) -> None:
     Print the message X, or all messages from X to Y.
 
     X and Y are ids of messages. Without Y (`X..`), the range extends to the end of the log.
+
+    \b
+    Examples:
+      tidings log show 6923a3e70000000007000000
+      tidings log show 6923a3e70000000007000000.. --json | jq .data
     """
     first, dots, last = offset.partition("..")
     each = None

@@ -58,10 +58,10 @@ def test_D23_every_feed_is_listed(feed: Answering) -> None:
     answers(feed, 200, relays=[CHAINED, LOCAL])
     done = run(feed, "list")
     assert done.exit_code == 0
-    rows = [line.strip("│").split("│") for line in done.output.splitlines() if "│" in line]
-    assert [[cell.strip() for cell in row][:5] for row in rows] == [
+    assert [line.split()[:5] for line in done.output.splitlines()] == [
+        ["feed", "status", "role", "page", "lag_pages"],
         ["main", "running", "leader", "1,234", "2"],
-        ["orders", "master", "master", "7", ""],
+        ["orders", "master", "master", "7"],
     ]
     assert json.loads(run(feed, "list", "--json").output) == [CHAINED, LOCAL]
     assert {asked.path for asked in feed.asked} == {"/relays"}

@@ -1,0 +1,75 @@
+"""Rules for the help and the options of every command."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.style.source import ROOT
+from tests.unit.client.cli.commands import COLUMNS, Found, every_command
+
+PAGE = (ROOT / "docs/guides/COMMANDS.md").read_text()
+# Commands without --json, each with the reason.
+WITHOUT_JSON = {
+    "completion": "prints a script of the shell",
+    "agent": "prints one line when it is ready",
+    "backup": "prints nothing",
+    "local": "prints one line when it is ready",
+    "serve": "prints one line when it is ready",
+}
+# Commands with --url and without --timeout, each with the reason.
+WITHOUT_TIMEOUT = {
+    "agent": "keeps operations on disk until the feed answers",
+    "archive compact": "requests are a small part of its work, and are repeated",
+    "pipeline init": "sends no request",
+    "sync": "requests are a small part of its work, and are repeated",
+    "sync table": "requests are a small part of its work, and are repeated",
+    "tables follow": "runs until it is stopped",
+    "tables status": "requests are a small part of its work, and are repeated",
+}
+COMMANDS = [each for each in every_command() if not each.is_group]
+
+
+def test_the_walk_finds_the_commands() -> None:
+    """Groups, commands of groups, and the commands below `sync`."""
+    names = {each.name for each in every_command()}
+
+    assert {"", "tail", "consumers create", "sync table", "sync approve"} <= names
+    assert len(COMMANDS) > 70
+
+
+@pytest.mark.parametrize("found", every_command(), ids=lambda found: found.name or "tidings")
+def test_the_help_has_examples_and_exit_codes_and_fits_a_terminal(found: Found) -> None:
+    """A user can copy an example, and no line is longer than the terminal."""
+    assert re.search(r"^\s*Examples?:\n\s+\S", found.help, re.M), "no example"
+    assert "Exit codes" in found.help
+    assert [line for line in found.help.splitlines() if len(line) > COLUMNS] == []
+
+
+@pytest.mark.parametrize("found", COMMANDS, ids=lambda found: found.name)
+def test_commands_that_print_have_json(found: Found) -> None:
+    """Programs can read the output of each command."""
+    assert ("--json" in found.options) != (found.name in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("found", COMMANDS, ids=lambda found: found.name)
+def test_commands_with_an_address_have_contexts_and_timeouts(found: Found) -> None:
+    """The options that name a feed over HTTP are the same everywhere."""
+    has_url = "--url" in found.options and found.name != "context set"
+
+    assert ("--context" in found.options) == has_url
+    if has_url:
+        assert ("--timeout" in found.options) != (found.name in WITHOUT_TIMEOUT)
+        (url,) = (each for each in found.command.params if "--url" in each.opts)
+        assert "TIDINGS_URL" in (url.help or "")
+
+
+@pytest.mark.parametrize("found", COMMANDS, ids=lambda found: found.name)
+def test_other_exit_codes_are_in_the_table(found: Found) -> None:
+    """The page of the command line lists the codes that only some commands have."""
+    codes = re.sub(r"\s+", " ", found.help.partition("Exit codes")[2])
+    others = set(re.findall(r"(?<![\w.-])(\d+) [a-z]", codes)) - {"0", "1", "2"}
+
+    for code in others:
+        assert re.search(rf"^\| {code} \|.*`{found.name}`", PAGE, re.M), f"{code} of {found.name}"
