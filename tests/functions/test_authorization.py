@@ -34,7 +34,7 @@ from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.core import limits
-from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
+from tidings.core.auth.guard import ADMIN, PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.auth.passwords import hash_password
 from tidings.core.model.feeds import HOST
@@ -109,6 +109,8 @@ def expected(actor: Actor, asked: RouteRequest, *, bearer: bool) -> int:
         return 200  # it lists every readable feed: the other one
     if asked.is_of_host and not actor.of_host:
         return 401  # the credential is one of a feed
+    if asked.route.key == "GET /feeds/{feed}" and Role.ADMIN in actor.roles:
+        return refused(actor, ADMIN) or asked.status  # the record is also for administrators
     if asked.path in ("/relays", "/feeds") and actor.of_host and Role.READ in actor.roles:
         return 200  # it lists what the key permits
     if bearer and not actor.has_key and asked.need.role is not None:

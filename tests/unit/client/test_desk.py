@@ -8,13 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
 from websockets.sync.client import ClientConnection
 
 from tests.compat.oplog import feed as oplog
 from tests.hosts import make_key
 from tests.unit.client import chromium
-from tidings.client.cli.main import main
 from tidings.server.running import Server
 
 pytestmark = pytest.mark.browser
@@ -155,6 +153,20 @@ def test_everything_has_a_name(page: chromium.Page) -> None:
     assert [role for role, name in found if not name.strip()] == []
 
 
+def _look(page: chromium.Page, host: Server, key: str, feed: str = "main") -> None:
+    """
+    Open the page, enter *feed* and *key*, and look.
+
+    The page begins with a feed that does not exist, because a closed one would make the browser ask
+    for a password.
+    """
+    page.open(f"{host.url}console/desk.html?feed=none")
+    page.until("document.querySelector('#badge').textContent === 'refused'")
+    page.js(f"document.querySelector('#feed').value = {feed!r}")
+    page.js(f"document.querySelector('#key').value = {key!r}")
+    page.js("document.querySelector('#choice').requestSubmit()")
+
+
 def test_a_key_that_may_only_read_changes_nothing(
     browser: ClientConnection, tmp_path: Path
 ) -> None:
@@ -162,9 +174,7 @@ def test_a_key_that_may_only_read_changes_nothing(
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         feed = Feed(host)
         key = make_key(host, "--role", "read")
-        page.open(f"{host.url}console/desk.html")
-        page.js(f"document.querySelector('#key').value = {key!r}")
-        page.js("document.querySelector('#choice').requestSubmit()")
+        _look(page, host, key)
         _open(page)
         _focus(page, "Pause")
         page.press("Enter")
@@ -183,17 +193,11 @@ def test_a_key_is_revoked_by_keyboard_alone(browser: ClientConnection, tmp_path:
     """No reason is asked for, because none is kept; it stays in the list."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         id_ = make_key(host, "--role", "read", "--label", HOSTILE).split("_")[1]
-        password = (
-            CliRunner()
-            .invoke(main, ["feed", "password", "ingest", "--generate", *host.place])
-            .stdout.strip()
-        )
-        page.open(f"{host.url}console/desk.html")
-        page.js(f"document.querySelector('#key').value = {password!r}")
-        page.js("document.querySelector('#choice').requestSubmit()")
-        page.until("document.querySelector('#keys').children.length === 1")
-        ((shown, state, roles, bound, *_),) = _rows(page, "keys")
-        assert (shown, state, roles, bound) == (id_, "holds", "read", "all of the feed")
+        own = make_key(host, "--role", "admin", "--role", "read")
+        _look(page, host, own)
+        page.until("document.querySelector('#keys').children.length === 2")
+        rows = {row[0]: row[1:4] for row in _rows(page, "keys")}
+        assert rows[id_] == ["holds", "read", "all of the feed"]
         _focus(page, f"Revoke {id_}")
         page.press("Enter")
         assert id_ in page.js("document.querySelector('#ask-says').textContent")
@@ -201,12 +205,6 @@ def test_a_key_is_revoked_by_keyboard_alone(browser: ClientConnection, tmp_path:
         page.press("Enter")
         page.until("document.querySelector('#keys').textContent.includes('revoked')")
         assert page.js("document.images.length") == 1
-
-
-def _submit(page: chromium.Page, key: str) -> None:
-    """Enter *key* and look."""
-    page.js(f"document.querySelector('#key').value = {key!r}")
-    page.js("document.querySelector('#choice').requestSubmit()")
 
 
 def _host_key(host: Server, *options: str) -> str:
@@ -219,8 +217,7 @@ def test_a_feed_is_created_and_deleted_by_keyboard_alone(
     """The form shows its request; a deletion needs the name; only permitted feeds are shown."""
     with Server("--feeds", "main,team-b", data=tmp_path) as host, chromium.tab(browser) as page:
         key = _host_key(host, "--feeds", "team-a-")
-        page.open(f"{host.url}console/desk.html?feed=team-a-1")
-        _submit(page, key)
+        _look(page, host, key, "team-a-1")
         _focus_id(page, "new-name")
         page.write("team-a-1")
         page.js("document.querySelector('#new-leave').value = 'on'")
@@ -230,6 +227,7 @@ def test_a_feed_is_created_and_deleted_by_keyboard_alone(
         _focus_id(page, "new-name")
         page.press("Enter")
         page.until("document.querySelector('#notice').textContent === 'team-a-1 is created.'")
+        page.until("document.querySelector('#feeds').children.length === 1")
         ((name, state, _, by, _),) = _rows(page, "feeds")
         assert (name, state, by) == ("team-a-1", "live", f"key {key.split('_')[1]}")
         headers = {"authorization": f"Bearer {key}"}
@@ -254,8 +252,7 @@ def test_a_feed_that_may_not_be_created_is_reported(
 ) -> None:
     """With the rule; the form keeps what was entered."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
-        page.open(f"{host.url}console/desk.html")
-        _submit(page, _host_key(host, "--feeds", "team-a-"))
+        _look(page, host, _host_key(host, "--feeds", "team-a-"), "team-a-1")
         _focus_id(page, "new-name")
         page.write("orders")
         page.press("Enter")

@@ -247,11 +247,11 @@ def _print(record: Answer, *, as_json: bool, removals: bool = True) -> None:
     if as_json:
         click.echo(compact(record))
         return
-    click.echo("\n".join(f"{label:<18} {value}" for label, value in _rows(record)))
+    click.echo("\n".join(f"{label:<20} {value}" for label, value in _rows(record)))
     for removal in record["removals"] if removals else ():
         click.echo()
         for label, value in _removal_rows(removal):
-            click.echo(f"{label:<18} {value}")
+            click.echo(f"{label:<20} {value}")
 
 
 def _rows(record: Answer) -> Iterable[tuple[str, str]]:

@@ -81,11 +81,11 @@ def test_a_feed_is_created_with_the_settings_that_are_given(host: Answering) -> 
     lines = done.output.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[:3] == [
-        "feed               orders",
-        "state              live",
-        "number             1",
+        "feed                 orders",
+        "state                live",
+        "number               1",
     ]
-    assert "resources          vm: nic" in lines and "leave              yes" in lines
+    assert "resources            vm: nic" in lines and "leave                yes" in lines
     assert not any(line.startswith("forget after") for line in lines)
 
 
@@ -175,7 +175,7 @@ def test_a_feed_is_deleted_after_its_name_was_typed(host: Answering) -> None:
     parts = urlsplit(asked.path)
     assert (asked.method, parts.path) == ("DELETE", "/feeds/orders")
     assert parse_qs(parts.query) == {"confirm": ["orders"], "force": ["true"]}
-    assert "state              deleting" in done.stdout.splitlines()
+    assert "state                deleting" in done.stdout.splitlines()
 
 
 def test_a_feed_in_use_is_reported_with_the_option(host: Answering) -> None:
@@ -190,7 +190,7 @@ def test_a_feed_in_use_is_reported_with_the_option(host: Answering) -> None:
 def test_the_end_of_the_removal_is_awaited(
     host: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if the server restarts, and if another feed of the name is created in the meantime."""
+    """Also if the server restarts, and if another feed of the name is created meanwhile."""
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     again = {**LIVE, "number": 2, "removals": GOING["removals"]}
     end = {**again, "removals": GONE["removals"]}
@@ -200,10 +200,10 @@ def test_the_end_of_the_removal_is_awaited(
     assert done.exit_code == 0, done.output
     assert len(host.asked) == 5 and "tables=true" in host.asked[0].path
     assert done.stdout.splitlines()[-6:] == [
-        "removal of number  1",
-        "state              deleted",
-        "deleted            2026-11-27 19:01Z",
-        "removed            2026-11-27 19:02Z",
-        "tables             kept",
-        "  log              1,200",
+        "removal of number    1",
+        "state                deleted",
+        "deleted              2026-11-27 19:01Z",
+        "removed              2026-11-27 19:02Z",
+        "tables               kept",
+        "  log                1,200",
     ]
