@@ -137,7 +137,7 @@ def _await(scene: Scene, is_true: Callable[[], bool], within_s: float) -> None:
 
 
 def _name(scene: Scene, argument: dict[str, Any]) -> str:
-    return scene.token + argument.get("name", "")
+    return f"{scene.token}{argument.get('name', '')}"
 
 
 def _path(scene: Scene, argument: dict[str, Any]) -> str:

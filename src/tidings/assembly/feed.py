@@ -1116,7 +1116,7 @@ class Assembly:
     def _report(self) -> Endpoint:
         from tidings.http.endpoints.status import Status
 
-        return Status(self.reporter, self.directory, self.settings.url_prefix)
+        return Status(self.reporter, self.settings.feeds, self.settings.url_prefix)
 
 
 def _nothing_left() -> bool:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
-from tidings.core.model.feeds import public_name
 from tidings.http.answers import json_answer
 from tidings.http.request import Answer
 from tidings.http.router import UnknownPath
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from tidings.core.maintenance.status import Reporter
-    from tidings.core.model.feeds import FeedNames
     from tidings.http.request import Request
 
 LIVE_PAGE = "/console"
@@ -38,17 +37,22 @@ _PAGE_NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 
 @dataclass(frozen=True, slots=True)
 class Status:
+    """
+    The endpoint that describes the deployment.
+
+    OpenAPI names only the *feeds* of the configuration: there may be thousands of others, and their
+    names are not for every client.
+    """
+
     reporter: Reporter
-    feeds: FeedNames
+    feeds: Collection[str]
     prefix: str
 
     def __call__(self, request: Request) -> Answer:
         if request.route == "GET /openapi.json":
             from tidings.http.openapi import document  # most processes never need this module
 
-            names = [*map(public_name, self.feeds.all_keys())]
-
-            return json_answer(200, document(names, self.prefix))
+            return json_answer(200, document(self.feeds, self.prefix))
         if request.route == "GET /schemas/{format}":
             return _schema(request)
         try:

@@ -194,7 +194,13 @@ def test_the_end_of_the_removal_is_awaited(
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     again = {**LIVE, "number": 2, "removals": GOING["removals"]}
     end = {**again, "removals": GONE["removals"]}
-    answers = ((202, GOING), (200, GOING), (503, {}), (200, again), (200, end))
+    answers: tuple[tuple[int, dict[str, Any]], ...] = (
+        (202, GOING),
+        (200, GOING),
+        (503, {}),
+        (200, again),
+        (200, end),
+    )
     host.script[:] = [Answer(*each) for each in answers]
     done = run(host, "delete", "orders", "--yes", "--tables", "--wait")
     assert done.exit_code == 0, done.output
