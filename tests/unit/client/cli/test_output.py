@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -26,6 +27,7 @@ from tests.unit.client.command import TIDINGS, WITHIN_S, tidings
 from tests.unit.client.fake_feed import Running
 from tidings.client.cli import render
 from tidings.client.cli.main import main
+from tidings.server.running import Server
 
 NOWHERE = "http://127.0.0.1:1"
 NAME = "a-consumer-with-a-name-of-more-than-forty-characters"
@@ -226,27 +228,26 @@ def test_a_closed_pipe(listing: Answering) -> None:
 
 
 def test_a_worker_with_a_closed_pipe() -> None:
-    """`tidings consume NAME | head -0` is quiet as well."""
-    lease = {"fence": 1, "lease_ms": 30000, "cursor": "0", "copying": False, "acked": ""}
-    lease |= {"single_through": None, "retries": ["1"], "paused": False}
-    parked = {"parked": [{"id": "1", "event": "insert", "data": {}}]}
+    """`tidings consume NAME | head -0` is quiet as well, and acknowledges nothing."""
     read, write = os.pipe()
     os.close(read)
-    with answering(Answer(200, lease), Answer(200, parked), Answer(200, lease)) as server:
-        process = subprocess.Popen(
-            [*TIDINGS, "consume", "a", "--url", server.url],
+    with Server() as host:
+        at = ("--url", host.url)
+        tidings("consumers", "create", "a", *at)
+        tidings("post", "insert", "video", "x1", *at)
+        found = subprocess.run(
+            [*TIDINGS, "consume", "a", *at],
             stdout=write,
             stderr=subprocess.PIPE,
             text=True,
+            timeout=WITHIN_S,
+            check=False,
         )
-        os.close(write)
-        until_s = time.monotonic() + WITHIN_S
-        while len(server.asked) < 3 and process.poll() is None:
-            assert time.monotonic() < until_s
-            time.sleep(0.01)
-        process.kill()
-        _, err = process.communicate(timeout=WITHIN_S)
-    assert "Traceback" not in err
+        consumer = json.loads(tidings("consumers", "show", "a", "--json", *at).stdout)
+    os.close(write)
+
+    assert (found.returncode, found.stderr) == (1, "")
+    assert (consumer["position"], consumer["state"]) == (None, "failed")
 
 
 @pytest.mark.parametrize(
