@@ -38,7 +38,7 @@ class Case:
 
     @property
     def section(self) -> str:
-        """Return the number of the section, whose cases share a feed."""
+        """Return the number of the section. The cases of a section share a feed."""
         return self.rule.partition(".")[0]
 
     @property

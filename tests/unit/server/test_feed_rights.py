@@ -1,4 +1,4 @@
-"""Who may create, list, show and delete feeds of a server, and what a restart changes (P23)."""
+"""The rights to create, show and delete feeds of a server, and the effect of a restart (P23)."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_a_feed_in_use_is_reported_with_the_option(host: Answering) -> None:
 def test_the_end_of_the_removal_is_awaited(
     host: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if the server restarts, and if another feed of the name is created meanwhile."""
+    """Also if the server restarts, and if another feed of the name is created in that time."""
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     again = {**LIVE, "number": 2, "removals": GOING["removals"]}
     end = {**again, "removals": GONE["removals"]}
