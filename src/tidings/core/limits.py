@@ -72,6 +72,7 @@ SWEEP_EVERY_MS = 60_000  # the interval of the sweep's schedule
 SWEEP_ERRORS_MAX = 20  # errors that a sweep reports, because their tracebacks become one log line
 SWEEP_PAGE = 2_000  # items of the connection table per read (0.4 MB), after which due work is done
 SWEEP_PAGES_MAX = 100  # reads per sweep: 100,000 connections with one filter key each, 40 MB
+SWEEP_VISITS_MS = 25_000  # a sweep visits no further feed then: some 400 of a stage, at 12 requests
 SWEEP_LOOK_MS = 35_000  # a sweep starts no read later than this; Lambda kills it after 55 s
 
 # --- alarms ----------------------------------------------------------------------------------

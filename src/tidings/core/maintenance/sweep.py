@@ -130,10 +130,13 @@ class Sweeper:
         Raises:
             ExceptionGroup: the errors, each with a note that names its step.
         """
-        failures, until_ms = Failures(), self.steady() + limits.SWEEP_LOOK_MS
+        begun_ms, failures = self.steady(), Failures()
+        until_ms = begun_ms + limits.SWEEP_LOOK_MS
         now_ms = self.reader.clock()
         due = self._due_feeds(failures, now_ms)
         for feed in in_turn(due, now_ms // limits.SWEEP_EVERY_MS):
+            if self.steady() >= begun_ms + limits.SWEEP_VISITS_MS:
+                break  # the next sweep begins with another feed
             self.about(feed)
             self._visit(due[feed], failures)
         for feed in self._seen.keys() - due.keys():

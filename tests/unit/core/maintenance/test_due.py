@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -44,6 +46,17 @@ def settle(scene: Scene) -> None:
 def next_visit(scene: Scene) -> int | None:
     """Return the time at which FEED becomes due."""
     return scene.due_feeds._times.get(FEED)
+
+
+def test_a_sweep_ends_before_its_function_is_killed() -> None:
+    """It visits one feed at least, and the next sweeps begin with other feeds."""
+    scene, visited = Scene(), set[str]()
+    for _ in FEEDS:
+        times = count(0, limits.SWEEP_VISITS_MS - 1)
+        found = sweeps(scene, steady=partial(next, times))
+        assert len(found) == 1
+        visited.update(found)
+    assert visited == set(FEEDS)
 
 
 def test_a_feed_without_work_is_not_visited() -> None:
