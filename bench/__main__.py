@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from . import cold_start, costs, diff, dynamodb, load, push, results, serve, sources, spark
+from . import cold_start, costs, diff, dynamodb, feeds, load, push, results, serve, sources, spark
 from .results import Section
 
 _SECTIONS: dict[str, Callable[[], Section]] = {
@@ -24,6 +24,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "replay": dynamodb.measure_replay,
     "costs": costs.measure,
     "serve": serve.measure,
+    "feeds": feeds.measure,
     "planning": push.measure_planning,
     "push": push.measure,
     "load": load.measure,
