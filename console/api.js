@@ -1,17 +1,12 @@
 // Requests to the host of this page, with a password or key.
 
+import { credentials } from "./client/addresses.js";
+
 export class Refused extends Error {
   constructor(status, code, message) {
     super(message);
     Object.assign(this, { status, code });
   }
-}
-
-// Return the header of HTTP Basic with this password or key.
-function credentials(secret) {
-  if (!secret) return {};
-  const bytes = new TextEncoder().encode(`:${secret}`);
-  return { authorization: `Basic ${btoa(String.fromCharCode(...bytes))}` };
 }
 
 // Return the JSON answer to a request; throw `Refused` if its status is not 2xx.
@@ -20,7 +15,7 @@ export async function request(method, path, options = {}) {
   const hasBody = body !== undefined;
   const answer = await fetch(path, {
     method,
-    headers: { ...credentials(secret), ...(hasBody && { "content-type": "application/json" }), ...headers },
+    headers: { ...(await credentials({ password: secret })), ...(hasBody && { "content-type": "application/json" }), ...headers },
     body: hasBody ? JSON.stringify(body) : undefined,
     cache: "no-store",
     credentials: cookies,

@@ -2,7 +2,8 @@
 
 import { offerFeeds } from "./api.js";
 import { colour, sparkline, treemap } from "./charts.js";
-import { Feed } from "./feed.js";
+import { Reader } from "./client/reader.js";
+import { overSocket } from "./client/socket.js";
 import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
 import { element, EventList, plain } from "./list.js";
 import { ask } from "./status.js";
@@ -14,6 +15,7 @@ const GROUPS_MAX = 80; // smaller areas could not be told apart
 const TABLE_ROWS_MAX = 40;
 const TYPES_SHOWN = 8;
 const STORE = "tidings-console";
+const UNPLUGGED_MS = 5000; // long enough to see the feed continue without this page
 const STATUS_EVERY_S = 5; // a lag that lasts is what matters, not each page
 
 const $ = (id) => document.getElementById(id);
@@ -38,7 +40,7 @@ const TOLD = {
   "catching-up": "catching up",
   live: "live",
   waiting: "reconnecting",
-  unplugged: "unplugged",
+  paused: "unplugged",
   refused: "refused",
   deleted: "deleted",
 };
@@ -46,7 +48,7 @@ const TOLD = {
 const hears = {
   state(name, ms = 0, why = "") {
     state = { name, until: performance.now() + ms, why };
-    if (name === "waiting" || name === "unplugged") changed = true;
+    if (name === "waiting" || name === "paused") changed = true;
     showState();
   },
   cursor(text) {
@@ -64,7 +66,8 @@ const hears = {
     list.add({ id: "", event: "note", data: { text: `resumed: ${counted}` } });
     changed = true;
   },
-  refused(message, code) {
+  refused({ message, code }) {
+    if (code === "feed_deleted") hears.state("deleted");
     notice(code === "feed_deleted" ? `The feed ${plain(chosen().feed)} was deleted.` : `The server refuses: ${plain(message)}`);
     if (code === "wrong_password") $("password").focus();
   },
@@ -122,7 +125,8 @@ function follow(choice, cursor) {
   notice("");
   $("cursor").textContent = "no cursor yet";
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  feed = new Feed(`${scheme}//${location.host}/ws`, choice, cursor, hears, password);
+  const open = overSocket(`${scheme}//${location.host}/ws`, { ...choice, password });
+  feed = new Reader(open, cursor || choice.from, hears);
   keep(cursor);
   feed.start();
   changed = true;
@@ -165,7 +169,7 @@ function notice(text) {
 
 function showState() {
   const left = Math.ceil((state.until - performance.now()) / 1000);
-  const counts = state.name === "waiting" || state.name === "unplugged";
+  const counts = state.name === "waiting" || state.name === "paused";
   $("badge").dataset.state = state.name;
   const why = state.why ? `${state.why}, ` : "";
   $("badge").textContent = counts ? `${why}${TOLD[state.name]} ${Math.max(0, left)} s` : TOLD[state.name];
@@ -308,10 +312,10 @@ function pause() {
 
 function plug() {
   if (isOver()) return;
-  if (state.name === "waiting" || state.name === "unplugged") feed.plugIn();
+  if (state.name === "waiting" || state.name === "paused") feed.start();
   else {
     notice("Unplugged. The feed goes on; this page will resume from its cursor.");
-    feed.unplug();
+    feed.pause(UNPLUGGED_MS);
   }
 }
 

@@ -3,7 +3,7 @@
 
 const EVENTS = ["reset", "live", "insert", "update", "delete", "leave"];
 
-class Copy {
+class EventSourceCopy {
   constructor(feed, changed) {
     this.feed = feed;
     this.changed = changed;

@@ -30,14 +30,14 @@ def test_a_page_reads_on_when_the_proxy_was_killed(
     folder = tmp_path / "nginx"
     folder.mkdir()
     with (
-        chromium.files(installing.ROOT / "examples" / "browser") as elsewhere,
+        chromium.files(installing.ROOT) as elsewhere,
         Server("--allow-origin", elsewhere, data=tmp_path / "data") as server,
         Nginx(folder, server.port) as nginx,
         chromium.tab(browser) as page,
     ):
         feed = Feed(server.port, "main")
         feed.post(op("x1"))
-        page.open(f"{elsewhere}/?feed={nginx.url('plain')}feeds/main/ops")
+        page.open(f"{elsewhere}/examples/browser/?feed={nginx.url('plain')}feeds/main/ops")
         page.until("copy.objects.has('video/x1') && copy.log.includes('live')")
         nginx.kill()
         page.until("copy.source.readyState !== EventSource.OPEN")

@@ -17,7 +17,7 @@ from tests.compat.triton.publisher import Peer, Publisher
 from tests.compat.triton.wire import ChangeFeed, item
 from tests.unit.client import chromium
 
-FOLDER = Path(__file__).parents[3] / "examples/javascript"
+FOLDER = Path(__file__).parents[3] / "clients/javascript/src"
 # Runs a listener and stores its events in `heard`, names of items, else kinds of signals.
 RUN = """
   globalThis.heard = [];

@@ -2,7 +2,7 @@
 A small server on loopback that speaks docs/PROTOCOL.md, with faults to order.
 
 It is enough of a feed for clients: one log in memory, posts, Server-Sent Events, WebSocket,
-and the files of `console/`. It shares no code with the product but the form of event ids.
+and the files of `console/`. It shares no code with the product but the form of event ids and the folder of the client.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from urllib.parse import parse_qs
 import uvicorn
 
 from tests.unit.client.fake_log import FakeFeed, Reader
+from tidings.http.endpoints.status import CLIENT
 
 CONSOLE = Path(__file__).resolve().parents[3] / "console"
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -68,7 +69,9 @@ def _error(code: str, message: str) -> bytes:
 
 async def _file(path: str, send: Send) -> None:
     name = path.removeprefix("/console").strip("/") or "index.html"
-    file = CONSOLE / name
+    folder = CONSOLE.parent / CLIENT if name.startswith("client/") else CONSOLE
+    name = name.removeprefix("client/")
+    file = folder / name
     if "/" in name or not file.is_file():
         await _answer(send, 404)
         return

@@ -91,7 +91,7 @@ def test_8_9_a_packed_message_is_unpacked_up_to_a_bound(
     bomb = b"{" + b" " * 100_000_000
     said = [plain, _packed(plain.encode()), _packed(bomb), _packed(b"{}")[:-8], "!", "", "e30="]
     found = page.js(
-        "import('/console/feed.js').then(({ textOf }) => Promise.all("
+        "import('/console/client/socket.js').then(({ textOf }) => Promise.all("
         f"{json.dumps(said)}.map((text) => textOf(text).catch(() => null))))"
     )
 
@@ -108,7 +108,8 @@ def test_a_connection_that_joins_is_followed(server: Running, page: chromium.Pag
 
 
 # A socket with a server that answers at once, in a page with a clock that is 6,000 times as fast.
-_FAST = """import('/console/feed.js').then(({ Feed }) => new Promise((done) => {
+_FAST = """Promise.all([import('/console/client/reader.js'), import('/console/client/socket.js')])
+.then(([{ Reader }, { overSocket }]) => new Promise((done) => {
   const later = window.setTimeout.bind(window);
   window.setTimeout = (act, ms) => later(act, ms / 6000);
   const said = [];
@@ -123,9 +124,7 @@ _FAST = """import('/console/feed.js').then(({ Feed }) => new Promise((done) => {
       if (said.filter((each) => each === "ping").length === 2) { feed.stop(); done(said); }
     }
   };
-  const nobody = new Proxy({}, { get: () => () => undefined });
-  const choice = { feed: "main", types: [], parents: [], from: "now" };
-  const feed = new Feed("ws://127.0.0.1:1", choice, "", nobody);
+  const feed = new Reader(overSocket("ws://127.0.0.1:1", { feed: "main" }), "now", {});
   feed.start();
 }))"""
 _UNKNOWN = {"error": {"code": "invalid_message", "field": "action", "value": "keepalive"}}

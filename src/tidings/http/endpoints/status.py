@@ -32,7 +32,9 @@ _PAGE_GUARDS = {
     "x-content-type-options": "nosniff",
 }
 # Matches only a plain file name, so that a path cannot leave the folder.
-_PAGE_NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
+_PAGE_NAME = re.compile(r"(/client)?/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
+# The folder of `@tidings/client`, which the page imports, next to the page's own folder.
+CLIENT = "clients/javascript/src"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
     """
     Return the response to a GET of *path*, or None if the file does not exist.
 
-    *prefix* is the path below which the deployment is served.
+    *folder* has the files of the page. *prefix* is the path below which the deployment is served.
     """
     rest = path.removeprefix(LIVE_PAGE)
     if rest == path:
@@ -93,7 +95,7 @@ def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
         at = f"{prefix}{LIVE_PAGE}" if prefix else LIVE_PAGE.removeprefix("/")
         return Answer(307, {"location": f"{at}/"})
     match = _PAGE_NAME.fullmatch("/index.html" if rest == "/" else rest)
-    file = folder / match[1] if match else None
+    file = (folder.parent / CLIENT if match[1] else folder) / match[2] if match else None
     if file is None or not file.is_file():
         return None
     headers = {

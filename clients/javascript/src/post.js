@@ -1,0 +1,70 @@
+/* Post operations so that they are appended once, however often the request is sent. */
+
+import { credentials, feedUrl } from "./addresses.js";
+import { errorOfAnswer, Lost } from "./errors.js";
+import { delayMs } from "./reader.js";
+
+const ATTEMPTS_MAX = 8; // in two minutes, which is longer than a deployment
+
+/*
+ * Append *operations* (one, or an array of up to 1,000), together and in order; return their event
+ * ids. The Idempotency-Key is random unless it is an option.
+ */
+export async function post(url, operations, options = {}) {
+  const { feed = "main", signal, idempotencyKey = randomKey(), attemptsMax = ATTEMPTS_MAX } = options;
+  const address = feedUrl(url, feed, "ops");
+  const body = JSON.stringify(operations);
+  for (let attempt = 0; ; attempt++) {
+    try {
+      const headers = {
+        "content-type": "application/json",
+        "idempotency-key": idempotencyKey,
+        prefer: "return=representation",
+        ...(await credentials(options)),
+      };
+      return await idsOf(await send(address, { method: "POST", headers, body, signal }));
+    } catch (error) {
+      if (!(error instanceof Lost) || attempt + 1 >= attemptsMax) throw error;
+      await sleep(Math.max(delayMs(attempt), error.afterMs), signal);
+    }
+  }
+}
+
+/* Like `fetch`, but a failure of the network is `Lost`. */
+export async function send(address, init) {
+  try {
+    return await fetch(address, { cache: "no-store", ...init });
+  } catch (error) {
+    init.signal?.throwIfAborted();
+    throw new Lost(String(error.cause?.message ?? error.message));
+  }
+}
+
+/* Wait; reject with the signal's reason if it is aborted. */
+export function sleep(ms, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+}
+
+async function idsOf(answer) {
+  if (!answer.ok) throw await errorOfAnswer(answer);
+  const { ids } = await answer.json().catch(() => ({}));
+  if (!Array.isArray(ids)) throw new Lost("the answer is not from a feed; check the address");
+  return ids;
+}
+
+/* `crypto.randomUUID` exists only in secure contexts. */
+function randomKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
