@@ -1,0 +1,289 @@
+"""`@tidings/client`, as `npm pack` makes it, in Node.js against a server that is killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.compat.oplog.feed import Feed, op
+from tests.compat.oplog.wire import until
+from tests.world import installing
+from tests.world.messages import Client
+from tidings.client.cli.main import main
+from tidings.core.version import VERSION
+from tidings.server.running import Server
+
+pytestmark = pytest.mark.npm
+SOURCE = installing.ROOT / "clients" / "javascript"
+TRANSPORTS = ("ws", "sse")
+# Node.js 20 has a WebSocket with this option only; later releases accept it.
+NODE = ("node", "--experimental-websocket", "--no-warnings")
+Follow = Callable[..., Client]
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file that `npm pack` writes."""
+    folder = tmp_path_factory.mktemp("packed")
+    command = ["npm", "pack", "--silent", "--pack-destination", str(folder)]
+    subprocess.run(command, cwd=SOURCE, check=True, stdout=subprocess.DEVNULL)
+    (found,) = folder.iterdir()
+    return found
+
+
+@pytest.fixture(scope="module")
+def project(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which the packed package is installed, with our scripts."""
+    folder = tmp_path_factory.mktemp("project")
+    target = folder / "node_modules" / "@tidings"
+    with tarfile.open(packed) as archive:
+        archive.extractall(target, filter="data")
+    (target / "package").rename(target / "client")
+    for name in ("follow.mjs", "types.ts"):
+        shutil.copyfile(installing.CLIENTS / name, folder / name)
+    (folder / "package.json").write_text('{"type": "module"}')
+    return folder
+
+
+@pytest.fixture
+def follow(project: Path, server: Server, feed: Feed) -> Follow:
+    def start(transport: str, kind: str = "Feed", **options: Any) -> Client:
+        wanted = {"feed": feed.name, "transport": transport, "cursor": "0", **options}
+        if kind == "Copy":
+            del wanted["cursor"]
+        script = str(project / "follow.mjs")
+        return Client([*NODE, script, kind, server.url, json.dumps(wanted)])
+
+    return start
+
+
+def _names(client: Client) -> list[str]:
+    return [each["name"] for each in client.messages if "name" in each]
+
+
+def _events(client: Client) -> list[str]:
+    return [each["event"] for each in client.messages if "event" in each]
+
+
+def _states(client: Client) -> list[str]:
+    return [each["state"] for each in client.messages if "state" in each]
+
+
+def _sizes(copy: Client) -> list[int]:
+    return [each["size"] for each in copy.messages if "size" in each]
+
+
+def _run(project: Path, script: str) -> str:
+    """Return the output of a module that imports the package."""
+    command = [*NODE, "--input-type=module", "-e", script]
+    return subprocess.run(
+        command, cwd=project, stdout=subprocess.PIPE, text=True, check=True, timeout=60
+    ).stdout
+
+
+def test_the_package_has_its_files_and_nothing_else(packed: Path) -> None:
+    """It has the version of the server, no dependency and no script."""
+    with tarfile.open(packed) as archive:
+        names = {name.removeprefix("package/") for name in archive.getnames()}
+        file = archive.extractfile("package/package.json")
+        assert file is not None
+        described = json.load(file)
+    sources = {path.relative_to(SOURCE).as_posix() for path in (SOURCE / "src").iterdir()}
+
+    assert names == {"package.json", "README.md", "LICENSE", *sources}
+    assert "src/index.d.ts" in names
+    assert described["version"] == VERSION
+    assert not {"dependencies", "scripts", "bin"} & {*described}
+    licence = (installing.ROOT / "LICENSE").read_bytes()
+    assert (SOURCE / "LICENSE").read_bytes() == licence
+
+
+def test_the_types_are_those_of_the_exports(project: Path) -> None:
+    """`tsc --strict` accepts correct uses and rejects wrong ones; no export lacks a type."""
+    tsc = installing.node_folder() / "node_modules" / "typescript" / "bin" / "tsc"
+    options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022"]
+    options += ["--skipDefaultLibCheck", "true"]
+    checked = subprocess.run(
+        ["node", str(tsc), *options, "types.ts"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.stdout == ""
+    exported = _run(
+        project, "console.log(Object.keys(await import('@tidings/client')).sort().join())"
+    )
+    typed = re.findall(
+        r"^export (?:class|function|const) (\w+)", (SOURCE / "src/index.d.ts").read_text(), re.M
+    )
+    assert exported.strip().split(",") == sorted(typed)
+
+
+def test_nothing_is_lost_when_both_sides_are_killed(
+    server: Server, feed: Feed, follow: Follow, tmp_path: Path
+) -> None:
+    """One copy, then each operation in order: the server restarts, and then the clients."""
+    feed.post(op("x0"), op("x1"))
+    with ExitStack() as stack:
+        clients = {
+            transport: stack.enter_context(follow(transport, file=str(tmp_path / transport)))
+            for transport in TRANSPORTS
+        }
+        until(lambda: all("live" in _events(each) for each in clients.values()))
+        feed.post(op("y0"))
+        until(lambda: all("y0" in _names(each) for each in clients.values()))
+        server.kill()
+        until(lambda: all("waiting" in _states(each) for each in clients.values()))
+        server.start()
+        for start in (1, 21):
+            ids = feed.post(*[op(f"y{number}") for number in range(start, start + 20)])
+        for transport, client in clients.items():
+            until(lambda client=client: "y40" in _names(client))
+            saved = tmp_path / transport
+            until(lambda saved=saved: saved.read_text()[8:] >= ids[-1][8:])
+            assert _events(client)[:4] == ["reset", "insert", "insert", "live"]
+            assert _names(client)[2:] == [f"y{number}" for number in range(41)]
+    feed.post(op("z0"), op("y0", "delete"))
+    for transport in TRANSPORTS:
+        with follow(transport, file=str(tmp_path / transport)) as client:
+            until(lambda client=client: len(_names(client)) == 2)
+            assert _names(client) == ["z0", "y0"]
+            assert _events(client) == ["insert", "delete"]
+
+
+def test_5_7_a_restored_backup_resets(
+    server: Server, feed: Feed, follow: Follow, tmp_path: Path
+) -> None:
+    """P5.7: operations that the backup lacks are discarded; a copy of the present state follows."""
+    feed.post(op("x0"))
+    backup = tmp_path / "backup.db"
+    done = CliRunner().invoke(main, ["backup", str(backup), *server.place])
+    assert done.exit_code == 0, done.output
+    with ExitStack() as stack:
+        clients = [stack.enter_context(follow(each, cursor="now")) for each in TRANSPORTS]
+        copies = [stack.enter_context(follow(each, "Copy", checkMs=100)) for each in TRANSPORTS]
+        until(lambda: all("live" in _states(each) for each in (*clients, *copies)))
+        feed.post(op("lost"))
+        until(lambda: all(_names(each)[-1:] == ["lost"] for each in (*clients, *copies)))
+        server.kill()
+        for path in server.data.glob("feed.db*"):
+            path.unlink()
+        shutil.copy(backup, server.data / "feed.db")
+        (server.data / "feed.db").chmod(0o600)
+        server.start()
+        feed.post(op("x1"))
+        until(lambda: all("x1" in _names(each) and "live" in _events(each) for each in clients))
+        until(lambda: all(_sizes(each)[-1:] == [2] for each in copies))
+    for client in clients:
+        assert _events(client)[:2] == ["insert", "reset"]
+        assert {*_names(client)[1:]} == {"x0", "x1"}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_slow_consumer_receives_everything(feed: Feed, follow: Follow, transport: str) -> None:
+    """It disconnects while its buffer is full, so that its memory stays bounded."""
+    with follow(transport, cursor="now", bufferMax=100, eventMs=1) as client:
+        until(lambda: "live" in _states(client))
+        expected = [f"x{number}" for number in range(800)]
+        for start in range(0, len(expected), 400):
+            feed.post(*[op(name, data="x" * 500) for name in expected[start : start + 400]])
+        until(lambda: len(_names(client)) >= len(expected))
+    assert _names(client) == expected
+    assert "paused" in _states(client)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_wrong_password_is_final(
+    server: Server, feed: Feed, follow: Follow, transport: str
+) -> None:
+    """The error has the code of the protocol; the right password opens the feed."""
+    command = ["feed", "password", "read", "--generate", "--feed", feed.name, *server.place]
+    password = CliRunner().invoke(main, command).stdout.strip()
+    with follow(transport, password="wrong") as client:
+        until(lambda: not client.runs)
+    status = {"ws": 0, "sse": 401}[transport]
+    assert client.messages[-1] == {"error": "Refused", "code": "wrong_password", "status": status}
+    with follow(transport, password=password) as client, follow(transport, "Copy", password=password) as copy:
+        until(lambda: "live" in _events(client) and "live" in _events(copy))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_20_a_copy_of_a_type_follows_its_deletion(
+    server: Server, feed: Feed, follow: Follow, transport: str
+) -> None:
+    """P20.4: its objects are deleted while the server is gone; the checksums agree afterwards."""
+    names = [f"x{number}" for number in range(200)]
+    feed.post(*[op(name) for name in names], op("c", type="channel"))
+    with follow(transport, "Copy", types=["video"], checkMs=100) as copy:
+        until(lambda: _sizes(copy)[-1:] == [200])
+        server.kill()
+        server.start()
+        feed.post(*[op(name, "delete") for name in names], op("c", "update", type="channel"))
+        until(lambda: _sizes(copy)[-1:] == [0])
+        feed.post(op("new"))
+        until(lambda: _sizes(copy)[-1:] == [1])
+    assert [each for each in copy.messages if "wrong" in each] == []
+    assert "c" not in _names(copy)
+
+
+def test_an_aborted_signal_ends_the_loop(feed: Feed, follow: Follow) -> None:
+    """With its reason; the process ends, because nothing is left open."""
+    feed.post(*[op(f"x{number}") for number in range(9)])
+    with follow("ws", abortAfter=3) as client:
+        until(lambda: not client.runs)
+    assert len(_names(client)) == 2
+    assert client.messages[-1]["error"] == "AbortError"
+
+
+def test_4_5_a_post_is_appended_once(server: Server, feed: Feed, project: Path) -> None:
+    """P4.5: a request waits for the server, and a repetition has the same ids."""
+    server.kill()
+    program = f"""
+        import {{ post }} from "@tidings/client";
+        const options = {{ feed: "{feed.name}", idempotencyKey: "k1" }};
+        const operations = [{{ event: "insert", type: "video", id: "é" }},
+                            {{ event: "delete", type: "video", id: "y" }}];
+        const ids = [];
+        console.log("begins");
+        for (const _ of [1, 2]) ids.push(await post("{server.url}", operations, options));
+        await post("{server.url}", {{ event: "no" }}, options).catch((error) => ids.push(error.code));
+        console.log(JSON.stringify(ids));"""
+    command = [*NODE, "--input-type=module", "-e", program]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        server.start()
+        first, second, refused = json.loads(process.stdout.readline())
+    assert first == second != []
+    assert refused == "invalid_operation"
+    with feed.listening("0") as listener:
+        assert [each.name for each in listener.until("live")] == ["reset", "insert", "live"]
+
+
+def test_the_examples_of_the_readme_run(server: Server, project: Path) -> None:
+    """Each block, with the address of this server; a loop runs until its first line."""
+    blocks = re.findall(r"```js\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    setup = "globalThis.localStorage = { getItem: () => null, setItem: () => {} };\n"
+    printed = []
+    for block in blocks:
+        program = setup + block.replace("http://127.0.0.1:8042", server.url)
+        command = [*NODE, "--input-type=module", "-e", program]
+        with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            printed.append(process.stdout.readline())
+            process.kill()
+    assert printed[0] == "forget everything\n"
+    assert printed[1].startswith("live ")
+    assert re.fullmatch(r"[0-9a-f]{24}\n", printed[2])
