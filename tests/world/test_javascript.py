@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,15 @@ def follow(project: Path, server: Server, feed: Feed) -> Follow:
 
 def _names(client: Client) -> list[str]:
     return [each["name"] for each in client.messages if "name" in each]
+
+
+def _until_named(client: Client, name: str) -> None:
+    until(lambda: name in _names(client))
+
+
+def _is_saved(file: Path, event_id: str) -> bool:
+    """Return True if the cursor in *file* is at *event_id* or after it."""
+    return file.read_text()[8:] >= event_id[8:]
 
 
 def _events(client: Client) -> list[str]:
@@ -149,15 +159,14 @@ def test_nothing_is_lost_when_both_sides_are_killed(
         for start in (1, 21):
             ids = feed.post(*[op(f"y{number}") for number in range(start, start + 20)])
         for transport, client in clients.items():
-            until(lambda client=client: "y40" in _names(client))
-            saved = tmp_path / transport
-            until(lambda saved=saved: saved.read_text()[8:] >= ids[-1][8:])
+            _until_named(client, "y40")
+            until(partial(_is_saved, tmp_path / transport, ids[-1]))
             assert _events(client)[:4] == ["reset", "insert", "insert", "live"]
             assert _names(client)[2:] == [f"y{number}" for number in range(41)]
     feed.post(op("z0"), op("y0", "delete"))
     for transport in TRANSPORTS:
         with follow(transport, file=str(tmp_path / transport)) as client:
-            until(lambda client=client: len(_names(client)) == 2)
+            _until_named(client, "y0")
             assert _names(client) == ["z0", "y0"]
             assert _events(client) == ["insert", "delete"]
 
@@ -214,7 +223,8 @@ def test_a_wrong_password_is_final(
         until(lambda: not client.runs)
     status = {"ws": 0, "sse": 401}[transport]
     assert client.messages[-1] == {"error": "Refused", "code": "wrong_password", "status": status}
-    with follow(transport, password=password) as client, follow(transport, "Copy", password=password) as copy:
+    right = {"password": password}
+    with follow(transport, **right) as client, follow(transport, "Copy", **right) as copy:
         until(lambda: "live" in _events(client) and "live" in _events(copy))
 
 
@@ -257,7 +267,7 @@ def test_4_5_a_post_is_appended_once(server: Server, feed: Feed, project: Path) 
         const ids = [];
         console.log("begins");
         for (const _ of [1, 2]) ids.push(await post("{server.url}", operations, options));
-        await post("{server.url}", {{ event: "no" }}, options).catch((error) => ids.push(error.code));
+        await post("{server.url}", {{ event: "no" }}, options).catch((e) => ids.push(e.code));
         console.log(JSON.stringify(ids));"""
     command = [*NODE, "--input-type=module", "-e", program]
     with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:

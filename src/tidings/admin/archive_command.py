@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
 
 from tidings.admin.state_target import StateTarget, ignore_metric
@@ -18,7 +17,6 @@ from tidings.admin.state_target import find as find_tables
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.archives import open_archive
 from tidings.aws.effects import now_ms
-from tidings.aws.s3 import S3Archive
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
     Command,
@@ -37,6 +35,9 @@ from tidings.core.model.operations import decode
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.http.settings import WrongArchive
+
+if TYPE_CHECKING:
+    from tidings.aws.s3 import S3Archive
 
 PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 
@@ -94,8 +95,10 @@ def store_at(url: str) -> S3Archive | FolderArchive:
     Raises:
         UsageError: *url* cannot be an archive.
     """
+    from boto3 import client  # noqa: TID251 (the credentials of the operator, not of a function)
+
     try:
-        return open_archive(url, lambda: boto3.client("s3"))
+        return open_archive(url, lambda: client("s3"))
     except WrongArchive as error:
         raise click.UsageError(f"--archive {error}") from None
 

@@ -14,9 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
-from botocore.exceptions import ClientError  # noqa: TID251 (an error of the operator's requests)
 
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.config.stages import (
@@ -254,6 +252,8 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
       tidings doctor --stage dev
       tidings doctor --stage prod --streams-max 400 --json
     """
+    import boto3  # noqa: TID251 (the credentials and profile of the operator, not of a function)
+
     with one_sentence_errors():
         results = [check_name(stage), check_region(boto3.Session().region_name)]
         if log_days is not None:
@@ -266,11 +266,15 @@ def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) ->
 
 
 def _client(service: str) -> Any:
+    import boto3  # noqa: TID251 (as in `doctor`)
+
     made: Any = boto3.client  # `Any`, because boto3's stubs require a literal service name
     return made(service)
 
 
 def _results(account: Account, stage: str, streams_max: int) -> Iterator[CheckResult]:
+    from botocore.exceptions import ClientError  # noqa: TID251 (of the operator's requests)
+
     deployed = False
     try:
         status = account.stack_status(stack_name(stage))
@@ -295,6 +299,8 @@ def _result(
     check: str, ask: Callable[[], Any], decide: Callable[[Any], CheckResult]
 ) -> CheckResult:
     """Return the result of *decide* for the answer of *ask*, or "unknown" if the query fails."""
+    from botocore.exceptions import ClientError  # noqa: TID251 (as in `_results`)
+
     try:
         return decide(ask())
     except ClientError as error:

@@ -9,9 +9,6 @@ import click
 
 from tidings.admin.archive_command import page_of, store_at, url_of
 from tidings.admin.state_target import StateTarget, state_options, tables_option
-from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-from tidings.aws.dynamodb.log import DynamoDBNumbers
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.effects import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
@@ -68,6 +65,11 @@ def restore(
 
 
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:
+    # Help texts do not need boto3.
+    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+    from tidings.aws.dynamodb.log import DynamoDBNumbers
+    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+
     client, settings = target.client, target.settings
     return Restorer(
         reader=target.reader(),

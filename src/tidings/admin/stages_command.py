@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
 
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.config import stages as deployed
 from tidings.aws.config.stages import STAGE_TAG
-from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.effects import now_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.auth.guard import Role, passwords_of
@@ -119,6 +116,8 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
 
 def _add_costs(listed: list[Stage]) -> None:
     """Add yesterday's costs (UTC) to each stage; query all stages at once."""
+    import boto3  # noqa: TID251 (the credentials and profile of the operator, not of a function)
+
     yesterday = datetime.fromtimestamp(now_ms() / 1000, UTC).date() - timedelta(days=1)
     explorer = boto3.client("ce", region_name=REGION)
     found = costs_on(yesterday, explorer)
@@ -127,6 +126,8 @@ def _add_costs(listed: list[Stage]) -> None:
 
 
 def _find_stages(name: str | None) -> list[deployed.Exposed]:
+    import boto3  # noqa: TID251 (as in `_add_costs`)
+
     cloudformation = boto3.client("cloudformation")
     if name is not None:
         return [deployed.public_description(name, cloudformation)]
@@ -134,6 +135,11 @@ def _find_stages(name: str | None) -> list[deployed.Exposed]:
 
 
 def _read_stage(stage: deployed.Exposed, days: int) -> Stage:
+    import boto3  # noqa: TID251 (as in `_add_costs`)
+
+    from tidings.aws.dynamodb.keys import DynamoDBKeys
+    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+
     at = boto3.client("dynamodb"), stage.control_table
     profiles, keys = DynamoDBProfiles(*at), DynamoDBKeys(*at)
     addresses = dict(zip(_ADDRESSES, stage.addresses, strict=True))

@@ -6,20 +6,12 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import boto3  # noqa: TID251 (uses the credentials and profile of the operator, not of a function)
 import click
-from botocore.config import Config  # noqa: TID251 (the options of the operator's client)
 
 from tidings.admin.target import feed_options, twin_client
-from tidings.aws import clients
 from tidings.aws.config import stages
-from tidings.aws.config.settings import Settings
-from tidings.aws.dynamodb.feeds import find_key
-from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
 from tidings.aws.effects import now_ms
 from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
@@ -31,6 +23,13 @@ from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import Numbers, SqliteFollowers, SqliteLog, SqliteRelays
 from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 
+if TYPE_CHECKING:
+    from tidings.aws.config.settings import Settings
+    from tidings.aws.dynamodb.followers import DynamoDBFollowers
+    from tidings.aws.dynamodb.log import DynamoDBLog
+    from tidings.aws.dynamodb.state import DynamoDBState
+
+# boto3 is imported by the functions that use it, so that help texts do not need it.
 _TWIN = "local"
 _READ_S = 10  # long, because bulk reads may be slow; a wrong endpoint already fails on connect
 _ATTEMPTS = 5  # many, because reads may be throttled, and no person waits for a single read
@@ -53,6 +52,8 @@ class StateTarget:
         Raises:
             UnknownFeed, FeedDeleted: the tables have no such feed.
         """
+        from tidings.aws.dynamodb.feeds import find_key
+
         table, deployed = self.settings.control_table, self.settings.feeds
         return find_key(self.client, table, self.name, deployed)
 
@@ -60,14 +61,20 @@ class StateTarget:
         """
         Return the lifetime of repaired tombstones: the longer of the setting and the stored one.
         """
+        from tidings.aws.dynamodb.state import DynamoDBTombstones
+
         store = DynamoDBTombstones(self.client, self.settings.control_table)
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
 
     def log(self) -> DynamoDBLog:
+        from tidings.aws.dynamodb.log import DynamoDBLog
+
         return DynamoDBLog(self.client, self.settings.log_table, self.settings.control_table)
 
     def followers(self) -> DynamoDBFollowers:
+        from tidings.aws.dynamodb.followers import DynamoDBFollowers
+
         return DynamoDBFollowers(self.client, self.settings.control_table)
 
     def reader(self) -> Reader:
@@ -84,6 +91,8 @@ class StateTarget:
 
     def states(self) -> DynamoDBState:
         """Return the store of the state. All its writes are conditional and may be repeated."""
+        from tidings.aws.dynamodb.state import DynamoDBState
+
         return DynamoDBState(self.client, self.settings.state_table)
 
 
@@ -146,6 +155,11 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
     Raises:
         NoStage: the stage does not exist, or is older than this command.
     """
+    import boto3  # noqa: TID251 (the credentials and profile of the operator, not of a function)
+    from botocore.config import Config  # noqa: TID251 (the options of the operator's client)
+
+    from tidings.aws import clients
+
     config = Config(
         connect_timeout=2,
         read_timeout=_READ_S,

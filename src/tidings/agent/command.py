@@ -38,7 +38,6 @@ from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed, parse_integer
 from tidings.core.model.feeds import check_name
-from tidings.server import http_server
 
 HOST = "127.0.0.1"  # by default, other machines cannot reach the agent, as UDP has no password
 PORT = 8042  # the port of oplog, so that oplog's producers need no change
@@ -106,6 +105,8 @@ class Agent:
         Raises:
             Problem: a part of the agent died.
         """
+        from tidings.server import http_server  # help texts do not need its packages
+
         self._checking.start()
         self._sending.start()
         async with http_server.serving(self._application, self._listener, grace_s=GRACE_S):

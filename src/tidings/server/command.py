@@ -16,13 +16,11 @@ from threading import Thread
 from typing import Any
 
 import click
-import uvloop
 
 from tidings.core.errors import Unavailable
-from tidings.server import operating, serving
+from tidings.server import operating
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S
 from tidings.server.processes import Problem
-from tidings.server.serving import Options
 
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -199,6 +197,8 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
       1  the server could not start; one sentence says why
       2  usage
     """
+    from tidings.server import serving  # help texts do not need its packages
+
     if (options["tls_cert"] is None) != (options["tls_key"] is None):
         raise click.UsageError("--tls-cert and --tls-key must be given together")
     level = logging.INFO if verbose else logging.WARNING
@@ -207,7 +207,7 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
         run(
             serving.run,
             "serve",
-            Options(settings=pairs(settings), environment=os.environ, **options),
+            serving.Options(settings=pairs(settings), environment=os.environ, **options),
         )
     except Problem as problem:
         click.echo(f"tidings serve: {problem}", err=True)
@@ -258,6 +258,8 @@ def run(host: Callable[..., Any], name: str, options: Any, stop_s: float = STOP_
     Raises:
         Problem: the host cannot start or continue.
     """
+    import uvloop  # help texts do not need it
+
     uvloop.run(_run(host, name, options, stop_s))
 
 

@@ -53,7 +53,6 @@ from tidings.sync.cli import (
     refusals,
     report_sync,
 )
-from tidings.sync.feed import NAMES, Applied, Feed, NotFollowing, apply_lines, wait_for_state
 
 if TYPE_CHECKING:
     from tidings.sync.feed import Feed
@@ -424,6 +423,8 @@ class TableSync:
         self._throttle(len(keys))
 
     def _correct(self, lasting: Sequence[Difference], through: int) -> None:
+        from tidings.sync.feed import NAMES, Applied, apply_lines  # help texts do not need boto3
+
         state, now_ms = self._state, self._time.now_ms()
         if lasting and not self._options.dry_run:
             lines = [corrections.encode(each.correction(now_ms)).encode() for each in lasting]
@@ -590,6 +591,8 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **optio
 
 
 def _run(feed: Feed, source: PostgresTable, progress: Progress, options: dict[str, Any]) -> None:
+    from tidings.sync.feed import wait_for_state  # as in `_correct`
+
     with Phases(silent=options["as_json"]) as phases:
         _make(feed, source, progress, options, phases).run()
         if progress.state.applied:
@@ -604,6 +607,8 @@ def _print_result(ctx: click.Context, progress: Progress, as_json: bool) -> Iter
 
     Exit with `STOPPED` if a guard objects, and with `LAGS` if the state does not advance.
     """
+    from tidings.sync.feed import NotFollowing  # as in `TableSync._correct`
+
     try:
         yield
     except Stopped as stopped:

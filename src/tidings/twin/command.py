@@ -9,7 +9,6 @@ import click
 
 from tidings.server.command import host_options, pairs, run
 from tidings.server.processes import Problem
-from tidings.twin import twin
 from tidings.twin.options import Options
 
 STOP_S = 60.0  # the longest time from a signal to the end, in which DynamoDB Local is also stopped
@@ -62,6 +61,8 @@ def local(settings: tuple[str, ...], **options: object) -> None:
       1  the twin could not start, or its DynamoDB ended; one sentence says why
       2  usage
     """
+    from tidings.twin import twin  # help texts do not need its packages
+
     try:
         run(twin.run, "local", Options(settings=pairs(settings), **options), STOP_S)  # type: ignore[arg-type]
     except Problem as problem:

@@ -166,7 +166,6 @@ def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
         feed = feed_of(host, "main")
         feed.post(*[op(f"x{number}") for number in range(100)])
         feed.post(op("x0", "update", data={"n": 1}), op("x1", "delete"), op("a/b%", type="c/d%"))
-        feed.settle()
         page.open(f"{elsewhere}/examples/browser/?verify=0.1&feed={host.url}feeds/main/ops")
         page.until("window.copy && copy.places.size > 100")
         feed.post(op("y0"), op("x2", "delete"), op("x3", "update", data={"n": 2}))

@@ -23,7 +23,7 @@ PACKAGES = {  # for each extra, the packages that its commands need
     "aws": ("boto3",),
     "flow": ("psycopg", "pyarrow"),
     "local": ("awslambdaric", "boto3", "h11", "uvicorn"),
-    "pipeline": ("boto3", "pyspark"),
+    "sail": ("boto3", "pyspark"),  # or the extra `pipeline`, which needs Java
     "spark": ("boto3", "pyarrow", "pyspark"),
     "serve": ("bcrypt", "httptools", "urllib3", "uvicorn", "uvloop", "yaml"),
 }
@@ -90,9 +90,7 @@ SUBCOMMANDS = {
         "Import and list the users that may read the changes of a feed.",
     ),
     "keys": Subcommand(f"{_ADMIN}.keys_command", "Create, list and revoke the keys of a feed."),
-    "sync": Subcommand(
-        "tidings.sync.command", "Correct a feed by a dump of its source.", "pipeline"
-    ),
+    "sync": Subcommand("tidings.sync.command", "Correct a feed by a dump of its source.", "sail"),
     "pipeline": Subcommand(
         "tidings.pipelines.command", "Copy a feed into stores and keep them up to date.", "flow"
     ),
@@ -134,12 +132,11 @@ class LazyGroup(click.Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        missing = [name for name in PACKAGES[entry.extra] if find_spec(name) is None]
-        if missing:
-            return _unavailable(f"{self.called} {cmd_name}", entry.extra, missing)
         command = getattr(importlib.import_module(entry.module), cmd_name)
         assert isinstance(command, click.Command)
-        return command
+        missing = [name for name in PACKAGES[entry.extra] if find_spec(name) is None]
+        called = f"{self.called} {cmd_name}"
+        return Unavailable(called, command, entry.extra, missing) if missing else command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -158,22 +155,28 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
 
 
-def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command:
-    """Return a placeholder for a command; it reports the *missing* packages whenever it runs."""
+class Unavailable(click.Command):
+    """A *command* whose packages are *missing*: it shows help, and reports them when it runs."""
 
-    def refuse(arguments: tuple[str, ...]) -> None:
+    def __init__(
+        self, name: str, command: click.Command, extra: str, missing: Sequence[str]
+    ) -> None:
+        super().__init__(name)
+        self._command, self._extra, self._missing = command, extra, missing
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if {"-h", "--help"} & {*args} or (parent is not None and parent.resilient_parsing):
+            return self._command.make_context(info_name, args, parent, **extra)
         raise click.ClickException(
-            f"`{name}` needs {', '.join(missing)}, not installed here;"
-            f" install the extra: pip install 'tidings[{extra}]'"
+            f"`{self.name}` needs {', '.join(self._missing)}, not installed here;"
+            f" install the extra: pip install 'tidings[{self._extra}]'"
         )
-
-    return click.Command(
-        name,
-        callback=refuse,
-        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
-        context_settings={"ignore_unknown_options": True},
-        add_help_option=False,
-    )
 
 
 class Program(LazyGroup):

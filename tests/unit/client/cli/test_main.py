@@ -65,7 +65,7 @@ def test_help_imports_no_transport() -> None:
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["--port", "1", "what"]])
+@pytest.mark.parametrize("arguments", [[], ["--port", "1", "what"]])
 def test_a_missing_extra(arguments: Sequence[str]) -> None:
     """`tidings local` without its packages: one sentence says what to install; exit code 1."""
     code = (
