@@ -43,6 +43,8 @@ _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has f
 ELSEWHERE = {
     "make run": "tests/unit/server, and test_the_makefile_runs_what_it_names below",
     "make twin": "tests/unit/twin/test_twin.py",
+    "pip install 'tidings[serve] @ git+ADDRESS'": "tests/release/test_wheel.py",
+    "pip install './tidings-0.1.0-py3-none-any.whl[serve]'": "tests/release/test_wheel.py",
     "make test": "this run",
     "make test-twin": "make test-all: .ci/run",
     "make test-runtime": "make test-all: .ci/run",

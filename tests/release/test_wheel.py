@@ -17,6 +17,7 @@ import pytest
 
 from infra import FUNCTIONS, ROOT, SOURCE, build_release
 from tidings.core.version import VERSION
+from tidings.http.endpoints.status import CLIENT
 
 PACKAGES = {
     *("core", "http", "assembly", "aws", "client", "agent", "twin", "admin"),
@@ -73,12 +74,14 @@ def test_it_holds_every_module(names: set[str]) -> None:
 
 
 def test_it_holds_what_the_twin_runs_and_shows(names: set[str]) -> None:
-    """Every handler and file of the web page `/console`, and how the engine is fetched."""
+    """Every handler, file of the web page and module of its client, and how the engine is fetched."""
     packed = "tidings/twin/packed"
     handlers = {path.relative_to(FUNCTIONS).as_posix() for path in FUNCTIONS.glob("*/handler.py")}
     page = {path.name for path in (ROOT / "console").iterdir() if path.is_file()}
 
+    client = {path.name for path in (ROOT / CLIENT).iterdir()}
     assert {f"{packed}/functions/{each}" for each in handlers} <= names
+    assert {f"tidings/server/packed/{CLIENT}/{each}" for each in client} <= names
     assert {f"tidings/server/packed/console/{each}" for each in page} <= names
     assert "tidings/twin/dynamodb-local.pom.xml" in names
 
@@ -103,6 +106,36 @@ def test_a_client_asks_for_little(wheel: Path) -> None:
     assert {"agent", "aws", "local", "pipeline", "spark"} <= set(
         metadata.get_all("Provides-Extra") or []
     )
+
+
+def test_it_is_described(wheel: Path) -> None:
+    """The metadata names no address, because the repository has no public one."""
+    metadata = email.message_from_bytes(
+        zipfile.ZipFile(wheel).read(f"tidings-{VERSION}.dist-info/METADATA")
+    )
+
+    assert "in one process or on AWS" in metadata["Summary"]
+    assert metadata["License-Expression"] == "MIT"
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    assert metadata["Keywords"]
+    assert metadata.get_all("Project-URL") is None
+
+
+def test_the_readme_installs_this_version() -> None:
+    """By its file name; the extra is one that exists."""
+    readme = (ROOT / "README.md").read_text()
+
+    assert f"pip install './tidings-{VERSION}-py3-none-any.whl[serve]'" in readme
+
+
+def test_an_address_of_git_installs_it(tmp_path: Path) -> None:
+    """From the last commit, as pip does it; the packages of others are installed already."""
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-compile", "--target"]
+    pip = [sys.executable, "-m", "pip", "install", *options, str(tmp_path)]
+    subprocess.run([*pip, f"tidings[serve] @ git+{ROOT.as_uri()}"], check=True)
+
+    assert (tmp_path / "tidings" / "server" / "packed" / "console" / "index.html").is_file()
+    assert (tmp_path / "bin" / "tidings").is_file()
 
 
 def test_commands_need_no_checkout(python: Path, tmp_path: Path) -> None:
