@@ -31,16 +31,6 @@ def test_a_part_of_the_lock_is_as_in_the_whole(path: Path) -> None:
     assert 0 < len(part) < len(whole) / 2
 
 
-def test_the_container_installs_the_lock_alone() -> None:
-    """Packages without a sum come from the checkout, without an index."""
-    text = (ROOT / "examples" / "Containerfile").read_text().replace("\\\n", " ")
-    installs = re.findall(r"pip install [^&\n]+", text)
-
-    assert len(installs) == 2
-    assert "--require-hashes" in installs[0] and "requirements-run.lock" in installs[0]
-    assert "--no-deps" in installs[1] and "--no-index" in installs[1]
-
-
 def test_all_that_is_deployed_is_in_the_lock() -> None:
     """In the versions that the tests run: layers and jobs."""
     deployed = {*build_job.requirements()}

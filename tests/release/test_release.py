@@ -15,6 +15,7 @@ import pytest
 from infra import ROOT, build_job, build_release, packing
 from infra.build_release import NotReleased
 from tidings.core.version import VERSION
+from tidings.http.endpoints.status import CLIENT
 
 TIME_S = 1_795_000_000
 ENTRY = f"# Changelog\n\n## [{VERSION}] - 2026-11-22\n\n- Something.\n"
@@ -141,7 +142,7 @@ def test_the_wheel_depends_on_its_files_alone(tmp_path: Path) -> None:
     """Built here, and from a copy that was written at another time."""
     copy = tmp_path / "copy"
     left_out = shutil.ignore_patterns("__pycache__", "*.pyc", "vendor")
-    for folder in (*_PACKED, "console"):
+    for folder in (*_PACKED, "console", CLIENT):
         shutil.copytree(
             ROOT / folder, copy / folder, ignore=left_out, copy_function=shutil.copyfile
         )
