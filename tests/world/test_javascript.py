@@ -197,6 +197,7 @@ def test_5_7_a_restored_backup_resets(
     for client in clients:
         assert _events(client)[:2] == ["insert", "reset"]
         assert {*_names(client)[1:]} == {"x0", "x1"}
+    assert [each for copy in copies for each in copy.messages if "wrong" in each] == []
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -1,6 +1,7 @@
 /*
- * Listen to a change feed from a browser or Node: register, read everything there is, then hear
- * what changes. The contract is PROTOCOL 13, as of the Python class `tidings.client.Listener`.
+ * Listen to a change feed from a browser or Node.js: register, read all objects, then receive the
+ * items that changed. The contract is PROTOCOL 13; the Python class `tidings.client.Listener` has
+ * the same.
  *
  *   for await (const signal of new Listener(url, { instance, service, resources: { vm: ["nic"] } }))
  *
@@ -11,14 +12,14 @@
 
 const ITEMS_MAX = 10000; // some megabytes: an item has a few hundred bytes
 const HEARTBEAT = 27817; // far below the ten minutes after which an idle connection is cut
-const ANSWER = 30000; // for the answer to a registration, whose function may start cold
+const ANSWER = 30000; // to a registration: its function may start cold
 const PONG = 10000;
 const INVALID_STATE = "Invalid socket state";
 const OVERFLOW = "the buffer is full";
 const PING = '{"action":"ping"}';
-const FINAL = /^(password:|feed:|key: (is|was|has) )/; // what no other server would say otherwise
+const FINAL = /^(password:|feed:|key: (is|was|has) )/; // refusals that every server would repeat
 
-/* Keeps the texts that come faster than they are handled; any object with these may replace it. */
+/* Keeps texts until they are handled; any object with the same methods may replace it. */
 export class MemoryBuffer {
   #most;
   #texts = [];
@@ -172,7 +173,7 @@ class Registration {
     this.#heartbeat = heartbeat;
     this.#socket = new WebSocket(address);
     this.#socket.onopen = () => this.#socket.send(message);
-    this.#socket.onmessage = ({ data }) => this.#hear(data);
+    this.#socket.onmessage = ({ data }) => this.#receive(data);
     this.#socket.onclose = ({ code, reason }) => {
       this.fail(`the server closed the connection (${`${code} ${reason}`.trim()})`);
     };
@@ -185,7 +186,7 @@ class Registration {
     return this.#routes;
   }
 
-  /* The next item; what came before the end is still told. */
+  /* Return the next item; items that arrived before the end are delivered. */
   async take() {
     await this.#until(() => this.#buffer.length);
     return this.#buffer.take();
@@ -210,7 +211,7 @@ class Registration {
     }
   }
 
-  #hear(text) {
+  #receive(text) {
     if (this.#failure) return;
     if (this.#routes === null) this.#answered(text);
     else if (text.startsWith('{"reply"')) this.#pong(text);
@@ -226,14 +227,14 @@ class Registration {
       return this.fail(INVALID_STATE);
     }
     this.#routes = routes;
-    this.#rest();
+    this.#scheduleHeartbeat();
   }
 
   #pong(text) {
     if (!["joining", "live"].includes(parsed(text)?.state)) {
       return this.fail("the server has forgotten the registration");
     }
-    this.#rest();
+    this.#scheduleHeartbeat();
   }
 
   #keep(text) {
@@ -245,7 +246,7 @@ class Registration {
     this.fail(OVERFLOW);
   }
 
-  #rest() {
+  #scheduleHeartbeat() {
     this.#expect(this.#heartbeat, () => {
       this.#socket.send(PING);
       this.#expect(PONG, () => this.fail("the server does not answer"));
@@ -272,7 +273,7 @@ function parsedItem(text) {
   return item;
 }
 
-/* The pages of the feed's own route; of another service's it reads nothing. */
+/* Yield the objects of the feed's own route; read nothing from a route of another service. */
 async function* feedObjects(base, { route }, password) {
   const address = new URL(base.replace(/\/*$/, "") + route);
   if (!/\/feeds\/[^/]+\/objects$/.test(address.pathname)) return;

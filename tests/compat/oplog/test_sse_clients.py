@@ -155,6 +155,37 @@ def test_a_page_of_another_origin_reads_when_to_come_back(
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("transport", ["ws", "sse"])
+def test_a_browser_follows_and_posts_with_a_key(
+    browser: ClientConnection, elsewhere: str, tmp_path: Path, transport: str
+) -> None:
+    """From another origin, with `@tidings/client`; the cursor is in the browser's storage."""
+    with (
+        Server("--allow-origin", elsewhere, data=tmp_path) as host,
+        chromium.tab(browser) as page,
+    ):
+        key = make_key(host, "--role", "read", "--role", "ingest")
+        page.open(f"{elsewhere}/examples/browser/copy.js")
+        script = f"""(async (last, operation) => {{
+            const {{ Feed, LocalStorageStore, post }} =
+                await import("{elsewhere}/clients/javascript/src/index.js");
+            const [url, password] = ["{host.url}", "{key}"];
+            await post(url, operation, {{ password }});
+            const store = new LocalStorageStore("cursor");
+            const options = {{ password, store, transport: "{transport}", cursor: "0" }};
+            const names = [];
+            for await (const {{ event }} of new Feed(url, options)) {{
+                names.push(event);
+                if (event === last) return names;
+            }}
+        }})"""
+        insert, delete = (json.dumps(op("x1", event)) for event in ("insert", "delete"))
+        assert page.js(f"{script}('live', {insert})") == ["reset", "insert", "live"]
+        later = page.js(f"{script}('delete', {delete})")
+        assert later[-1] == "delete" and "reset" not in later
+
+
+@pytest.mark.browser
 def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
     browser: ClientConnection, elsewhere: str, tmp_path: Path
 ) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.scene import FILTERS
 from tidings.client import Consumer, follow
-from tidings.client.address import FIELDS, Subscription, operations_url, socket_url
+from tidings.client.address import FIELDS, SWITCHES, Subscription, operations_url, socket_url
 from tidings.client.cli.tail import tail
 from tidings.core.model import filters
+from tidings.http.endpoints.status import CLIENT
 
 
 @pytest.mark.parametrize("path", ["", "/", "/ops", "/ops/"])
@@ -28,7 +31,8 @@ def test_a_feed_below_a_path() -> None:
 
 
 def test_all_that_a_feed_filters_by_can_be_asked_for() -> None:
-    """The Python client, the command line and the conformance suite each have all filters."""
+    """The two clients, the command line and the conformance suite each have all filters."""
+    javascript = (Path(__file__).parents[3] / CLIENT / "addresses.js").read_text()
     options = {option for each in tail.params for option in each.opts}
 
     assert filters.FIELDS == FIELDS == FILTERS
@@ -36,3 +40,5 @@ def test_all_that_a_feed_filters_by_can_be_asked_for() -> None:
     assert {*inspect.signature(Consumer).parameters} >= {*FIELDS}
     assert {*inspect.signature(follow).parameters} >= {*FIELDS}
     assert options >= {f"--{name}" for name in FIELDS}
+    assert f"LISTS = {json.dumps(FIELDS)};" in javascript
+    assert f"SWITCHES = {json.dumps(SWITCHES)};" in javascript

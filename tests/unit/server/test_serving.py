@@ -129,8 +129,11 @@ def test_a_metric_that_is_measured_is_a_gauge_with_its_labels() -> None:
 def test_the_live_page_is_served(server: Server) -> None:
     """Its headers keep it out of a foreign frame."""
     page = httpx.get(f"{server.url}console/")
+    client = httpx.get(f"{server.url}console/client/reader.js")
 
     assert page.status_code == 200 and "<html" in page.text
+    assert client.status_code == 200 and "export class Reader" in client.text
+    assert client.headers["content-type"] == "text/javascript; charset=utf-8"
     assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
 
 

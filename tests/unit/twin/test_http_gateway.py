@@ -15,6 +15,7 @@ import pytest
 from tidings.aws.config import deployment
 from tidings.core import limits
 from tidings.http.asgi import BODY_BYTES_MAX
+from tidings.http.endpoints.status import CLIENT
 from tidings.twin.http_gateway import HttpGateway
 from tidings.twin.runtime_api import Answer, failure
 
@@ -228,6 +229,11 @@ PAGES: Mapping[str, tuple[int, str]] = {
     "/console/": (200, "<p>"),
     "/console/index.html": (200, "<p>"),
     "/console/app.js": (200, "1"),
+    "/console/client/feed.js": (200, "2"),
+    "/console/client/feed.d.ts": (404, ""),
+    "/console/client/app.js": (404, ""),
+    "/console/client/../secret.js": (404, ""),
+    "/console/clients/javascript/src/feed.js": (404, ""),
     "/console/secret.txt": (404, ""),
     "/console/..%2Fsecret.js": (404, ""),
     "/console/../secret.js": (404, ""),
@@ -238,9 +244,13 @@ PAGES: Mapping[str, tuple[int, str]] = {
 
 @pytest.mark.parametrize("path", PAGES)
 def test_the_console_serves_its_files_and_no_others(path: str, tmp_path: Path) -> None:
-    """Only plain names of known types inside the folder."""
+    """Only plain names of known types inside the folder, and of the client that it imports."""
     folder = tmp_path / "console"
     folder.mkdir()
+    client = tmp_path / CLIENT
+    client.mkdir(parents=True)
+    (client / "feed.js").write_text("2")
+    (client / "feed.d.ts").write_text("no")
     (folder / "index.html").write_text("<p>")
     (folder / "app.js").write_text("1")
     (folder / "secret.txt").write_text("no")
