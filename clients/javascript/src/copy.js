@@ -7,8 +7,8 @@ import { credentials, feedUrl, listText } from "./addresses.js";
 import { EVERYTHING, hex, idOf, isAfter, PAGE_END, placeOf } from "./cursors.js";
 import { errorOfAnswer, Lost, Refused } from "./errors.js";
 import { Feed } from "./feed.js";
-import { send, sleep } from "./post.js";
 import { delayMs } from "./reader.js";
+import { send, sleep, textOf } from "./requests.js";
 
 const BUCKETS = 64;
 const CHECK_MS = 18000; // with the time for answers, still below the heartbeat interval of 20 s
@@ -95,10 +95,12 @@ export class Copy {
         await this.#ask("sums"); // after this request, a server counts
         return startOf(await this.#reload([...this.#floors.keys()]));
       } catch (error) {
-        if (!(error instanceof Lost) || this.#isClosed) throw error;
+        if (!(error instanceof Lost)) throw error;
+        if (this.#isClosed) return "";
         const wait = Math.max(delayMs(attempt), error.afterMs);
         this.#options.onState?.("waiting", wait, error.message);
         await sleep(wait, this.#options.signal);
+        if (this.#isClosed) return "";
       }
     }
   }
@@ -158,7 +160,7 @@ export class Copy {
   async #compare(late) {
     const cursor = placeOf(this.#feed.cursor);
     if (!cursor) return; // during a copy: its rows have no places
-    const { page, sums } = await (await this.#ask("sums")).json();
+    const { page, sums } = JSON.parse(await this.#ask("sums"));
     let differing = await this.#differing(page, sums);
     if (differing.length && this.#last.page <= page) {
       await this.#catchUp(cursor, page, late); // the operations may be on their way
@@ -192,8 +194,8 @@ export class Copy {
   /* Handle the operations of the log from the page of *cursor* up to *page* (16.3, 16.4). */
   async #catchUp(cursor, page, late) {
     for (let at = cursor.page - 1; at < page; ) {
-      const answer = await this.#ask("pages", at > 0 ? { after: idOf(0, at, PAGE_END) } : {});
-      const lines = (await answer.text()).trimEnd().split("\n");
+      const text = await this.#ask("pages", at > 0 ? { after: idOf(0, at, PAGE_END) } : {});
+      const lines = text.trimEnd().split("\n");
       if (lines.length === 1) return;
       for (let next = 1; next < lines.length; ) {
         const head = JSON.parse(lines[next++]);
@@ -223,8 +225,8 @@ export class Copy {
   async #rows(bucket) {
     const found = { bucket, state: null, rows: new Map() };
     for (let after = ""; after !== null; ) {
-      const answer = await this.#ask("rows", { bucket, after: after || undefined });
-      const lines = (await answer.text()).trimEnd().split("\n");
+      const text = await this.#ask("rows", { bucket, after: after || undefined });
+      const lines = text.trimEnd().split("\n");
       const head = JSON.parse(lines[0]);
       found.state ??= head.state;
       for (let at = 1; at < lines.length; at += 2) {
@@ -259,13 +261,14 @@ export class Copy {
     }
   }
 
+  /* Return the text of an answer. */
   async #ask(path, query = {}) {
     const { feed = "main", types, signal } = this.#options;
     const all = { ...query, types: types?.length ? listText(types) : undefined };
     const headers = await credentials(this.#options);
     const answer = await send(feedUrl(this.#url, feed, path, all), { headers, signal });
     if (!answer.ok) throw await errorOfAnswer(answer);
-    return answer;
+    return textOf(answer, signal);
   }
 }
 

@@ -10,6 +10,9 @@
  * Times are milliseconds.
  */
 
+import { credentials } from "./addresses.js";
+import { send, textOf } from "./requests.js";
+
 const ITEMS_MAX = 10000; // some megabytes: an item has a few hundred bytes
 const HEARTBEAT = 27817; // far below the ten minutes after which an idle connection is cut
 const ANSWER = 30000; // to a registration: its function may start cold
@@ -277,16 +280,17 @@ function parsedItem(text) {
 async function* feedObjects(base, { route }, password) {
   const address = new URL(base.replace(/\/*$/, "") + route);
   if (!/\/feeds\/[^/]+\/objects$/.test(address.pathname)) return;
-  const bytes = new TextEncoder().encode(`:${password ?? ""}`);
-  const credentials = { authorization: `Basic ${btoa(String.fromCharCode(...bytes))}` };
+  const headers = await credentials({ password });
   for (;;) {
-    const answer = await fetch(address, { headers: password ? credentials : {} }).catch((error) => {
-      throw new Lost(String(error));
-    });
+    const answer = await send(address, { headers }).catch(lose);
     if (!answer.ok) throw new Lost(`the server answered ${answer.status}`);
-    const page = await answer.json();
+    const page = JSON.parse(await textOf(answer).catch(lose));
     yield* page.objects;
     if (page.next === null) return;
     address.searchParams.set("after", page.next);
   }
+}
+
+function lose(error) {
+  throw new Lost(error.message);
 }

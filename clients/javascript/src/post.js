@@ -3,6 +3,7 @@
 import { credentials, feedUrl } from "./addresses.js";
 import { errorOfAnswer, Lost } from "./errors.js";
 import { delayMs } from "./reader.js";
+import { send, sleep } from "./requests.js";
 
 const ATTEMPTS_MAX = 8; // in two minutes, which is longer than a deployment
 
@@ -28,32 +29,6 @@ export async function post(url, operations, options = {}) {
       await sleep(Math.max(delayMs(attempt), error.afterMs), signal);
     }
   }
-}
-
-/* Like `fetch`, but a failure of the network is `Lost`. */
-export async function send(address, init) {
-  try {
-    return await fetch(address, { cache: "no-store", ...init });
-  } catch (error) {
-    init.signal?.throwIfAborted();
-    throw new Lost(String(error.cause?.message ?? error.message));
-  }
-}
-
-/* Wait; reject with the signal's reason if it is aborted. */
-export function sleep(ms, signal) {
-  return new Promise((resolve, reject) => {
-    signal?.throwIfAborted();
-    const abort = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
-      resolve();
-    }, ms);
-    signal?.addEventListener("abort", abort, { once: true });
-  });
 }
 
 async function idsOf(answer) {

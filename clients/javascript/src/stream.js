@@ -3,6 +3,7 @@
 import { credentials, feedUrl, listsOf, listText, switchesOf } from "./addresses.js";
 import { NOW, placeOf } from "./cursors.js";
 import { errorOfAnswer, Lost, Refused } from "./errors.js";
+import { reasonOf, send } from "./requests.js";
 
 const SILENCE_MS = 60000; // a server sends something at least every 25 s (7.3)
 const LINE_CHARS_MAX = 1048576; // a feed never sends a longer line: an operation has 64 KB
@@ -22,7 +23,7 @@ class StreamConnection {
     this.#hooks = hooks;
     this.#read(url, wanted, cursor).catch((error) => {
       if (error instanceof Refused) hooks.refused(error);
-      else hooks.lost(error instanceof Lost ? error : new Lost(String(error)));
+      else hooks.lost(error instanceof Lost ? error : new Lost(reasonOf(error)));
     });
   }
 
@@ -36,9 +37,8 @@ class StreamConnection {
     const query = { cursors: "true" }; // older servers ignore this parameter
     for (const [name, values] of listsOf(wanted)) query[name] = listText(values);
     for (const name of switchesOf(wanted)) query[name] = "true";
-    const answer = await fetch(feedUrl(url, wanted.feed || "main", "ops", query), {
+    const answer = await send(feedUrl(url, wanted.feed || "main", "ops", query), {
       headers: { accept: EVENT_STREAM, "last-event-id": cursor, ...(await credentials(wanted)) },
-      cache: "no-store",
       signal: this.#abort.signal,
     });
     if (!answer.ok) throw await errorOfAnswer(answer);
