@@ -60,7 +60,7 @@ class Folder:
                 for source in sources:
                     _copy(ROOT / source, place / target)
             elif name == "RUN":
-                # Compiling what is installed would take two thirds of the time.
+                # Compiling the packages would take two thirds of the time.
                 environment = {**os.environ, "PIP_NO_COMPILE": "1"}
                 command = ["sh", "-ec", self.at(text)]
                 subprocess.run(command, cwd=place, env=environment, check=True)
