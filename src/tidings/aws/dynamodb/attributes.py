@@ -158,3 +158,13 @@ NUMBER = Codec(number, lambda value: int(value["N"]), 0)
 BINARY = Codec(lambda value: {"B": value}, bytes_of, b"", is_sparse=True)
 FLAG = Codec(lambda value: {"BOOL": value}, lambda value: value["BOOL"], absent=False)
 TEXTS = tuple_codec(TEXT)
+
+
+def head_key(feed: str) -> Item:
+    """Return the key of the item in the control table that counts the pages of *feed*."""
+    return {"kind": text(f"head#{feed}"), "name": text("-")}
+
+
+def decode_head(item: Item) -> int:
+    """Return the head in *item*; 0 if *item* is empty."""
+    return number_of(item, "page")

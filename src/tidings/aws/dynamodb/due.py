@@ -24,7 +24,15 @@ import os
 from typing import TYPE_CHECKING
 
 from tidings.aws.clients import ConditionFailed
-from tidings.aws.dynamodb.attributes import Item, number, number_of, text, text_of
+from tidings.aws.dynamodb.attributes import (
+    Item,
+    decode_head,
+    head_key,
+    number,
+    number_of,
+    text,
+    text_of,
+)
 from tidings.aws.dynamodb.table import Table, TableStore
 from tidings.core.log.due import NEXT_SWEEP, Due
 
@@ -127,8 +135,6 @@ class DynamoDBDueFeeds(TableStore):
 
         The log of a feed without numbers has no item, and needs no mark.
         """
-        from tidings.aws.dynamodb.log import decode_head, head_key
-
         if not head:
             return decode_head(self._table.get(head_key(feed)) or {}) == 0
         try:

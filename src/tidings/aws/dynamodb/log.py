@@ -40,8 +40,10 @@ from tidings.aws.dynamodb.attributes import (
     body,
     body_of,
     bytes_of,
+    decode_head,
     expiry,
     expiry_ms,
+    head_key,
     number,
     number_of,
     seconds,
@@ -107,15 +109,6 @@ def _slots(slots: Sequence[int]) -> Value:
 
 def _slots_of(value: Value) -> tuple[int, ...]:
     return tuple(map(int, value["S"].split(","))) if value["S"] else ()
-
-
-def head_key(feed: str) -> Item:
-    return {"kind": text(f"head#{feed}"), "name": text("-")}
-
-
-def decode_head(item: Item) -> int:
-    """Return the head in *item*; 0 if *item* is empty."""
-    return number_of(item, "page")
 
 
 def decode_log_counter(item: Item) -> LogCounter:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from tidings.aws.clients import ConditionFailed, translate_errors
-from tidings.aws.dynamodb.attributes import Item, number, number_of, text, text_of
-from tidings.aws.dynamodb.log import encode_page, head_key
+from tidings.aws.dynamodb.attributes import Item, head_key, number, number_of, text, text_of
+from tidings.aws.dynamodb.log import encode_page
 from tidings.aws.dynamodb.table import Table, TableStore, expressions, of_version
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
