@@ -10,7 +10,7 @@ from typing import Any
 from tests.conformance.consumer_steps import check_fields
 from tests.conformance.listeners import Ended, SocketListener
 from tests.conformance.scene import Scene
-from tests.conformance.steps import REACH_S, step_listen
+from tests.conformance.steps import REACH_S, step_heard_all, step_listen
 
 _EVERY_S = 0.2
 _SOON_S = 5.0  # a new stream has begun after this time
@@ -116,12 +116,19 @@ def step_known(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_resets(scene: Scene, argument: dict[str, Any]) -> None:
-    """Within the time of 23.3, listening as by `listen` begins with `reset`, which is consumed."""
+    """
+    Within the time of 23.3, listening as by `listen` brings `reset` and then all `objects`.
+
+    Until then, a process may serve the deleted feed while its data are being removed.
+    """
 
     def is_reset() -> bool:
         try:
             step_listen(scene, argument)
-            return scene.listeners[argument["as"]].next(within_s=_SOON_S).name == "reset"
+            if scene.listeners[argument["as"]].next(within_s=_SOON_S).name != "reset":
+                return False
+            step_heard_all(scene, {"of": argument["as"], "objects": argument["objects"]})
+            return True
         except AssertionError:  # the process does not know the new feed yet
             return False
 
