@@ -276,7 +276,7 @@ def _feeds() -> dict[str, dict[str, float]]:
     found = {}
     for count in (1, 1_000):
         with running(TIDINGS_ERASURE_SECONDS="0") as functions:
-            made = functions.run("amend", lambda: stage().feeds.create("made"))
+            made = functions.run("amend", partial(_create, "made"))
             found["create"] = _units([made])
             _use(functions, "made", count)
             used = [functions.run("amend", _delete)]
@@ -285,11 +285,15 @@ def _feeds() -> dict[str, dict[str, float]]:
                 time.sleep(limits.REMOVE_SETTLE_MS / 1000 + 1)
             assert stage().stores.feeds.unfinished() == []
             found[f"delete {count}"] = _units(used)
-            again = functions.run("amend", lambda: stage().feeds.create("made"))
+            again = functions.run("amend", partial(_create, "made"))
             found["create again"] = _units([again])
     for count in (_ACTIVE, 100, 1_000):
         found[f"sweep {count}"] = _units([_swept(count)])
     return found
+
+
+def _create(name: str) -> None:
+    stage().feeds.create(name)
 
 
 def _delete() -> None:
@@ -316,7 +320,7 @@ def _swept(count: int) -> Used:
     """Return the usage of a sweep of *count* feeds, of which `_ACTIVE` have a new page."""
     with running() as functions:
         for number in range(count):
-            functions.run("amend", lambda name=f"feed-{number}": stage().feeds.create(name))
+            functions.run("amend", partial(_create, f"feed-{number}"))
         for _ in range(_SETTLED):
             functions.call("sweep", {})
         for _ in range(2):  # the first sweep after a page begins the daily round of renewals

@@ -38,6 +38,8 @@ def text(measured: Mapping[str, Any]) -> str:
         polls=bill.POLLS_PER_S,
         replays="".join(map(_replay, measured["replayed"].items())),
         erasures="".join(map(_erasure, measured["erased"].items())),
+        feeds="".join(map(_feeds, measured["feeds"].items())),
+        sweeps="".join(map(_sweep, measured["feeds"].items())),
         summaries="".join(map(_summary, bills)),
         idle="".join(_idle(stage.name, measured) for stage in settings.STAGES),
         bills="".join(map(_bill, bills)),
@@ -56,12 +58,42 @@ def _replay(measured: tuple[str, Mapping[str, int]]) -> str:
 
 def _erasure(measured: tuple[str, Mapping[str, float]]) -> str:
     count, used = measured
-    dollars = sum(
+    dollars = _units_dollars(used)
+    row = f"| {int(count):,} | {used['writes']:,.0f} WRU | {used['reads']:,.0f} RRU |"
+    return f"{row} {used['cpu_ms'] / 1000:.1f} s | ${dollars:.5f} |\n"
+
+
+_FEEDS = {
+    "create": "create a feed",
+    "create again": "create it again after a deletion",
+    "delete 1": "delete a feed with 1 operation",
+    "delete 1000": "delete a feed with 1,000 operations, each on a page and object of its own",
+}
+_SWEEP = "sweep "  # precedes a number of feeds in the measurements
+
+
+def _feeds(measured: tuple[str, Mapping[str, float]]) -> str:
+    what, used = measured
+    if what not in _FEEDS:
+        return ""
+    row = f"| {_FEEDS[what]} | {used['writes']:,.0f} WRU | {used['reads']:,.0f} RRU |"
+    return f"{row} ${_units_dollars(used):.6f} |\n"
+
+
+def _sweep(measured: tuple[str, Mapping[str, float]]) -> str:
+    what, used = measured
+    if not what.startswith(_SWEEP):
+        return ""
+    runs = MONTH_S / 60
+    row = f"| {int(what.removeprefix(_SWEEP)):,} | {used['writes']:,.0f} WRU | {used['reads']:,.1f}"
+    return f"{row} RRU | ${runs * _units_dollars(used):.2f} |\n"
+
+
+def _units_dollars(used: Mapping[str, float]) -> float:
+    return sum(
         used[name] * price.dollars / price.per
         for name, price in (("writes", prices.WRITE_UNIT), ("reads", prices.READ_UNIT))
     )
-    row = f"| {int(count):,} | {used['writes']:,.0f} WRU | {used['reads']:,.0f} RRU |"
-    return f"{row} {used['cpu_ms'] / 1000:.1f} s | ${dollars:.5f} |\n"
 
 
 def _summary(made: Bill) -> str:

@@ -50,8 +50,8 @@ from tidings.twin import dynamodb_local, store
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-WRITES = ("PutItem", "UpdateItem", "BatchWriteItem")
-READS = ("Query", "GetItem", "BatchGetItem")
+WRITES = ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems")
+READS = ("Query", "Scan", "GetItem", "BatchGetItem")
 _PAGE_MS = 7 * 24 * 3600 * 1000
 _BATCHES, _BATCH = 50, 100
 _PUT_AT_ONCE = 25  # the limit of BatchWriteItem
