@@ -76,6 +76,7 @@ ARCHIVE_REST = 1.0  # the pause of the archive, which the sweep wakes once a min
 ERASE_REST = 3.0  # an erasure may take long, and is never urgent
 ERASE_AGAIN_S = 2.0  # the pause while an erasure waits, for example for the archive
 ERASE_MS = 10  # the duration of a run; the pause after it is longer
+REMOVE_MS = 100  # the duration of a run, which then stores its position
 REMOVE = "remove"  # the job that removes deleted feeds, woken like a follower of the host
 IDLE_REST = 100.0  # the pause of push without connected clients, when it only follows the log
 # All batches are large, including the first one: the store is local, and a row costs half as much
@@ -291,7 +292,7 @@ class Host(Assembly):
     def _remove(self, _: str) -> None:
         """Remove data of deleted feeds for a short time; continue in the next run."""
         assert self.remover is not None
-        if self.remover.run(steady_ms() + ERASE_MS):
+        if self.remover.run(steady_ms() + REMOVE_MS):
             self.waker.wake(HOST, REMOVE)
         elif self.remover.waits():
             call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, HOST, REMOVE)

@@ -83,12 +83,13 @@ class FeedOwner(Client):
         if restores != self.world.restores or before != self.lives:
             return
         number = found[-1].number
-        if self.cursors and number <= max(self.cursors):
+        if self.cursors and number < max(self.cursors):
             raise Broken(f"{self.feed}: generation {number} follows {max(self.cursors)}")
         self.generation = number
-        self.cursors[number] = []
-        self.acknowledged.clear()
-        self.world.faults.saw("feed was created")
+        if number not in self.cursors:  # otherwise a deletion that was lost was not done
+            self.cursors[number] = []
+            self.acknowledged.clear()
+            self.world.faults.saw("feed was created")
 
     async def _ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
         path = f"/feeds/{self.feed}/{path}"
