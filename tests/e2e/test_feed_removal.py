@@ -69,6 +69,27 @@ def ids_of(server: Server, name: str) -> list[str]:
         since = listing["next"]
 
 
+def kill_often(server: Server) -> list[str]:
+    """Kill and start the server; create the feed again, and return what was acknowledged in it."""
+    acknowledged = []
+    for kill in range(KILLS):
+        time.sleep(0.05 * (kill + 1))
+        server.kill()
+        server.start()
+        if not kill:
+            assert CLIENT.put(url(server)).status_code == 201
+        CLIENT.post(url(server, "/ops"), json=[operation(f"n{kill}", "new")]).raise_for_status()
+        acknowledged.append(f"n{kill}")
+    return acknowledged
+
+
+def wait_until_removed(server: Server) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while state(server)["removals"][-1]["state"] != "deleted":
+        assert time.monotonic() < end_s, state(server)
+        time.sleep(0.2)
+
+
 def test_a_server_is_killed_while_it_removes_a_feed(tmp_path: Path) -> None:
     data, archive = tmp_path / "data", tmp_path / "archive"
     archived = "--setting", f"TIDINGS_ARCHIVE={archive.as_uri()}"
@@ -83,19 +104,8 @@ def test_a_server_is_killed_while_it_removes_a_feed(tmp_path: Path) -> None:
         deleted = CLIENT.delete(url(server, f"?confirm={NAME}&force=true"))
         assert deleted.status_code == 202, deleted.text
         assert CLIENT.get(url(server, "/changes")).status_code == 410
-        acknowledged = []
-        for kill in range(KILLS):
-            time.sleep(0.05 * (kill + 1))
-            server.kill()
-            server.start()
-            if not kill:
-                assert CLIENT.put(url(server)).status_code == 201
-            CLIENT.post(url(server, "/ops"), json=[operation(f"n{kill}", "new")]).raise_for_status()
-            acknowledged.append(f"n{kill}")
-        end_s = time.monotonic() + PATIENCE_S
-        while state(server)["removals"][-1]["state"] != "deleted":
-            assert time.monotonic() < end_s, state(server)
-            time.sleep(0.2)
+        acknowledged = kill_often(server)
+        wait_until_removed(server)
         assert ids_of(server, NAME) == acknowledged
         assert ids_of(server, "main") == ["kept"]
         answer = CLIENT.get(url(server, f"/pages?after={old}"))
