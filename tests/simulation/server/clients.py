@@ -243,7 +243,8 @@ class Producer(Client):
         world, random = self.world, self.world.random
         while world.machine.now_us < end_us and world.promotions == promotions:
             try:
-                hurries = random.random() < 0.1 and not self.world.is_calm
+                was_calm = self.world.is_calm  # a fault before may still be answered afterwards
+                hurries = random.random() < 0.1 and not was_calm
                 within_s = random.uniform(0, 0.02) if hurries else _PATIENCE_S
                 status, answer = await request(
                     self.world, "POST", path, body, headers, within_s=within_s
@@ -255,7 +256,7 @@ class Producer(Client):
                 if 200 <= status < 300:
                     self._acknowledged(marker, path, answer)
                     return
-                if status != 503 or self.world.is_calm:
+                if status != 503 or was_calm:
                     raise Broken(f"{marker} was answered with {status}: {answer}")
             await asyncio.sleep(random.uniform(*_RETRY_S))
 
