@@ -565,7 +565,10 @@ class World:
         await asyncio.sleep(_CALM_S)
         await clients.post_last(self)
         end_us = self.machine.now_us + int(_SETTLE_S * 1e6)
-        while self.machine.now_us < end_us and not self._is_settled():
+        process = self.process
+        assert process is not None
+        # In the context of the process, because a read may open a connection.
+        while self.machine.now_us < end_us and not process.context.copy().run(self._is_settled):
             await asyncio.sleep(1)
 
     def _is_settled(self) -> bool:
