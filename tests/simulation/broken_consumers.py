@@ -44,10 +44,16 @@ class SilentRefilter(Consumers):
     """A filter is changed under the worker that reads with the old one."""
 
     def register(
-        self, feed: str, name: str, wanted: Consumer, start: str | None
+        self,
+        feed: str,
+        name: str,
+        wanted: Consumer,
+        start: str | None,
+        *,
+        only_new: bool = False,
     ) -> tuple[Consumer, bool]:
         if self.store.consumer(feed, name) is None:
-            return super().register(feed, name, wanted, start)
+            return super().register(feed, name, wanted, start, only_new=only_new)
 
         def refilter(found: Consumer) -> Change:
             return Change(replace(found, filter=wanted.filter))

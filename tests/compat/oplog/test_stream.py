@@ -15,8 +15,8 @@ from tests.compat.oplog.conftest import Heartbeats
 from tests.compat.oplog.feed import Feed, ask, feed_of, op
 from tests.compat.oplog.test_http import carries_oplogs_headers, refused
 from tests.compat.oplog.wire import JSON, PATIENCE_S, STREAM, Connection, Listener
-from tidings.admin.feed_command import NONE
 from tidings.client.cli.main import main
+from tidings.client.cli.settings import NONE
 from tidings.core import limits
 from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.server.running import Server

@@ -9,8 +9,9 @@ import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from tests.contract.stores import client_in, emulated
+from tidings.aws.dynamodb.attributes import head_key
 from tidings.aws.dynamodb.due import DynamoDBDueFeeds, due_key, wake
-from tidings.aws.dynamodb.log import DynamoDBLog, head_key
+from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.dynamodb.table import Table
 from tidings.core.log.due import Due

@@ -236,9 +236,9 @@ def test_served(feeds: list[str]) -> None:
 
 def test_counters() -> None:
     """Without an item no number was allocated, and the log begins with page 1."""
-    assert (log.decode_head({}), log.decode_floor({})) == (0, 1)
+    assert (attributes.decode_head({}), log.decode_floor({})) == (0, 1)
     found = {"page": attributes.number(7)}
-    assert (log.decode_head(found), log.decode_floor(found)) == (7, 7)
+    assert (attributes.decode_head(found), log.decode_floor(found)) == (7, 7)
 
 
 @given(st.integers(min_value=1, max_value=2**53))
@@ -266,7 +266,9 @@ def test_counters_of_a_feed_in_any_order() -> None:
 
 def test_a_head_without_a_count() -> None:
     """One written before operations were counted: its pages are known, they begin at 0."""
-    assert log.decode_log_counter({**log.head_key(FEED), "page": {"N": "7"}}) == LogCounter(7, 0)
+    assert log.decode_log_counter({**attributes.head_key(FEED), "page": {"N": "7"}}) == LogCounter(
+        7, 0
+    )
     assert log.decode_log_counter({}) == LogCounter(0, 0)
 
 
