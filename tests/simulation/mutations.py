@@ -309,7 +309,7 @@ MUTATIONS = (
     Mutation("an answer may be lost", Parts(CarelessRegistrar), 14, plan=LISTENERS),
     Mutation("a lane releases too far ahead", Parts(LeapingPusher), plan=LANES),
     Mutation("a lane releases and sends", Parts(ClingingPusher), 15, 300, plan=LANES),
-    Mutation("a lane takes what is another's", Parts(GraspingPusher), 31, 500, plan=LANES),
+    Mutation("a lane takes what is another's", Parts(GraspingPusher), 102, 500, plan=LANES),
     Mutation(
         "a lane is not woken",
         Parts(DeafPusher),

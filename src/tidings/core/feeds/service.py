@@ -190,10 +190,23 @@ class Feeds:
             )
         # The record is written last: a crash leaves a feed that no request can reach, and the next
         # request completes it.
-        self._apply(created.key, settings, created.last_page if created.number > 1 else None)
-        if created.number > 1:
-            self._skip(created.key, created.last_page)
+        last_page = self._last_page(created)
+        self._apply(created.key, settings, last_page)
+        if last_page is not None:
+            self._skip(created.key, last_page)
         return replace(created, version=created.version + 1) if self._save(created) else None
+
+    def _last_page(self, record: FeedRecord) -> int | None:
+        """
+        Return the last page that a reader of an earlier feed of the name may know, None if none.
+
+        After a restore, the host does not know the feeds that were created since the backup. So the
+        numbers that the restore lost count for every name.
+        """
+        restored = max((last for _, last in self.profiles.profile(HOST).lost), default=0)
+        if record.number == 1 and not restored:
+            return None
+        return max(record.last_page, restored)
 
     def _apply(self, key: str, settings: ProfileChange, last_page: int | None = None) -> None:
         """

@@ -23,6 +23,7 @@ from tidings.core.consumers.consumer import Note
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
 from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.feeds import HOST
 from tidings.core.model.pages import jump
 from tidings.core.settings.profiles import possible, remember_lost
 
@@ -147,6 +148,7 @@ class Restorer:
         Raises:
             Unavailable: a store does not answer, or another process runs a follower or consumer.
         """
+        self._remember_for_new_feeds(plan.last)
         remember_lost(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
         rewound = tuple(self._take_back(feed, plan.kept.page))
@@ -156,6 +158,16 @@ class Restorer:
         ends = {"at_ms": now, "expires_ms": now + self.page_ms}
         self.numbers.fill(feed, [jump(first, last, **ends) for first, last in plan.jumps])
         return Restored(rewound, moved, parts)
+
+    def _remember_for_new_feeds(self, last: int) -> None:
+        """
+        Record at the host that readers may know numbers up to *last* of feeds of any name.
+
+        A feed that was created since the backup is unknown now. If it is created again, it does not
+        use these numbers (`feeds.service`).
+        """
+        known = (last for _, last in self._lost(HOST))
+        remember_lost(self.profiles, HOST, (1, max([last, *known])))
 
     def _unfinished(self, feed: str, frontier: int) -> Lost | None:
         """Return the lost pages of an unfinished restore, or None if all restores are complete."""

@@ -9,15 +9,17 @@ import pytest
 
 from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 from tests.unit.core.following import caught_up, held_after, names
-from tests.unit.core.scene import FEED, PAGE_MS, Scene, line, op
+from tests.unit.core.scene import FEED, PAGE_MS, Host, Scene, line, op
 from tidings.core import limits
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.position import Span
 from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
+from tidings.core.feeds.service import jump_end
 from tidings.core.maintenance.restore import Restorer, cut, rewind
 from tidings.core.model.cursors import PAGE_END, Place, Replication
+from tidings.core.model.feeds import HOST
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import possible, remember_lost
 
@@ -248,6 +250,18 @@ def test_a_second_restore_is_remembered_beside_the_first(place: Kept) -> None:
     place.post("b")
     place.restore(9)
     assert place.scene.profiles.profile(FEED).lost == ((2, 3), (6, 9))
+
+
+def test_a_feed_that_is_created_anew_uses_no_lost_number(place: Kept) -> None:
+    """The host does not know the feeds any more that were created since the backup."""
+    place.post("a")
+    place.restore(40)
+    place.restore(9)
+    ((_, last),) = place.scene.profiles.profile(HOST).lost
+    assert last >= 40
+    Host(place.scene).feeds.create("orders")
+    assert place.scene.profiles.profile("orders").lost == ((1, jump_end(last) - 1),)
+    assert place.scene.log.take("orders") == jump_end(last) + 1
 
 
 def test_a_follower_at_work_stops_it(place: Kept) -> None:
