@@ -63,7 +63,7 @@ def test_idle_feeds_cost_nothing(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_feed_with_a_new_page_is_visited(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as a follower lags, in this and in other processes."""
+    """It is visited until no follower lags, by this and by other processes."""
     settle(monkeypatch)
     cloud.around.asked.clear()
     sweep({}, None)

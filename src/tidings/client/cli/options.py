@@ -157,7 +157,7 @@ _LOCATION = "tidings.location"  # the key of the `Location` in click's context
 @dataclass(frozen=True, slots=True)
 class Location:
     """
-    Where the user says that the feed is: at most one of the addresses is not empty.
+    The place of the feed that the user gave: at most one of the addresses is not empty.
 
     *source* is the option, variable or context that has the address. *context* is None if the
     address is not from a context, because its password must not be sent to another address.

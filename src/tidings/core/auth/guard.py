@@ -314,7 +314,7 @@ class Guard:
         """
         allowed = self.check(HOST, role, given, unrestricted=True)
         if name is not None and not allowed.permits(name):
-            raise OutsideKey("does not permit a feed of this name")
+            raise OutsideKey(f"does not permit the feed {name}")
         return allowed
 
     def _passwords(self, feed: str, role: Role) -> tuple[str, ...]:

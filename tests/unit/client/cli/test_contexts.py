@@ -231,7 +231,7 @@ def test_an_invalid_file(document: str, reason: str, file: Path) -> None:
 
 
 def test_the_place_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As XDG defines: a relative folder is ignored."""
+    """A relative folder is ignored, as XDG requires."""
     monkeypatch.setenv("HOME", str(tmp_path))
     default = tmp_path / ".config/tidings/contexts.json"
 

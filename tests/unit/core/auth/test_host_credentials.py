@@ -65,7 +65,7 @@ def test_prefixes_restrict_a_key_to_feeds(scene: Scene) -> None:
     for name in ("team-b-orders", "team-a", FEED):
         with pytest.raises(OutsideKey, match="does not permit this feed"):
             scene.guard.check(name, Role.READ, given)
-        with pytest.raises(OutsideKey, match="does not permit a feed of this name"):
+        with pytest.raises(OutsideKey, match="does not permit the feed"):
             scene.guard.check_host(Role.ADMIN, given, name)
     assert not scene.guard.check_host(Role.ADMIN, given).permits("team-b-orders")
 
