@@ -122,9 +122,7 @@ class Stage(Assembly):
         Raises:
             Unavailable: the store does not answer.
         """
-        from tidings.core.model.feeds import public_name
-
-        return self.directory.find(public_name(key)) == key
+        return self.directory.exists(key)
 
     def if_exists(self, run: Callable[[str, int], object]) -> Callable[[str, int], object]:
         """Return a function that calls *run* for a feed that exists, and else does nothing."""
@@ -304,10 +302,18 @@ class Stage(Assembly):
         """
         from dataclasses import replace
 
+        from tidings.core.errors import FeedDeleted
         from tidings.core.ingest.table_capture import Capturer
 
-        capture = replace(self._capture, feed=self.directory.key(self._capture.feed))
-        return Capturer(capture, self.appender, self.stores.outbox, self.count)
+        name = self._capture.feed
+        try:
+            key = self.directory.key(name)
+        except FeedDeleted:  # it may have been created again a moment ago
+            self.directory.forget()
+            key = self.directory.key(name)
+        return Capturer(
+            replace(self._capture, feed=key), self.appender, self.stores.outbox, self.count
+        )
 
     @cached_property
     def _capture(self) -> Capture:

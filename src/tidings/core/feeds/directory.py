@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.errors import FeedDeleted, Rejected, UnknownFeed
 from tidings.core.feeds.records import FeedRecord
-from tidings.core.model.feeds import check_name, public_name
+from tidings.core.model.feeds import check_name, number_of, public_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -63,17 +63,27 @@ class Directory:
         """
         Check that the feed with *key* still exists.
 
+        If the cached record is older than the feed, read it again: another process may have created
+        the feed a moment ago.
+
         Raises:
             InvalidFeed, UnknownFeed, FeedDeleted: see `FeedNames`.
             Unavailable: the store does not answer.
         """
         name = public_name(key)
+        known = self.record(name)
+        if known is None or known.number < number_of(key):
+            self._known.pop(name, None)
         if self.key(name) != key:
             raise FeedDeleted(name)
 
     def exists(self, key: str) -> bool:
         """Return True if the feed with *key* exists; see `check`."""
-        return self.find(public_name(key)) == key
+        try:
+            self.check(key)
+        except Rejected:
+            return False
+        return True
 
     def is_deleted(self, key: str) -> bool:
         """Return True if the feed with *key* was deleted, or if its creation was not completed."""

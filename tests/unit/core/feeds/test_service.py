@@ -339,6 +339,22 @@ class TestDirectory:
         scene.feeds.save(FeedRecord(NAME, is_live=False, version=1))
         assert directory.find(NAME) is None
 
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_a_record_that_is_older_than_a_feed_is_read_again(
+        self, scene: Scene, number: int
+    ) -> None:
+        """A function that is woken for a new feed must not drop its wake-up."""
+        if number > 1:
+            scene.feeds.save(FeedRecord(NAME, is_live=False))
+        directory = Directory(scene.feeds, FEEDS, scene.clock)
+        assert directory.find(NAME) is None
+        key = key_of(NAME, number)
+        assert not directory.exists(key)
+        scene.feeds.save(FeedRecord(NAME, number, version=number - 1))
+        assert directory.exists(key)
+        assert not directory.exists(key_of(NAME, number + 1))
+        assert number == 1 or not directory.exists(NAME)
+
     def test_memory_is_bounded(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "FEEDS_KNOWN_MAX", 10)
         directory = Directory(scene.feeds, FEEDS, scene.clock)
