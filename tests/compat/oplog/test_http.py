@@ -57,7 +57,7 @@ def test_O01_the_root_and_ops_are_the_same(host: Server) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
-@pytest.mark.parametrize("path", ["/nope", "/ops/", "/ops/x", "//", "/OPS", "/feeds/main"])
+@pytest.mark.parametrize("path", ["/nope", "/ops/", "/ops/x", "//", "/OPS", "/feeds/main/"])
 def test_O02_other_paths_are_not_found(host: Server, method: str, path: str) -> None:
     """Whatever the method; a path is matched to the letter and nothing is redirected."""
     headers = {"accept": STREAM, "content-type": JSON}

@@ -6,9 +6,9 @@ first password, key or user of a feed is stored, all roles of the feed are close
 that have no password. A password opens the whole feed. A key may be restricted to a part of the
 feed, which is called its bound; `Guard.check` returns this part.
 
-The host has credentials of its own, under the name `model.feeds.HOST`. They open every feed, or the
-feeds whose names begin with the prefixes of a key, and permit to create and delete feeds. A host
-with a credential closes all of its feeds.
+The host has credentials of its own, under the name `model.feeds.HOST`, which permit to create and
+delete feeds. Its keys open every feed, or the feeds with names that begin with the prefixes of the
+key. Its passwords open the feeds without passwords. A host with a credential closes all feeds.
 """
 
 from __future__ import annotations
@@ -318,9 +318,16 @@ class Guard:
         return allowed
 
     def _passwords(self, feed: str, role: Role) -> tuple[str, ...]:
-        """Return the hashes of the passwords that open *feed* for *role*."""
-        own = passwords_of(self.profiles.profile(feed), role)
-        return own if feed == HOST else own + passwords_of(self.profiles.profile(HOST), role)
+        """
+        Return the hashes of the passwords that open *feed* for *role*.
+
+        The passwords of the host open only feeds without passwords. Otherwise a password that was
+        replaced for the feed would still open it as a password of the host.
+        """
+        own = self.profiles.profile(feed)
+        if feed == HOST or own.read_passwords or own.ingest_passwords:
+            return passwords_of(own, role)
+        return passwords_of(self.profiles.profile(HOST), role)
 
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
         """

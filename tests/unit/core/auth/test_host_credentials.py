@@ -81,18 +81,20 @@ def test_a_credential_of_the_host_closes_every_feed(scene: Scene) -> None:
         scene.guard.check_host(Role.ADMIN, None)
 
 
-def test_passwords_of_the_host_open_every_feed(scene: Scene) -> None:
-    """The feed's own passwords still open it."""
+def test_passwords_of_the_host_open_feeds_without_passwords(scene: Scene) -> None:
+    """A password that was replaced for a feed must not open it as a password of the host."""
     own, every = (hash_password(each, salt=b"s" * 16, now_ms=0) for each in ("own", SECRET))
-    scene.profiles.save(HOST, Profile(ingest_passwords=(every,)))
+    scene.profiles.save(HOST, Profile(read_passwords=(every,), ingest_passwords=(every,)))
     scene.profiles.save(FEED, Profile(ingest_passwords=(own,)))
-    for secret in ("own", SECRET):
-        scene.guard.check(FEED, Role.INGEST, Credential(secret))
+    scene.guard.check(FEED, Role.INGEST, Credential("own"))
     scene.guard.check("other", Role.ADMIN, Credential(SECRET))
     scene.guard.check_host(Role.ADMIN, Credential(SECRET), "new")
-    for feed in ("other", HOST):
+    refused = [(FEED, SECRET), ("other", "own"), (HOST, "own")]
+    for feed, secret in refused:
         with pytest.raises(WrongPassword):
-            scene.guard.check(feed, Role.INGEST, Credential("own"))
+            scene.guard.check(feed, Role.INGEST, Credential(secret))
+    with pytest.raises(NoPasswordSet):
+        scene.guard.check(FEED, Role.READ, Credential(SECRET))
 
 
 def test_keys_of_feeds_do_not_open_the_host(scene: Scene) -> None:
