@@ -88,6 +88,7 @@ class Assembly:
     forget_every_ms = limits.FORGET_EVERY * limits.SWEEP_EVERY_MS  # between two looks for deletions
     file_rewritten_ms = 0  # when the database file was last rewritten, see `SqliteFreeSpace`
     recovery_ms = 0  # how far back the tables can be restored, without backups of the operator
+    stale_ms = 0  # the longest time for which another process may use the record of a deleted feed
     erasure_settle_ms = 0  # the longest time for which a process without its lease may still write
 
     @property
@@ -177,6 +178,8 @@ class Assembly:
             users=self._users_of,
             clock=self.runtime.clock,
             page_ms=self.settings.page_ms,
+            sleep=self.runtime.sleep,
+            stale_ms=self.stale_ms,
             on_created=self.on_feed_created,
             on_deleted=self.on_feed_deleted,
         )

@@ -67,6 +67,7 @@ class Stage(Assembly):
         self.stage = settings.stage
         self.archive_wait_ms = settings.archive_wait_ms
         self.erasure_settle_ms = settings.erasure_settle_ms
+        self.stale_ms = limits.FEED_STALE_MS
         self.recovery_ms = limits.RECOVERY_DAYS * DAY_S * 1000
 
     def count(self, metric: str, value: int) -> None:

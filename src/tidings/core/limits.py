@@ -356,6 +356,7 @@ LOST_RANGES_MAX = 100  # ranges in a profile, which is read with each cursor; ol
 
 # --- creating and deleting feeds ----------------------------------------------------------------
 FEED_AGE_MS = 3_000  # a record is cached for this time; with EXISTS_S, readers end within 5 s
+FEED_STALE_MS = 5_000  # FEED_AGE_MS, a read of the record, and clocks of functions that differ
 EXISTS_S = 2.0  # a request that waits checks this often if its feed was deleted; costs a thread
 FEEDS_KNOWN_MAX = 10_000  # records cached per process, some 5 MB; also of names without a feed
 FEEDS_NAMED = 100  # feeds in a status and in the labels of /metrics, which must stay small and fast

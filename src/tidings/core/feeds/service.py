@@ -28,7 +28,7 @@ from tidings.core.model.pages import jump
 from tidings.core.settings.profiles import Profile, change, merge_lost, possible, validate
 
 if TYPE_CHECKING:
-    from tidings.core.effects import Clock
+    from tidings.core.effects import Clock, Sleep
     from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedStore
     from tidings.core.log.stores import LogStore
@@ -61,6 +61,10 @@ class Feeds:
     feed after the record was written, so that the host can start its work or end its readers, and
     start the removal. A killed process calls neither; the host finds unfinished removals with
     `FeedStore.unfinished`. *page_ms* is the lifetime with which a page is written.
+
+    Other processes may accept requests for a deleted feed for *stale_ms*, 0 if there is only one
+    process. A feed of the same name is created after this time: otherwise a client could create it
+    and lose an acknowledged operation, because another process added it to the deleted feed.
     """
 
     directory: Directory
@@ -71,6 +75,8 @@ class Feeds:
     users: Users
     clock: Clock
     page_ms: int
+    sleep: Sleep
+    stale_ms: int = 0
     on_created: Callable[[str], None] = _ignore
     on_deleted: Callable[[str], None] = _ignore
 
@@ -99,6 +105,7 @@ class Feeds:
                     raise FeedExists("exists already", field="feed", value=name)
                 self._apply(record.key, settings)
                 return record, False
+            self._await_others(record)
             created = self._create(name, record, settings, by)
             if created is not None:
                 self.on_created(created.key)
@@ -171,6 +178,14 @@ class Feeds:
             others = f" and {more} more" if more > 0 else ""
             rule = f"is used by {shown}{others}; remove them, or delete with force"
             raise FeedInUse(rule, field="feed", value=record.name)
+
+    def _await_others(self, record: FeedRecord | None) -> None:
+        """Wait until no process has a cached record in which the deleted feed exists."""
+        if record is None:
+            return
+        left_ms = self.stale_ms - (self.clock() - record.deleted_ms)
+        if left_ms > 0:  # a clock that was set back must not prolong the wait
+            self.sleep(min(left_ms, self.stale_ms))
 
     def _create(
         self, name: str, record: FeedRecord | None, settings: ProfileChange, by: str

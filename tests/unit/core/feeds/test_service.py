@@ -247,6 +247,24 @@ class TestSuccessors:
         host.follower.run(key, host.projector())
         assert host.reader.checkpoints.checkpoints(key)["state"] == jump_end(0) + 1
 
+    def test_it_is_created_when_no_process_uses_its_predecessor(
+        self, scene: Scene, host: Host
+    ) -> None:
+        """Otherwise an operation could be acknowledged and added to the deleted feed."""
+        feeds = replace(host.feeds, stale_ms=5_000)
+        feeds.create(NAME)
+        delete(feeds)
+        scene.now_ms += 2_000
+        scene.waits.clear()
+        feeds.create(NAME)
+        delete(feeds)
+        scene.now_ms += 5_000
+        feeds.create(NAME)
+        delete(feeds)
+        scene.now_ms -= 60_000
+        feeds.create(NAME)
+        assert scene.waits == [3_000, 5_000]
+
     def test_unfinished_removals_are_limited(
         self, scene: Scene, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
     ) -> None:
