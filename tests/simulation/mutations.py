@@ -431,7 +431,7 @@ MUTATIONS = (
         plan=SERVER,
     ),
     Mutation(
-        "a wake-up during a run is lost", Parts(around=broken_server.wakes_lost), 18, plan=SERVER
+        "a wake-up during a run is lost", Parts(around=broken_server.wakes_lost), 1, plan=SERVER
     ),
     Mutation(
         "a promoted copy uses numbers of its master",
