@@ -253,11 +253,15 @@ class Place:
         """
         Return this place with the key of the feed, of which it has the name.
 
+        A chained feed keeps its name, because `writable` refuses it without a request.
+
         Raises:
             UnknownFeed, FeedDeleted: the tables have no such feed.
         """
         from tidings.aws.dynamodb.feeds import find_key
 
+        if self.feed in self.settings.sources:
+            return self
         table, deployed = self.settings.control_table, self.settings.feeds
         return replace(self, feed=find_key(self.client(), table, self.feed, deployed))
 
