@@ -14,7 +14,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = wakeups.feeds_to_wake(event)
     handler = stage().handler(wakeups.lane(event))
     follower, seen = stage().deployed_follower, wakeups.observation(event)
-    served = follower.run_each(numbers, handler, seen, stage().exists)
+    served = follower.run_each(numbers, handler, seen, stage().directory.exists)
     for feed, error in served.failed.items():
         logger().warning("follower stopped", feed=feed, reason=str(error))
     served.raise_mistakes()

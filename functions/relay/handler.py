@@ -14,7 +14,7 @@ from tidings.core.errors import TidingsError
 def handle(event: dict[str, Any], context: object) -> None:
     for feed in wakeups.feeds_to_wake(event):
         try:
-            if stage().exists(feed):
+            if stage().directory.exists(feed):
                 stage().relayer(feed).run(feed)
         except TidingsError as error:  # the relay stores the error, and the sweep wakes the relay
             logger().warning("relay stopped", feed=feed, reason=str(error))

@@ -65,7 +65,7 @@ class Functions:
     lanes_before: int = 1
     known: dict[str, Any] = field(default_factory=dict)
     keys: MemoryKeys | None = None
-    seen: dict[str, Any] = field(default_factory=dict)  # what a warm sweep remembers
+    seen: dict[str, Any] = field(default_factory=dict)  # the memory of a warm sweep
 
     def __post_init__(self) -> None:
         self.stored = self.profiles

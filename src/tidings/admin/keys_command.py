@@ -147,7 +147,7 @@ def keys() -> None:
     "--feeds",
     multiple=True,
     metavar="PREFIX",
-    help="With --host: allow only feeds whose names begin with PREFIX; repeatable.",
+    help="With --host: allow only feeds with names that begin with PREFIX; repeatable.",
 )
 @click.option("--type", "types", multiple=True, help="Allow this type only; repeatable.")
 @click.option("--parent", "parents", multiple=True, help="Allow this parent only; repeatable.")

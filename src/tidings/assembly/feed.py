@@ -201,15 +201,13 @@ class Assembly:
         """End the readers of the feed with the key *feed*, and start the removal of its data."""
 
     @property
-    def feed_data(self) -> FeedData | None:
-        """Return all data that the host has of feeds; None if the host cannot remove feeds."""
-        return None
+    def feed_data(self) -> FeedData:
+        """Return all data that the host has of feeds."""
+        raise NotImplementedError
 
     @cached_property
-    def remover(self) -> Remover | None:
+    def remover(self) -> Remover:
         """Return the job that removes the data of deleted feeds."""
-        if self.feed_data is None:
-            return None
         from tidings.core.feeds.remover import Remover
 
         return Remover(
@@ -219,7 +217,7 @@ class Assembly:
             clock=self.runtime.clock,
             steady=self.runtime.steady,
             settle_ms=self.erasure_settle_ms,
-            finish=self.free_space or _nothing_left,
+            overwrite=self.free_space,
         )
 
     @cached_property
@@ -1120,10 +1118,6 @@ class Assembly:
         from tidings.http.endpoints.status import Status
 
         return Status(self.reporter, self.settings.feeds, self.settings.url_prefix)
-
-
-def _nothing_left() -> bool:
-    return True
 
 
 class _LazyKeys:

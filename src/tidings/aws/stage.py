@@ -113,21 +113,14 @@ class Stage(Assembly):
 
     # Feeds.
 
-    def exists(self, key: str) -> bool:
+    def if_exists(self, run: Callable[[str, int], object]) -> Callable[[str, int], object]:
         """
-        Return True if the feed with *key* exists.
+        Return a function that calls *run* for a feed that exists, and else does nothing.
 
         A wake-up may be an hour old, so its feed may be deleted. Work on it would write items that
         no job removes any more.
-
-        Raises:
-            Unavailable: the store does not answer.
         """
-        return self.directory.exists(key)
-
-    def if_exists(self, run: Callable[[str, int], object]) -> Callable[[str, int], object]:
-        """Return a function that calls *run* for a feed that exists, and else does nothing."""
-        return lambda feed, until_ms: run(feed, until_ms) if self.exists(feed) else None
+        return lambda feed, until_ms: run(feed, until_ms) if self.directory.exists(feed) else None
 
     def by_key(self, numbers: Mapping[str, str]) -> dict[str, str]:
         """
@@ -159,13 +152,11 @@ class Stage(Assembly):
 
     def wake_remover(self) -> None:
         """Wake the job that removes the data of deleted feeds, if it has work."""
-        assert self.remover is not None
         if self.remover.has_work():
             self.stores.waker.run(REMOVE, "")
 
     def remove(self, until_ms: int) -> None:
         """Continue the removal of deleted feeds; see `Remover`."""
-        assert self.remover is not None
         self.remover.run(until_ms)
 
     @cached_property

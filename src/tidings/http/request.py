@@ -121,6 +121,11 @@ class Request(NamedTuple):
         return self.headers.get("origin", "")
 
     @property
+    def only_new(self) -> bool:
+        """Return True if a PUT may only create, and must change nothing that exists."""
+        return self.headers.get("if-none-match", "").strip() == "*"
+
+    @property
     def credential(self) -> Credential | None:
         given = credential_from(self.headers.get("authorization"))
         return replace(given, is_charged=True) if given and self.is_charged else given

@@ -32,10 +32,10 @@ from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 caugh
 from pyspark.sql import SparkSession
 
 from tidings.aws.dynamodb.feeds import DynamoDBFeeds
-from tidings.aws.effects import now_ms, steady_ms
+from tidings.aws.effects import now_ms
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.feeds.directory import Directory
-from tidings.core.feeds.remover import FeedDataParts, Remover
+from tidings.core.feeds.remover import note_dropped_tables
 from tidings.core.model.feeds import DEFAULT_FEED, check_name, key_of, public_name
 from tidings.http.settings import WrongArchive
 from tidings.lake import columns
@@ -129,28 +129,21 @@ class Lake:
         ]
 
     def exists(self, key: str) -> bool:
-        return self._directory().find(public_name(key)) == key
+        return self._directory().exists(key)
 
     def drop_tables(self, spark: SparkSession) -> None:
         """
-        Drop the tables of deleted feeds whose other data is removed, so that no run writes them.
+        Drop the tables of deleted feeds. Their other data is removed, so no run writes them.
 
         Raises:
             Unavailable, BotoCoreError, ClientError: DynamoDB does not answer.
         """
         store = self._store()
-        remover = Remover(
-            directory=self._directory(),
-            store=store,
-            data=FeedDataParts(()),
-            clock=now_ms,
-            steady=steady_ms,
-        )
         for record in store.unfinished():
             for removal in record.unfinished:
                 if removal.done_ms:
                     self._drop(spark, key_of(record.name, removal.number))
-                    remover.drop_tables(record.name, removal.number)
+                    note_dropped_tables(store, record.name, removal.number)
 
     def _drop(self, spark: SparkSession, key: str) -> None:
         session = self.warehouse.session(spark)

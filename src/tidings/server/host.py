@@ -291,7 +291,6 @@ class Host(Assembly):
 
     def _remove(self, _: str) -> None:
         """Remove data of deleted feeds for a short time; continue in the next run."""
-        assert self.remover is not None
         if self.remover.run(steady_ms() + REMOVE_MS):
             self.waker.wake(HOST, REMOVE)
         elif self.remover.waits():

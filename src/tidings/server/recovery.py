@@ -268,7 +268,7 @@ class Generations:
     The check whether the data file *path* was restored, and the start of a new generation.
 
     *feeds* are the feeds of the host, *chained* those that are chained by the settings.
-    *is_deleted* returns True for the key of a deleted feed, whose pages may be missing. The check
+    *is_deleted* returns True for the key of a deleted feed; its pages may be missing. The check
     is also a part of the `FeedData` of a server: it forgets a feed before its pages are removed.
     """
 

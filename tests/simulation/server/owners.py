@@ -3,7 +3,7 @@ Clients that create and delete a feed, and use it in between.
 
 Each life of the feed is a generation. Nothing that was acknowledged in a generation is missing
 while it lives, and nothing of it is in a later one. Readers that return with a cursor of an earlier
-generation are told. At the end, all that is left of deleted generations is their record.
+generation are informed. At the end, only the record is left of deleted generations.
 """
 
 from __future__ import annotations

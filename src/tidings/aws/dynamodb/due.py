@@ -59,7 +59,7 @@ def mark(control: Table, feed: str) -> None:
 
 
 def _new_version() -> int:
-    return int.from_bytes(os.urandom(6)) + 1  # 0 means that there is no mark
+    return int.from_bytes(os.urandom(6)) + 1  # 0 is the version of a feed without a mark
 
 
 def wake(control: Table, head: Item, key: Item, feed: str) -> None:

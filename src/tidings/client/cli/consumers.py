@@ -196,7 +196,7 @@ def create(
 
 
 def _existing(show: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the answer of *show*, or None if there is no consumer or webhook of this name."""
+    """Return the answer of *show*, or None if the consumer or webhook does not exist."""
     try:
         return show()
     except Refused as error:

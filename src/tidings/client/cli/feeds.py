@@ -47,7 +47,7 @@ def feeds() -> None:
     To create and delete feeds, use a key of the host with the role `admin`
     (`tidings keys create --host --role admin`), or the ingest password of the host. To list and
     show them, the role `read` suffices, too. A key with `--feeds PREFIX` permits only the feeds
-    whose names begin with PREFIX.
+    with names that begin with PREFIX.
 
     \b
     Examples:
@@ -129,7 +129,7 @@ def list_(deleted: bool, as_json: bool, place: Place) -> None:
 @place_of_argument
 def show_(name: str, as_json: bool, place: Place) -> None:
     """
-    Show the settings of the feed NAME and, after a deletion, what was removed.
+    Show the settings of the feed NAME and, after a deletion, the removed items.
 
     \b
     Examples:

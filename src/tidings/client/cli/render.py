@@ -99,9 +99,9 @@ def show(shown: RenderableType) -> None:
     """
     Print a table or a text.
 
-    On a terminal, the output has the width of the terminal, and a table whose words do not fit is
-    printed as a block of lines for each row. In a pipe or file, a table has no lines or colours,
-    and nothing is truncated or wrapped.
+    On a terminal, the output has the width of the terminal. If a word of a table does not fit, each
+    row is printed as a block of lines. In a pipe or file, a table has no lines or colours, and
+    nothing is truncated or wrapped.
     """
     from rich.console import Console
 

@@ -40,12 +40,7 @@ class Directory:
             InvalidFeed, UnknownFeed, FeedDeleted: see `FeedNames`.
             Unavailable: the store does not answer.
         """
-        record = self.record(name)
-        if record is None:
-            raise UnknownFeed("no such feed here", field="feed", value=name)
-        if not record.is_live:
-            raise FeedDeleted(name)
-        return record.key
+        return _existing(name, self.record(name)).key
 
     def find(self, name: str) -> str | None:
         """
@@ -71,10 +66,11 @@ class Directory:
             Unavailable: the store does not answer.
         """
         name = public_name(key)
-        known = self.record(name)
-        if known is None or known.number < number_of(key):
+        record = self.record(name)
+        if record is None or record.number < number_of(key):
             self._known.pop(name, None)
-        if self.key(name) != key:
+            record = self.record(name)
+        if _existing(name, record).key != key:
             raise FeedDeleted(name)
 
     def exists(self, key: str) -> bool:
@@ -142,3 +138,18 @@ class Directory:
     def all_keys(self) -> Iterator[str]:
         """Yield the keys of all feeds that exist, ordered by name; they are read in parts."""
         return (record.key for record in self.all() if record.is_live)
+
+
+def _existing(name: str, record: FeedRecord | None) -> FeedRecord:
+    """
+    Return *record*, that of the feed *name*.
+
+    Raises:
+        UnknownFeed: the record is None.
+        FeedDeleted: the feed was deleted.
+    """
+    if record is None:
+        raise UnknownFeed("no such feed here", field="feed", value=name)
+    if not record.is_live:
+        raise FeedDeleted(name)
+    return record

@@ -18,17 +18,11 @@ from tidings.core.feeds.records import TABLES_DROPPED, TABLES_PENDING, Removed
 from tidings.core.model.feeds import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidings.core.effects import Clock
     from tidings.core.feeds.directory import Directory
     from tidings.core.feeds.records import FeedData, FeedRecord, FeedStore, Removal
 
 PASSES = 2
-
-
-def _nothing_left() -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +31,8 @@ class Remover:
     The job that removes the data of deleted feeds.
 
     Only one process runs it at a time for a name; a second one repeats work, and loses the race to
-    write the record. *finish* is called after the last pass, for example to overwrite free space;
-    it returns False if it must be called again later. *settle_ms* is the longest time after a
+    write the record. *overwrite* overwrites the free space of the database file after the last
+    pass; it returns False if it must be called again later. *settle_ms* is the longest time after a
     deletion for which a process may still write to the feed, at least `limits.REMOVE_SETTLE_MS`.
     """
 
@@ -48,7 +42,7 @@ class Remover:
     clock: Clock
     steady: Clock
     settle_ms: int = limits.REMOVE_SETTLE_MS
-    finish: Callable[[], bool] = _nothing_left
+    overwrite: Callable[[], bool] | None = None
 
     def run(self, until_ms: int) -> bool:
         """
@@ -78,20 +72,6 @@ class Remover:
         records = self.store.unfinished()
         return any(not removal.done_ms for each in records for removal in each.unfinished)
 
-    def drop_tables(self, name: str, number: int) -> None:
-        """Record that the job of the lake has dropped the tables of the feed *number* of *name*."""
-
-        def dropped(removal: Removal) -> Removal:
-            pending = removal.tables == TABLES_PENDING
-            return replace(removal, tables=TABLES_DROPPED) if pending else removal
-
-        while (record := self.store.record(name)) is not None:
-            removal = _find(record, number)
-            if removal is None or removal == dropped(removal):
-                return
-            if self._save(record.with_removal(dropped(removal))):
-                return
-
     def _run(self, name: str, number: int, until_ms: int) -> bool:
         """Continue one removal; return True if more can be done now."""
         key = key_of(name, number)
@@ -118,7 +98,9 @@ class Remover:
     def _advance(self, key: str, removal: Removal, until_ms: int) -> Removal:
         """Continue *removal*, and return it as it is afterwards."""
         if removal.passes >= PASSES:
-            return replace(removal, done_ms=self.clock()) if self.finish() else removal
+            if self.overwrite is not None and not self.overwrite():
+                return removal
+            return replace(removal, done_ms=self.clock())
         done = self.data.remove(key, removal.place, until_ms)
         counts = tuple(sorted((Counter(dict(removal.counts)) + Counter(done.counts)).items()))
         if done.place is not None:
@@ -130,6 +112,16 @@ class Remover:
             return self.store.save(record)
         finally:
             self.directory.forget()
+
+
+def note_dropped_tables(store: FeedStore, name: str, number: int) -> None:
+    """Record that the job of the lake has dropped the tables of the feed *number* of *name*."""
+    while (record := store.record(name)) is not None:
+        removal = _find(record, number)
+        if removal is None or removal.tables != TABLES_PENDING:
+            return
+        if store.save(record.with_removal(replace(removal, tables=TABLES_DROPPED))):
+            return
 
 
 def _find(record: FeedRecord, number: int) -> Removal | None:
@@ -151,12 +143,9 @@ class FeedDataParts:
         index, _, inner = place.partition(":")
         at = int(index or 0)
         if at >= len(self.parts):
-            return Removed(None, _NOTHING)
+            return Removed(None, {})
         done = self.parts[at].remove(key, inner, until_ms)
         if done.place is not None:
             return Removed(f"{at}:{done.place}", done.counts)
         is_last = at + 1 >= len(self.parts)
         return Removed(None if is_last else f"{at + 1}:", done.counts)
-
-
-_NOTHING: Mapping[str, int] = {}

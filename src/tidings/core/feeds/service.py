@@ -25,7 +25,7 @@ from tidings.core.errors import (
 from tidings.core.feeds.records import TABLES_KEPT, TABLES_PENDING, FeedRecord, Removal
 from tidings.core.model.feeds import HOST, check_name
 from tidings.core.model.pages import jump
-from tidings.core.settings.profiles import Profile, change, merge_lost, possible, validate
+from tidings.core.settings.profiles import Profile, change, possible, validate, with_lost
 
 if TYPE_CHECKING:
     from tidings.core.effects import Clock, Sleep
@@ -236,9 +236,7 @@ class Feeds:
             changed = validate(settings(profile if profile.version else _defaults_of(defaults)))
             if last_page is None:
                 return changed
-            lost = (1, jump_end(last_page) - 1)
-            others = [each for each in changed.lost if each[0] != 1]
-            return replace(changed, lost=merge_lost([*others, lost]))
+            return with_lost(changed, (1, jump_end(last_page) - 1))
 
         change(self.profiles, key, made)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_FEED = "main"
 NAME = re.compile(rf"[a-z0-9][a-z0-9_.-]{{0,{limits.FEED_NAME_CHARS_MAX - 1}}}", re.ASCII)
 NAME_RULE = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter or digit"
-HOST = "*"  # stands for the host as a whole where a credential or a setting has a feed
+HOST = "*"  # the whole host, in place of the feed of a credential or of settings
 _NUMBER_MARK = "~"  # between the name and the number in a key; not allowed in names
 
 

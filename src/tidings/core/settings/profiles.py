@@ -241,14 +241,15 @@ def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
     Raises:
         Unavailable: other processes saved the profile at each attempt.
     """
+    change(profiles, feed, lambda profile: with_lost(profile, lost))
 
-    def with_lost(profile: Profile) -> Profile:
-        if lost in profile.lost:
-            return profile
-        others = [each for each in profile.lost if each[0] != lost[0]]
-        return replace(profile, lost=merge_lost([*others, lost]))
 
-    change(profiles, feed, with_lost)
+def with_lost(profile: Profile, lost: Lost) -> Profile:
+    """Return *profile* with the lost pages *lost*, in place of a range with the same first page."""
+    if lost in profile.lost:
+        return profile
+    others = [each for each in profile.lost if each[0] != lost[0]]
+    return replace(profile, lost=merge_lost([*others, lost]))
 
 
 def merge_lost(lost: Iterable[Lost]) -> tuple[Lost, ...]:

@@ -41,8 +41,7 @@ class ConsumerRequest:
         self.name = self.parameters.get("name", "")
         self.credential = request.credential
         self._content = request.content
-        # With `If-None-Match: *`, a PUT only creates, and changes nothing that exists.
-        self.only_new = request.headers.get("if-none-match", "").strip() == "*"
+        self.only_new = request.only_new
         self._user = self.credential.user if self.credential else ""
 
     def fields(self, *known: str) -> Mapping[str, Any]:

@@ -60,14 +60,13 @@ class FeedRouter:
         allowed = self._admit_change(request)
         settings = object_from(request.content(), InvalidSetting)
         fields = profile_fields(settings, name)
-        is_new = request.headers.get("if-none-match", "").strip() == "*"
 
         def change(profile: Profile) -> Profile:
             return replace(profile, **fields)
 
         by = caller(allowed, request.credential)
         try:
-            record, created = self.feeds.create(name, change, by=by, only_new=is_new)
+            record, created = self.feeds.create(name, change, by=by, only_new=request.only_new)
         except InvalidSetting as error:
             raise request_field(error) from None
         return json_answer(201 if created else 200, self._describe(record))

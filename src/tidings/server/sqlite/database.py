@@ -180,7 +180,7 @@ class Database:
         self._undo: list[Callable[[], object]] = []
         self._then: list[Callable[[], object]] = []
         self._deferred: list[Callable[[sqlite3.Connection], object]] = []
-        # True if a deferred write of this transaction failed, and after `prepare`
+        # Whether a deferred write of this transaction failed, and whether `prepare` has run.
         self._is_incomplete = self._is_prepared = False
         self._turn, self._owner = Lock(), 0  # the lock, and the thread that holds it
         self._path, self._closed = path, False

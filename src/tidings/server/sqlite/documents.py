@@ -157,8 +157,8 @@ class Documents:
 
     def all(self, feed: str | None = None) -> Sequence[Any]:
         """Return the documents of *feed* by name; for None, those of all feeds."""
-        one = () if feed is None else (feed,)
-        only = "" if feed is None else " AND feed = ?"  # one statement for both would not use it
+        # One statement for both cases would not use the primary key.
+        one, only = ((), "") if feed is None else ((feed,), " AND feed = ?")
         with self._database.reading() as sql:
             rows = sql.execute(
                 f"SELECT body FROM documents WHERE kind = ?{only} ORDER BY feed, name",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BYTES_TOGETHER = 1024 * 1024  # bytes of pages deleted in one transaction, in some 2 ms
 _DOCUMENTS = "documents"
-_KEPT = ("feed", "feed-removal")  # kinds of documents whose `feed` is a name, not a key
+_KEPT = ("feed", "feed-removal")  # kinds of documents with a name, not a key, as `feed`
 
 
 class SqliteFeedData:

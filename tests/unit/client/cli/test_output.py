@@ -299,7 +299,7 @@ def test_a_missing_password_names_the_options() -> None:
 
 
 def test_the_default_address_is_named() -> None:
-    """A user who forgot the address sees where it is from and how to give it."""
+    """A user without an address in mind sees its source, and the ways to give it."""
     context = main.make_context("tidings", ["status"], resilient_parsing=True)
     context.meta[render.SOURCE] = render.DEFAULT_SOURCE
     with context:

@@ -21,7 +21,7 @@ from tidings.core.feeds.records import (
     Removal,
     Removed,
 )
-from tidings.core.feeds.remover import FeedDataParts, Remover
+from tidings.core.feeds.remover import FeedDataParts, Remover, note_dropped_tables
 from tidings.core.model.feeds import key_of
 
 NAME, LONG = "orders", 10**15
@@ -57,7 +57,7 @@ class Data:
 class Case:
     scene: Scene
     data: Data = field(default_factory=Data)
-    finish: Callable[[], bool] = lambda: True
+    overwrite: Callable[[], bool] | None = None
 
     def host(self) -> Host:
         return Host(self.scene)
@@ -70,7 +70,7 @@ class Case:
             data=self.data,
             clock=self.scene.clock,
             steady=lambda: self.data.now_ms,
-            finish=self.finish,
+            overwrite=self.overwrite,
         )
 
     def delete(self, name: str = NAME, *, tables: bool = False) -> FeedRecord:
@@ -209,14 +209,14 @@ def test_a_record_that_changes_is_read_again(case: Case) -> None:
 def test_it_ends_when_the_free_space_is_overwritten(case: Case) -> None:
     """Not while a reader of the file prevents that, such as a backup. It then writes no record."""
     case.delete()
-    case.finish = lambda: False
+    case.overwrite = lambda: False
     case.settle()
     remover = case.remover()
     assert not remover.run(LONG)
     version = case.record().version
     assert not remover.run(LONG) and remover.waits()
     assert (case.record().version, case.record().state) == (version, DELETING)
-    case.finish = lambda: True
+    case.overwrite = lambda: True
     case.remover().run(LONG)
     assert case.record().state == DELETED
 
@@ -228,9 +228,9 @@ def test_tables_are_pending_until_the_lake_drops_them(case: Case) -> None:
     remover.run(LONG)
     assert case.record().state == DELETING and not remover.waits() and not remover.has_work()
     for _ in range(2):
-        remover.drop_tables(NAME, 1)
-    remover.drop_tables(NAME, 7)
-    remover.drop_tables("never", 1)
+        note_dropped_tables(case.scene.feeds, NAME, 1)
+    note_dropped_tables(case.scene.feeds, NAME, 7)
+    note_dropped_tables(case.scene.feeds, "never", 1)
     assert case.record().state == DELETED
     assert case.record().removals[0].tables == TABLES_DROPPED
 
