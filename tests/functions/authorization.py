@@ -148,6 +148,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "DELETE /consumers/{name}": {"status": 404, "query": "why=w&by=b"},
     "GET /consumers/{name}/parked": {"status": 404},
     "GET /consumers/{name}/notes": {"status": 200},
+    "GET /access": {"status": 200},
     "GET /keys": {"status": 200},
     "POST /keys/{id}/revoke": {"status": 404, "parameters": {"id": "000000000000"}},
     "GET /hooks": {"status": 501},

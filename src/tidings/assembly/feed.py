@@ -1044,15 +1044,21 @@ class Assembly:
     def _consume(self) -> Endpoint:
         from tidings.http.endpoints.consumers import ConsumerRouter
         from tidings.http.router import by_path
-        from tidings.http.routes import HOOKS, KEYS
+        from tidings.http.routes import ACCESS, HOOKS, KEYS
 
         consumers = ConsumerRouter(self.consumers, self.guard, self.directory)
-        return by_path({HOOKS: self._hooks, KEYS: self._keys}, consumers)
+        below = {HOOKS: self._hooks, KEYS: self._keys, ACCESS: self._access}
+        return by_path(below, consumers)
 
     def _hooks(self) -> Endpoint:
         from tidings.http.endpoints.hooks import WebhookRouter
 
         return WebhookRouter(self.consumers, self.guard, self.directory, self.webhook_admin)
+
+    def _access(self) -> Endpoint:
+        from tidings.http.endpoints.access import AccessReport
+
+        return AccessReport(self.guard, self.directory)
 
     def _keys(self) -> Endpoint:
         from tidings.core.auth.keys import KeyIssuer

@@ -480,6 +480,7 @@ DOCS: dict[str, Doc] = {
     "POST /hooks/{name}/rotate": Doc(
         "create another secret", "19.4", body=((JSON, _ref("WebhookSecret")),)
     ),
+    "GET /access": Doc("the roles that the credential grants", "10.10"),
     "GET /keys": Doc("all keys, without their secrets", "17.11"),
     "POST /keys/{id}/revoke": Doc("revoke a key", "17.11"),
     "GET /pages": Doc(

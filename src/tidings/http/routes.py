@@ -28,6 +28,7 @@ DEFAULT_PATH = "$default"
 STREAM = "/feeds/{feed}/v1/stream/{name}"
 FEEDS, FEED = "/feeds", "/feeds/{feed}"
 CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
+ACCESS = "/feeds/{feed}/access"
 HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
 
@@ -108,6 +109,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", HOOKS + "/{name}", "consume", ADMIN),
     HttpRoute("DELETE", HOOKS + "/{name}", "consume", ADMIN),
     HttpRoute("POST", HOOKS + "/{name}/rotate", "consume", ADMIN),
+    HttpRoute("GET", ACCESS, "consume", PUBLIC),
     HttpRoute("GET", KEYS, "consume", ADMIN),
     HttpRoute("POST", KEYS + "/{id}/revoke", "consume", ADMIN),
     HttpRoute("GET", "/feeds/{feed}/pages", "list", REPLICATE),

@@ -107,3 +107,27 @@ def test_P17_7_a_stream_that_is_read_slowly_ends_with_its_key(
             while time.monotonic() < until_s:
                 client.recv(500)
                 time.sleep(0.2)
+
+
+def test_P10_10_a_key_is_told_its_rights(server: Server) -> None:
+    """With the part of the feed; a missing, wrong or ended credential grants nothing."""
+    key = make_key(server, "--role", "read", "--role", "ingest", "--parent", "user/42")
+    url = f"{server.url}feeds/main/access"
+    answer = httpx.get(url, headers={"authorization": f"Bearer {key}"}).json()
+    assert answer["principal"] == key.split("_")[1]
+    assert answer["roles"] == [
+        {"role": role, "types": None, "parents": ["user/42"]} for role in ("read", "ingest")
+    ]
+    nothing = {"principal": None, "roles": []}
+    for shown in ({}, {"authorization": f"Bearer {key[:-1]}"}, {"authorization": "Bearer x"}):
+        refused = httpx.get(url, headers=shown)
+        assert (refused.status_code, refused.json()) == (200, nothing)
+        assert "www-authenticate" not in refused.headers
+
+
+def test_P10_10_a_key_of_the_host_is_told_its_rights(server: Server) -> None:
+    """On the feeds that it permits; `admin` includes two roles."""
+    key = make_key(server, "--host", "--role", "admin", "--feeds", "ma")
+    headers = {"authorization": f"Bearer {key}"}
+    roles = httpx.get(f"{server.url}feeds/main/access", headers=headers).json()["roles"]
+    assert [each["role"] for each in roles] == ["consume", "erase", "admin"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,7 @@ from tidings.core.errors import (
     NoPasswordSet,
     OutsideKey,
     TooManyRequests,
+    WrongKey,
     WrongPassword,
 )
 from tidings.core.model.feeds import HOST, public_name
@@ -253,6 +254,43 @@ class Guard:
         if unrestricted:
             allowed.require_unrestricted()
         return allowed
+
+    def rights(self, feed: str, given: Credential | None) -> dict[Role, Allowed]:
+        """
+        Return the rights of *given* on *feed* for each role that it grants.
+
+        The result is empty for a wrong or missing credential. A wrong credential counts as one
+        failed attempt.
+
+        Raises:
+            TooManyRequests: see `check`.
+        """
+        kind = self._kind(given)
+        if kind is None or given is None:
+            return dict.fromkeys(self._password_rights(feed, given), ALL)
+        found: dict[Role, Allowed] = {}
+        for role in Role:
+            try:
+                found[role] = kind.authorize(feed, role, given)
+            except OutsideKey:
+                continue  # the credential may grant another role
+            except WrongKey:
+                return {}
+            given = replace(given, is_charged=True)
+        return found
+
+    def _password_rights(self, feed: str, given: Credential | None) -> list[Role]:
+        if self.open and not self.is_protected(feed):
+            return [*Role]
+        stored = {role: self._passwords(feed, role) for role in PASSWORD_ROLES}
+        if given is None or given.bearer or not any(stored.values()):
+            return []
+        if not any(self.verifier.remembers(given.secret, each) for each in stored.values()):
+            self.failures.check(feed)
+        opened = {role for role in stored if self.verifier.matches(given.secret, stored[role])}
+        if not opened:
+            self.failures.add(feed)
+        return [role for role in Role if password_role(role) in opened]
 
     def knows(self, given: Credential | None) -> bool:
         """Return True if *given* is a key or a token rather than a user or a password."""

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes import MemoryProfiles
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role, credential_from
 from tidings.core.auth.passwords import Verifier, hash_password
-from tidings.core.errors import NoPasswordSet, WrongPassword
+from tidings.core.errors import NoPasswordSet, TooManyRequests, WrongPassword
 from tidings.core.settings.profiles import Profile
 
 SALT = b"s" * 16
@@ -135,3 +135,41 @@ def test_a_bearer_is_told_from_a_password(header: str) -> None:
 def test_O05_anything_else_is_no_password(header: str | None) -> None:
     """Missing padding, the URL-safe alphabet, a missing colon, two headers joined."""
     assert credential_from(header) is None
+
+
+@pytest.mark.parametrize(
+    ("password", "roles"),
+    [
+        (READ_PASSWORD, {Role.READ}),
+        (INGEST_PASSWORD, {*Role} - {Role.READ}),
+        ("another one", set()),
+    ],
+)
+def test_10_10_the_roles_of_a_password(password: str, roles: set[Role]) -> None:
+    """A password has the roles that `check` permits; only a wrong one is a failed attempt."""
+    guarded = guard(PROFILE)
+    assert set(guarded.rights("main", Credential(password))) == roles
+    for role in Role:
+        if role in roles:
+            guarded.check("main", role, Credential(password))
+            continue
+        with pytest.raises(WrongPassword):
+            guarded.check("main", role, Credential(password))
+
+
+def test_10_10_wrong_passwords_are_limited() -> None:
+    """Then an unknown password is refused; a valid one that was checked before is not."""
+    guarded = guard(PROFILE)
+    guarded.rights("main", Credential(READ_PASSWORD))
+    for _ in range(50):
+        assert guarded.rights("main", Credential("wrong")) == {}
+    with pytest.raises(TooManyRequests):
+        guarded.rights("main", Credential("wrong"))
+    assert [*guarded.rights("main", Credential(READ_PASSWORD))] == [Role.READ]
+
+
+def test_10_10_without_a_credential() -> None:
+    """An open feed grants every role, a closed one none."""
+    assert [*guard(Profile(), opened=True).rights("main", None)] == [*Role]
+    assert guard(Profile()).rights("main", None) == guard(CLOSED, opened=True).rights("main", None)
+    assert guard(PROFILE).rights("main", None) == {}
