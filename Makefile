@@ -168,7 +168,7 @@ real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and c
 layers: $(STAMP)  ## the wheels a deployed function needs, for arm64
 	$(BIN)/python -m infra.build_layers
 
-release: $(STAMP)  ## wheel, layers and Spark archive into dist/, with their sums
+release: $(STAMP)  ## wheel, npm package, layers and Spark archive into dist/, with their sums
 	$(BIN)/python -m infra.build_release
 
 clean:  ## remove what was built

@@ -1,5 +1,5 @@
 """
-Build a release in `dist/`: the wheel, the layers, the archive of the sync job, and checksums.
+Build a release in `dist/`: wheel, npm package, layers, archive of the sync job, and checksums.
 
 The build is reproducible: every file has the commit's time, the entries of each archive are sorted,
 and the build backend is pinned in requirements.lock. The build fails if there are uncommitted
@@ -22,6 +22,8 @@ from tidings.core.version import VERSION
 
 DIST = ROOT / "dist"
 SUMS = "SHA256SUMS"
+CLIENT = ROOT / "clients" / "javascript"
+_NPM_S = 60.0  # npm packs without a network, in less than a second
 _ENTRY = re.compile(r"^## \[(?P<version>[^\]]+)\] - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
 
 
@@ -78,10 +80,12 @@ def build(dist: Path, time_s: int) -> list[str]:
 
     Raises:
         LayerNotBuilt: pip found no wheel, or the network is unavailable.
+        NotReleased: the wheel or the npm package was not built.
     """
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     wheel(dist, time_s)
+    npm_package(dist)
     for name in build_layers.OURS:
         _layer(dist, name, build_layers.build_ours(name, BUILD / "release" / "layers"), time_s)
     for name in build_layers.LAYERS:
@@ -108,6 +112,26 @@ def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
     )
     if done.returncode:
         raise NotReleased(f"the wheel was not built: {done.stderr.strip()}")
+
+
+def npm_package(dist: Path) -> None:
+    """
+    Pack `clients/javascript` in *dist*, as `npm publish` would.
+
+    npm gives all files the same time.
+
+    Raises:
+        NotReleased: npm is missing, or failed.
+    """
+    command = ["npm", "pack", "--silent", "--pack-destination", str(dist.resolve())]
+    try:
+        done = subprocess.run(
+            command, cwd=CLIENT, capture_output=True, text=True, check=False, timeout=_NPM_S
+        )
+    except FileNotFoundError:
+        raise NotReleased("npm is missing; install Node.js 20 or newer") from None
+    if done.returncode:
+        raise NotReleased(f"the npm package was not built: {done.stderr.strip()}")
 
 
 def sums(dist: Path) -> list[str]:

@@ -21,7 +21,7 @@ FOLDERS = {WORLD: (WORLD_FOLDER,), DEPLOYING: DEPLOY}  # lanes that have folders
 _ALL_NEED_JAVA = re.compile(r"^pytestmark = pytest\.mark\.java$", re.M)
 STAGE_FOLDER = "tests/aws/"  # in no lane: its tests need a deployed stage (`make sandbox`)
 # Third-party programs that the tests of the lane `world` start; each one is a marker, too.
-PROGRAMS = ("curl", "go", "nginx", "npm", "prometheus", "promtool")
+PROGRAMS = ("curl", "go", "nginx", "npm", "pipx", "prometheus", "promtool")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -157,6 +159,33 @@ def test_the_wheel_depends_on_its_files_alone(tmp_path: Path) -> None:
         sums.append(hashlib.sha256(built.read_bytes()).hexdigest())
 
     assert sums[0] == sums[1]
+
+
+def test_the_npm_package_depends_on_its_files_alone(tmp_path: Path) -> None:
+    """It contains the files that its exports name, and is called after the version."""
+    packed = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        build_release.npm_package(tmp_path / name)
+        (built,) = (tmp_path / name).iterdir()
+        packed.append(built.read_bytes())
+
+    assert built.name == f"tidings-client-{VERSION}.tgz"
+    with tarfile.open(built) as archive:
+        names = set(archive.getnames())
+        description = json.load(archive.extractfile("package/package.json"))  # type: ignore[arg-type]
+    exported = description["exports"]["."].values()
+    assert names >= {f"package/{file.removeprefix('./')}" for file in exported}
+    assert names >= {"package/README.md", "package/LICENSE"}
+    assert packed[0] == packed[1]
+
+
+def test_a_release_without_npm_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names what to install."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(NotReleased, match=r"install Node\.js 20"):
+        build_release.npm_package(tmp_path)
 
 
 def test_the_sums_are_those_of_the_files(tmp_path: Path) -> None:

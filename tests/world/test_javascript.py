@@ -1,4 +1,4 @@
-"""`@tidings/client`, as `npm pack` makes it, in Node.js against a server that is killed."""
+"""`@tidings/client`, as `make release` packs it, in Node.js against a server that is killed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from infra import build_release
 from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
 from tests.world import installing
@@ -34,10 +35,9 @@ Follow = Callable[..., Client]
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file that `npm pack` writes."""
+    """Return the file that `make release` writes."""
     folder = tmp_path_factory.mktemp("packed")
-    command = ["npm", "pack", "--silent", "--pack-destination", str(folder)]
-    subprocess.run(command, cwd=SOURCE, check=True, stdout=subprocess.DEVNULL)
+    build_release.npm_package(folder)
     (found,) = folder.iterdir()
     return found
 
