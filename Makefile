@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check hooks fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -105,6 +105,9 @@ check: $(STAMP)  ## style, types and import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+hooks: $(STAMP)  ## run the checks before each commit, by a hook of Git
+	$(BIN)/pre-commit install
 
 fmt: $(STAMP)  ## format the code
 	$(BIN)/ruff format .

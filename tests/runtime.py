@@ -36,6 +36,7 @@ _LEFT_OUT = frozenset(
         *("aws-cdk-cloud-assembly-schema", "cdk-nag", "constructs", "jsii", "cfn-lint", "sympy"),
         *("atheris", "mypy", "ruff", "uv", "grimp", "import-linter", "networkx", "librt"),
         *("awslambdaric", "confluent-kafka", "grpcio", "grpcio-status", "psycopg-binary"),
+        *("zensical", "mkdocs", "mkdocstrings", "watchdog", "virtualenv", "pre-commit"),
         *("pymongo", "opensearch-py", "schemathesis", "zstandard", "colorama", "pywin32"),
     )
 )

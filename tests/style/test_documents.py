@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.style.source import ROOT
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 WRITTEN_BY_A_RUN = {"bench/RESULTS.md"}
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 SECURITY = (ROOT / "docs/operations/SECURITY.md").read_text()
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 _LINK = re.compile(r"\]\(([^)\s#]+)")
@@ -32,14 +34,23 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_files_named_in_the_guide_are_there() -> None:
-    """CONTRIBUTING.md says exactly which ones to change."""
-    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    """The recipes name the files of a change exactly."""
+    guide = (ROOT / "docs/design/RECIPES.md").read_text() + CONTRIBUTING
     packages = "|".join(path.name for path in (ROOT / "src/tidings").iterdir() if path.is_dir())
     paths = re.findall(r"`((?:src|layers|functions|infra|tests|docs)/[\w./]+)`", guide)
     paths += [f"src/tidings/{path}" for path in re.findall(rf"`((?:{packages})/[\w./]+)`", guide)]
 
     assert len(paths) > 60
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_guide_for_contributors_is_short() -> None:
+    """Three screens of 40 lines with 80 columns; the rest has pages of its own."""
+    screens = "\n".join(textwrap.fill(line, 80) for line in CONTRIBUTING.splitlines())
+    layers = CONTRIBUTING.partition("## Layers")[2].partition("\n## ")[0]
+
+    assert len(screens.splitlines()) <= 120
+    assert len(re.findall(r"^\| `", layers, re.M)) == 8
 
 
 def test_every_dependency_has_its_reason_and_its_sum() -> None:
