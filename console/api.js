@@ -1,57 +1,86 @@
-// Requests to the host of this page, with a password or key.
+// Requests to the host of this page, with the password or key of the person at it.
 
-import { credentials } from "./client/addresses.js";
+// The host may be below a path, so all addresses are relative to the folder above the page's own.
+const HOST = new URL("../", import.meta.url);
 
+// Kept in memory only: not in the address, not in the browser's storage.
+const credential = { user: "", secret: "" };
+
+export function signIn(user, secret) {
+  Object.assign(credential, { user, secret });
+}
+
+export const isSignedIn = () => credential.secret !== "";
+
+// The password of a WebSocket, read whenever it connects.
+export const secret = () => credential.secret;
+
+export function address(path) {
+  return new URL(path.replace(/^\//, ""), HOST).href;
+}
+
+export const socketAddress = () => address("/ws").replace(/^http/, "ws");
+
+// An answer whose status is not 2xx. *field* is the field of the request that the host names.
 export class Refused extends Error {
-  constructor(status, code, message) {
-    super(message);
-    Object.assign(this, { status, code });
+  constructor(status, { code = "", field = "", rule, message }) {
+    super(field ? `${field}: ${rule}` : rule ?? message ?? String(status));
+    Object.assign(this, { status, code, field, rule: rule ?? message ?? "" });
   }
 }
 
-// Return the JSON answer to a request; throw `Refused` if its status is not 2xx.
-export async function request(method, path, options = {}) {
-  const { secret = "", body, headers = {}, cookies = "same-origin" } = options;
+// Send a request; return the answer, whatever its status. Rejects if the host is not reached. The
+// header keeps the browser's own dialog for passwords closed (docs/PROTOCOL.md, 10.5).
+export function send(method, path, { body, headers = {}, signal } = {}) {
   const hasBody = body !== undefined;
-  const answer = await fetch(path, {
+  const { user, secret: password } = credential;
+  const basic = new TextEncoder().encode(`${user}:${password}`);
+  return fetch(address(path), {
     method,
-    headers: { ...(await credentials({ password: secret })), ...(hasBody && { "content-type": "application/json" }), ...headers },
-    body: hasBody ? JSON.stringify(body) : undefined,
+    headers: {
+      "x-requested-with": "tidings-console",
+      ...(password && { authorization: `Basic ${btoa(String.fromCharCode(...basic))}` }),
+      ...(hasBody && { "content-type": "application/json" }),
+      ...headers,
+    },
+    body: hasBody && typeof body !== "string" ? JSON.stringify(body) : body,
     cache: "no-store",
-    credentials: cookies,
+    credentials: "omit",
+    signal,
   });
+}
+
+// Return the JSON answer to a request; throw `Refused` if its status is not 2xx.
+export async function request(method, path, options) {
+  const answer = await send(method, path, options);
   const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) {
-    const { code, field, rule, message } = said.error ?? {};
-    const text = field ? `${field}: ${rule}` : rule ?? message ?? String(answer.status);
-    throw new Refused(answer.status, code ?? "", text);
+  if (answer.ok) return said;
+  const { error = {} } = said;
+  throw new Refused(answer.status, typeof error === "string" ? { message: error } : error);
+}
+
+// Wait for *answer*; null if the host has no such route or object (a stage calls no webhooks).
+export async function unlessMissing(answer) {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof Refused && (error.status === 404 || error.status === 501)) return null;
+    throw error;
   }
-  return said;
 }
 
 const PAGES_MAX = 20; // of 100 feeds each; a list of 2,000 names is long enough for a page
 
-// Return the records of the feeds that the credential permits (docs/PROTOCOL.md, 23.5). Without
-// cookies, the browser does not ask for a password after a 401.
-export async function listFeeds(secret, wanted = {}) {
+// Return the records of the feeds that the credential permits (docs/PROTOCOL.md, 23.5).
+export async function listFeeds(wanted = {}) {
   const feeds = [];
   let after = "";
   for (let page = 0; page < PAGES_MAX; page += 1) {
     const query = new URLSearchParams({ ...wanted, ...(after && { after }) });
-    const answer = await request("GET", `/feeds?${query}`, { secret, cookies: "omit" });
+    const answer = await request("GET", `/feeds?${query}`);
     feeds.push(...answer.feeds);
     after = answer.next;
     if (!after) break;
   }
   return feeds;
-}
-
-// Fill a <datalist> with names of feeds when the input that it belongs to gets the focus. Without a
-// list, for example if the key permits only one feed, the name can still be typed.
-export function offerFeeds(input, options, secret) {
-  input.addEventListener("focus", async () => {
-    const feeds = await listFeeds(secret()).catch(() => []);
-    const names = feeds.filter(({ state }) => state === "live").map(({ feed }) => feed);
-    options.replaceChildren(...names.map((name) => new Option(name)));
-  });
 }

@@ -1,374 +1,276 @@
-// The page: joins the feed, the fold, the list and the charts. Everything it shows is text.
+// The shell of the page: the chosen feed, the views, the sign-in dialog, and whether the host
+// answers. Everything that the page shows is text.
+//
+// The address names what is shown: `console/?feed=main&types=video#/events` is the view `events` of
+// the feed `main`; the other parameters of the query string are the filters of the view.
+//
+// A view is a module, listed in VIEWS, that exports
+//
+//   title                   its name in the navigation
+//   mount(root, context)    show it in the empty element *root*
+//   unmount()               stop what `mount` started; the shell then empties *root*
+//
+// The shell mounts a view again when another feed is chosen, when a person signs in, and when the
+// filters change. *context* is valid until `unmount`:
+//
+//   feed                    the name of the chosen feed
+//   params                  the filters, as URLSearchParams without `feed`
+//   below(...parts)         the path of parts of the feed: below("keys", id) is /feeds/main/keys/id
+//   request(method, path, {body, headers})
+//                           the JSON answer; rejects with `Refused` (api.js) for another status than 2xx
+//   access()                a promise of what the credential allows, as GET /feeds/{feed}/access
+//                           returns it: {principal, roles: [{role, types, parents}]} (10.10)
+//   every(look)             call the async function *look* now, every five seconds while the page is
+//                           visible and the host answers, and when the returned function is called;
+//                           the shell shows the errors with which it rejects
+//   attempt(does, done, failed)
+//                           await does(); say *done*, or *failed* with the error; true if it succeeded
+//   say(text)               the notice, announced politely
+//   trouble(text)           the error, announced at once
+//   setParams(values)       set filters in the address ("" removes one), and mount the view again
+//   go(view, values)        show another view, with these filters
+//   choose(feed)            choose another feed
+//   stream(name, text, untilMs)
+//                           the state of the view's own connection, for the badge in the header
+//   onReached(act)          call *act* when the host answers again
+//   signIn(reason)          open the sign-in dialog, with the reason why it is needed
+//
+// Helpers for elements, tables, dialogs and numbers are in page.js, requests in api.js.
 
-import { offerFeeds } from "./api.js";
-import { colour, sparkline, treemap } from "./charts.js";
-import { Reader } from "./client/reader.js";
-import { overSocket } from "./client/socket.js";
-import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
-import { element, EventList, plain } from "./list.js";
-import { ask } from "./status.js";
+import { isSignedIn, listFeeds, Refused, request, secret, signIn } from "./api.js";
+import { Health, line } from "./health.js";
+import { ask, h, plain, say } from "./page.js";
+import * as consumers from "./view-consumers.js";
+import * as events from "./view-events.js";
+import * as feeds from "./view-feeds.js";
+import * as keys from "./view-keys.js";
+import * as overview from "./view-overview.js";
 
-const DRAW_EVERY_MS = 80; // smooth to look at, and light on a busy feed
-const RATE_SECONDS = 120; // how far back the sparkline goes
-const HEAT_MS = 1500; // how long a changed area glows
-const GROUPS_MAX = 80; // smaller areas could not be told apart
-const TABLE_ROWS_MAX = 40;
-const TYPES_SHOWN = 8;
-const STORE = "tidings-console";
-const UNPLUGGED_MS = 5000; // long enough to see the feed continue without this page
-const STATUS_EVERY_S = 5; // a lag that lasts is what matters, not each page
+const VIEWS = { events, overview, consumers, keys, feeds };
+const LOOK_EVERY_MS = 5000;
 
 const $ = (id) => document.getElementById(id);
-const list = new EventList($("events"));
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
-let feed = null;
-let fold = new Fold();
-let tally = new Tally();
-let heat = new Map(); // group name -> {kind, until}
-let perSecond = new Array(RATE_SECONDS).fill(0);
-let areas = [];
-let paused = false;
-let held = 0;
-let drawn = 0;
-let changed = true;
-let ticks = 0;
-let state = { name: "connecting", until: 0, why: "" };
+let shown = null; // what is mounted: {name, feed, search, view, stop}
+let health = { state: "connecting" };
+let stream = null; // the state of the view's own connection: {name, text, untilMs}
 
-const TOLD = {
-  connecting: "connecting",
-  "catching-up": "catching up",
-  live: "live",
-  waiting: "reconnecting",
-  paused: "unplugged",
-  refused: "refused",
-  deleted: "deleted",
-};
+// --- the address -----------------------------------------------------------------------------
 
-const hears = {
-  state(name, ms = 0, why = "") {
-    state = { name, until: performance.now() + ms, why };
-    if (name === "waiting" || name === "paused") changed = true;
-    showState();
-  },
-  cursor(text) {
-    $("cursor").textContent = plain(text);
-    keep(text);
-  },
-  events(events) {
-    changed = true;
-    perSecond[perSecond.length - 1] += events.length;
-    for (const event of events) takeIn(event);
-  },
-  resumed({ cursor, missed }) {
-    const counted = `${missed.toLocaleString()} event${missed === 1 ? "" : "s"} missed and caught up`;
-    notice(`resumed from cursor ${cursor}, ${counted}`);
-    list.add({ id: "", event: "note", data: { text: `resumed: ${counted}` } });
-    changed = true;
-  },
-  refused({ message, code }) {
-    if (code === "feed_deleted") hears.state("deleted");
-    notice(code === "feed_deleted" ? `The feed ${plain(chosen().feed)} was deleted.` : `The server refuses: ${plain(message)}`);
-    if (code === "wrong_password") $("password").focus();
-  },
-};
-
-function takeIn(event) {
-  const group = fold.apply(event);
-  if (group) heat.set(group, { kind: event.event, until: performance.now() + HEAT_MS });
-  if (event.event === "reset") heat.clear();
-  tally.count(event);
-  list.add(event);
-  if (paused) held += 1;
+function here() {
+  const params = new URLSearchParams(location.search);
+  const feed = params.get("feed") || "main";
+  params.delete("feed");
+  const wanted = location.hash.replace(/^#\/?/, "");
+  return { name: Object.hasOwn(VIEWS, wanted) ? wanted : "events", feed, params };
 }
 
-// --- choosing what to follow -----------------------------------------------------------------
+function addressOf(name, feed, params) {
+  const query = new URLSearchParams({ feed, ...Object.fromEntries(params) });
+  return `?${query}#/${name}`;
+}
 
-// A list with commas between its values, or a JSON array if a value contains one.
-function values(id) {
-  const text = $(id).value.trim();
-  try {
-    if (text.startsWith("[")) return JSON.parse(text).map(String);
-  } catch {
-    // not an array: a value may begin with a bracket
+function go(name, feed, params) {
+  history.pushState(null, "", addressOf(name, feed, params));
+  show({ again: true });
+}
+
+function withParams(params, values) {
+  const made = new URLSearchParams(params);
+  for (const [name, value] of Object.entries(values)) {
+    if (value) made.set(name, value);
+    else made.delete(name);
   }
-  return text.split(",").map((value) => value.trim()).filter(Boolean);
-}
-
-function joined(value) {
-  if (!Array.isArray(value)) return value;
-  const isPlain = value.every((each) => !each.includes(",") && !each.startsWith("["));
-  return isPlain ? value.join(",") : JSON.stringify(value);
-}
-
-function chosen() {
-  return {
-    feed: $("feed").value.trim() || "main",
-    types: values("types"),
-    parents: values("parents"),
-    from: $("from").value,
-  };
-}
-
-// Read when it is needed and kept nowhere else: not with the choice, not in the address.
-function password() {
-  return $("password").value;
-}
-
-function follow(choice, cursor) {
-  feed?.stop();
-  fold = new Fold();
-  tally = new Tally();
-  heat = new Map();
-  perSecond = new Array(RATE_SECONDS).fill(0);
-  list.clear();
-  notice("");
-  $("cursor").textContent = "no cursor yet";
-  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const open = overSocket(`${scheme}//${location.host}/ws`, { ...choice, password });
-  feed = new Reader(open, cursor || choice.from, hears);
-  keep(cursor);
-  feed.start();
-  changed = true;
-}
-
-// The cursor outlives a reload of the page, not the tab: two tabs are two consumers.
-function keep(cursor) {
-  try {
-    sessionStorage.setItem(STORE, JSON.stringify({ ...chosen(), cursor }));
-  } catch {
-    // A browser that keeps nothing still shows the feed.
-  }
-}
-
-function kept() {
-  try {
-    return JSON.parse(sessionStorage.getItem(STORE)) ?? {};
-  } catch {
-    return {};
-  }
-}
-
-function begin() {
-  const before = kept();
-  const asked = new URLSearchParams(location.search);
-  for (const name of ["feed", "types", "parents", "from"]) {
-    const value = joined(before[name]) ?? asked.get(name);
-    if (typeof value === "string") $(name).value = value;
-  }
-  if (!$("from").value) $("from").value = "0";
-  follow(chosen(), typeof before.cursor === "string" ? before.cursor : "");
-}
-
-// --- what is shown ---------------------------------------------------------------------------
-
-function notice(text) {
-  $("notice").textContent = text;
-  $("notice").hidden = !text;
-}
-
-function showState() {
-  const left = Math.ceil((state.until - performance.now()) / 1000);
-  const counts = state.name === "waiting" || state.name === "paused";
-  $("badge").dataset.state = state.name;
-  const why = state.why ? `${state.why}, ` : "";
-  $("badge").textContent = counts ? `${why}${TOLD[state.name]} ${Math.max(0, left)} s` : TOLD[state.name];
-  $("plug").textContent = counts ? "Plug back in" : "Pull the plug";
-  $("plug").disabled = isOver();
-}
-
-function isOver() {
-  return state.name === "refused" || state.name === "deleted";
-}
-
-function showFigures() {
-  $("total").textContent = tally.total.toLocaleString();
-  $("objects").textContent = fold.objects.size.toLocaleString() + (fold.isFull ? "+" : "");
-  $("objects-title").textContent = fold.isWhole ? "Objects" : "Objects seen";
-  $("objects-title").title = fold.isFull
-    ? `counted up to ${OBJECTS_MAX.toLocaleString()}`
-    : fold.isWhole ? "every object there is" : "since this page was loaded";
-  $("rate").textContent = perSecond[perSecond.length - 2].toLocaleString();
-  $("empty").hidden = list.size > 0;
-}
-
-function showTypes() {
-  const busiest = tally.busiest(TYPES_SHOWN);
-  const most = Math.max(1, ...busiest.map((type) => type.sum));
-  $("bars").replaceChildren(...busiest.map((type) => bar(type, most)));
-}
-
-function bar(type, most) {
-  const made = element("div", "bar");
-  const track = element("div", "track");
-  for (const kind of ["insert", "update", "delete"]) {
-    const part = element("span", kind);
-    part.style.width = `${(type[kind] / most) * 100}%`;
-    part.title = `${type[kind].toLocaleString()} ${kind}`;
-    track.append(part);
-  }
-  made.append(element("span", "name", plain(type.type)), track);
-  made.append(element("span", "count", type.sum.toLocaleString()));
   return made;
 }
 
-function showGroups() {
-  const rows = fold.largest(TABLE_ROWS_MAX).map((group) => {
-    const made = element("tr");
-    const name = element("td");
-    const open = element("button", "plain", plain(`${group.type} ${group.folder}`));
-    open.type = "button";
-    open.dataset.group = group.name;
-    open.disabled = !group.folder.endsWith("/");
-    name.append(open);
-    made.append(name, element("td", "number", group.count.toLocaleString()));
-    return made;
-  });
-  $("groups").replaceChildren(...rows);
-}
+// --- the views -------------------------------------------------------------------------------
 
-function showCrumbs() {
-  const crumb = (text, focus) => {
-    const made = element("button", "plain", plain(text));
-    made.type = "button";
-    made.onclick = () => look(focus);
-    return made;
-  };
-  const crumbs = [];
-  if (fold.focus) {
-    const { type, prefix } = fold.focus;
-    crumbs.push(crumb("everything", null), crumb(type, { type, prefix: "" }));
-    let at = prefix.indexOf("/", 1);
-    for (let from = 0; at >= 0; from = at + 1, at = prefix.indexOf("/", from)) {
-      crumbs.push(crumb(prefix.slice(from, at + 1), { type, prefix: prefix.slice(0, at + 1) }));
-    }
+function show({ again = false } = {}) {
+  const { name, feed, params } = here();
+  const search = params.toString();
+  if (!again && shown?.name === name && shown.feed === feed && shown.search === search) return;
+  const isFirst = shown === null;
+  const isOtherFeed = shown?.feed !== feed;
+  leave();
+  const view = VIEWS[name];
+  shown = { name, feed, search, view, problem: "", stops: [], reached: [] };
+  $("feed").value = feed;
+  document.title = `${view.title} · ${plain(feed)} · Tidings`;
+  for (const link of $("views").children) {
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
   }
-  $("crumbs").replaceChildren(...crumbs);
+  view.mount($("view"), contextOf(shown, params));
+  if (isOtherFeed) health = { state: "connecting" };
+  showHealth();
+  if (isOtherFeed) look.follow(feed);
+  if (!isFirst && document.activeElement === document.body) $("view").focus({ preventScroll: true });
 }
 
-function look(focus) {
-  fold.look(focus);
-  heat.clear();
-  changed = true;
-  showCrumbs();
+function leave() {
+  if (!shown) return;
+  for (const stop of shown.stops) stop();
+  shown.view.unmount();
+  $("view").replaceChildren();
+  stream = null;
+  for (const id of ["notice", "trouble", "unseen"]) say($(id), "");
 }
 
-function open(group) {
-  const found = fold.groups.get(group);
-  if (!found || !found.folder.endsWith("/")) return;
-  look({ type: found.type, prefix: (fold.focus?.prefix ?? "") + found.folder });
-}
-
-function warmth(now) {
-  return (name) => {
-    const warm = heat.get(name);
-    if (!warm) return null;
-    const share = (warm.until - now) / HEAT_MS;
-    if (share <= 0) {
-      heat.delete(name);
-      return null;
-    }
-    return { kind: warm.kind, share: calm.matches ? 0.5 : share * 0.85 };
+function contextOf(mounted, params) {
+  const { name, feed } = mounted;
+  const whileShown = (act) => (...values) => (shown === mounted ? act(...values) : undefined);
+  return {
+    feed,
+    params,
+    request,
+    access: () => (mounted.access ??= request("GET", `/feeds/${encodeURIComponent(feed)}/access`)),
+    below: (...parts) => `/feeds/${[feed, ...parts].map(encodeURIComponent).join("/")}`,
+    every: (looks) => every(mounted, looks),
+    say: whileShown((text) => say($("notice"), text)),
+    trouble: whileShown((text) => say($("trouble"), text)),
+    attempt: async (does, done, failed) => {
+      try {
+        await does();
+      } catch (error) {
+        if (shown === mounted) tell("", `${failed}: ${reasonOf(error)}`);
+        return false;
+      } finally {
+        look.check();
+      }
+      if (shown === mounted) tell(done, "");
+      return true;
+    },
+    setParams: whileShown((values) => go(name, feed, withParams(params, values))),
+    go: whileShown((other, values = {}) => go(other, feed, withParams(new URLSearchParams(), values))),
+    choose: whileShown((other) => go(name, other, new URLSearchParams())),
+    stream: whileShown((state, text, untilMs = 0) => {
+      const isLost = state === "waiting" && stream?.name !== state;
+      stream = { name: state, text, untilMs };
+      showHealth();
+      if (isLost) look.check(); // it may be the host that is gone
+    }),
+    onReached: (act) => mounted.reached.push(act),
+    signIn: askForCredential,
   };
 }
 
-function draw(now) {
-  requestAnimationFrame(draw);
-  if (now - drawn < DRAW_EVERY_MS || (!changed && !heat.size)) return;
-  drawn = now;
-  areas = treemap($("map"), fold.largest(GROUPS_MAX), warmth(now));
-  if (!changed) return;
-  changed = false;
-  if (!paused) list.show();
-  showFigures();
-  showTypes();
-  if (document.querySelector("details").open) showGroups();
-  $("pause").textContent = paused ? `Go on (${held.toLocaleString()} new)` : "Pause";
+function tell(notice, trouble) {
+  say($("notice"), notice);
+  say($("trouble"), trouble);
 }
 
-// Only while somebody looks at a feed that is there: each report costs the feed a few reads.
-async function showStatus() {
-  if (document.hidden || state.name !== "live") return;
-  $("status").textContent = plain(await ask(chosen().feed));
+function every(mounted, looks) {
+  let timer = 0;
+  let number = 0;
+  const turn = async () => {
+    clearTimeout(timer);
+    const mine = ++number;
+    try {
+      if (!document.hidden && health.state !== "unreachable") await looks();
+      mounted.problem = "";
+    } catch (error) {
+      if (error instanceof Refused) mounted.problem = error.message;
+      else if (shown === mounted) look.check();
+    }
+    if (shown === mounted) showProblem();
+    if (shown === mounted && mine === number) timer = setTimeout(turn, LOOK_EVERY_MS);
+  };
+  const whenVisible = () => !document.hidden && turn();
+  document.addEventListener("visibilitychange", whenVisible);
+  mounted.reached.push(turn);
+  mounted.stops.push(() => {
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", whenVisible);
+  });
+  turn();
+  return turn;
 }
 
-function tick() {
-  if (ticks++ % STATUS_EVERY_S === 0) showStatus();
-  perSecond.push(0);
-  perSecond.shift();
-  sparkline($("spark"), perSecond.slice(0, -1));
-  $("rate").textContent = perSecond[perSecond.length - 2].toLocaleString();
-  showState();
+const reasonOf = (error) => (error instanceof Refused ? error.message : "the host was not reached");
+
+// --- whether the host answers ----------------------------------------------------------------
+
+const look = new Health((found) => {
+  const isBack = health.state === "unreachable" && found.state !== "unreachable";
+  health = found;
+  showHealth();
+  if (isBack) for (const act of shown.reached) act();
+});
+
+const NOT_OK = { reached: "", connecting: "connecting", refused: "refused", deleted: "deleted", unreachable: "not reached" };
+
+function showHealth() {
+  const { state, report } = health;
+  const own = state === "unreachable" ? null : stream;
+  const isOk = report?.status === "OK";
+  const badge = own?.text ?? (NOT_OK[state] || report?.status || "no status");
+  if ($("badge").textContent !== badge) $("badge").textContent = badge;
+  $("badge").dataset.state = own?.name ?? (state === "reached" && !isOk ? "waiting" : state);
+  const status = state === "reached" ? plain(line(report)) : "";
+  if ($("status").textContent !== status) $("status").textContent = status;
+  showProblem();
+  showTimes();
+}
+
+// Why the view is not refreshed.
+function showProblem() {
+  const { state, error } = health;
+  if (state === "deleted") say($("unseen"), `The feed ${shown.feed} was deleted.`);
+  else say($("unseen"), state === "refused" ? error.message : shown.problem);
+}
+
+// Seconds that pass are not announced.
+function showTimes() {
+  const seconds = (ms) => Math.max(0, Math.ceil(ms / 1000));
+  const parts = [];
+  if (health.state === "unreachable") {
+    const { answeredMs, nextMs } = look;
+    parts.push(answeredMs ? `last answer ${seconds(Date.now() - answeredMs)} s ago` : "no answer yet");
+    parts.push(`next attempt in ${seconds(nextMs - Date.now())} s`);
+  } else if (stream?.untilMs) parts.push(`next attempt in ${seconds(stream.untilMs - Date.now())} s`);
+  $("since").textContent = parts.join(", ");
+  $("since").hidden = parts.length === 0;
 }
 
 // --- what a person does ----------------------------------------------------------------------
 
-function pause() {
-  paused = !paused;
-  held = 0;
-  $("pause").setAttribute("aria-pressed", String(paused));
-  changed = true;
+async function askForCredential(reason) {
+  if ($("dialog")) return;
+  const given = await ask({
+    title: "Sign in",
+    says: `${reason ? `The host refuses: ${reason}. ` : ""}Enter the password or key of the feed, or a user and its password. This page keeps it in memory until it is closed or reloaded.`,
+    fields: [
+      { name: "user", label: "User, if the feed has users", autocomplete: "username" },
+      { name: "secret", label: "Password or key", type: "password", autocomplete: "current-password" },
+    ],
+    action: "Sign in",
+  });
+  if (!given) return;
+  signIn(given.secret ? given.user : "", given.secret);
+  $("sign-in").textContent = isSignedIn() ? "Signed in" : "Sign in";
+  show({ again: true });
 }
 
-function plug() {
-  if (isOver()) return;
-  if (state.name === "waiting" || state.name === "paused") feed.start();
-  else {
-    notice("Unplugged. The feed goes on; this page will resume from its cursor.");
-    feed.pause(UNPLUGGED_MS);
-  }
+// Offer the names of feeds when the input gets the focus. Without a list, for example if the key
+// permits only one feed, the name can still be typed.
+async function offerFeeds() {
+  const found = await listFeeds().catch(() => []);
+  const names = found.filter(({ state }) => state === "live").map(({ feed }) => feed);
+  $("feed-names").replaceChildren(...names.map((name) => new Option(name)));
 }
 
-function areaAt(event) {
-  const { offsetX: x, offsetY: y } = event;
-  return areas.find((box) => x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + box.height);
-}
-
+$("views").append(...Object.entries(VIEWS).map(([name, { title }]) =>
+  h("a", { href: `#/${name}`, "data-view": name }, title)));
 $("choice").addEventListener("submit", (event) => {
   event.preventDefault();
-  follow(chosen(), "");
-  showCrumbs();
+  const { name, params } = here();
+  const feed = $("feed").value.trim() || "main";
+  if (feed === shown.feed) show({ again: true });
+  else go(name, feed, params);
 });
-$("pause").addEventListener("click", pause);
-$("plug").addEventListener("click", plug);
-$("map").addEventListener("click", (event) => {
-  const box = areaAt(event);
-  if (box) open(box.item.name);
-});
-$("map").addEventListener("mousemove", (event) => {
-  const box = areaAt(event);
-  const text = box ? `${box.item.type} ${box.item.folder}: ${box.item.count.toLocaleString()}` : "";
-  $("map").title = plain(text);
-  $("map").style.cursor = box?.item.folder.endsWith("/") ? "pointer" : "default";
-});
-$("groups").addEventListener("click", (event) => {
-  const group = event.target.dataset.group;
-  if (group) open(group);
-});
-document.querySelector("details").addEventListener("toggle", () => {
-  changed = true;
-});
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, select, textarea")) return;
-  if (event.key === "p") pause();
-  if (event.key === "u") plug();
-});
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  changed = true;
-});
-new ResizeObserver(() => {
-  changed = true;
-}).observe($("map"));
-
-$("how").textContent = [
-  "tidings post insert video x32",
-  "",
-  `curl -H 'Content-Type: application/json' ${location.origin}/ \\`,
-  `  -d '{"event":"insert","type":"video","id":"x32"}'`,
-].join("\n");
-document.documentElement.dataset.ready = colour("accent") ? "yes" : "no";
-offerFeeds($("feed"), $("feed-names"), password);
-begin();
-setInterval(tick, 1000);
-requestAnimationFrame(draw);
+$("feed").addEventListener("focus", offerFeeds);
+$("sign-in").addEventListener("click", () => askForCredential());
+addEventListener("popstate", () => show());
+setInterval(showTimes, 1000);
+show();

@@ -1,25 +1,8 @@
 // The list of events, newest first: bounded, and written as text only.
 
+import { element, plain } from "./page.js";
+
 const ROWS_MAX = 300; // more than a person reads; a browser draws it without effort
-const TEXT_CHARS_MAX = 300; // ids may be long, a row is one line
-
-// Names come from producers: marks that turn the direction of text, and controls, are shown.
-const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
-
-export function plain(value) {
-  const text = String(value).replace(
-    UNPRINTABLE,
-    (found) => `\\u${found.codePointAt(0).toString(16).padStart(4, "0")}`,
-  );
-  return text.length > TEXT_CHARS_MAX ? `${text.slice(0, TEXT_CHARS_MAX)}…` : text;
-}
-
-export function element(name, className, text = "") {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.textContent = text;
-  return made;
-}
 
 export class EventList {
   #list;

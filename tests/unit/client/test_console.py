@@ -164,7 +164,7 @@ def test_the_plug(server: Running, page: chromium.Page) -> None:
     server.append(_file(1))
     _rows(page, 1)
     page.js("document.querySelector('#plug').click()")
-    page.until("document.querySelector('#badge').textContent.startsWith('unplugged')")
+    page.until("document.querySelector('#badge').textContent.startsWith('disconnected')")
     for number in range(2, 9):
         server.append(_file(number))
     page.js("document.querySelector('#plug').click()")
@@ -190,17 +190,21 @@ def test_a_cut_is_mended_without_anybody(server: Running, page: chromium.Page) -
 
 
 def test_a_reload_resumes(server: Running, page: chromium.Page) -> None:
-    """The cursor and the choice outlive a reload."""
+    """The cursor outlives a reload; the filters are in the address."""
     page.open(f"{server.url}/console/?types=file&from=now")
     _live(page)
     server.append(_file(1))
     _rows(page, 1)
     page.js("document.querySelector('#types').value = 'file,other'")
+    page.js("document.querySelector('#filters').requestSubmit()")
+    page.until("location.search.includes('types=file%2Cother')")
+    _live(page)
     server.append(_file(2))
-    _rows(page, 2)
+    _rows(page, 1)
+    address = page.js("location.href")
     page.open("about:blank")
     server.append(_file(3), _file(4))
-    page.open(f"{server.url}/console/?types=file&from=now")
+    page.open(str(address))
 
     assert _rows(page, 2) == ["file/src/f4", "file/src/f3"]
     assert server.feed.messages[-2] == {
@@ -212,6 +216,23 @@ def test_a_reload_resumes(server: Running, page: chromium.Page) -> None:
     }
 
 
+def test_another_view_and_back_resumes(server: Running, page: chromium.Page) -> None:
+    """The list and the counters are kept, and the events in between are read."""
+    server.append(_file(1), _file(2))
+    page.open(f"{server.url}/console/?from=0")
+    _live(page)
+    _rows(page, 2)
+    page.js("document.querySelector('[data-view=keys]').click()")
+    page.until("!!document.querySelector('#keys')")
+    assert page.js("location.hash + document.title") == "#/keysKeys · main · Tidings"
+    server.append(_file(3))
+    page.js("history.back()")
+
+    assert _rows(page, 3) == ["file/src/f3", "file/src/f2", "file/src/f1"]
+    assert _text(page, "#total") == "3"
+    assert page.js("document.querySelector('[aria-current=page]').textContent") == "Events"
+
+
 def test_filters_and_a_fresh_start(server: Running, page: chromium.Page) -> None:
     """A new choice clears the list."""
     server.append(_file(1), {"event": "insert", "type": "video", "id": "x", "parents": ["c"]})
@@ -220,7 +241,7 @@ def test_filters_and_a_fresh_start(server: Running, page: chromium.Page) -> None
     page.js(
         "document.querySelector('#types').value = ' video ,';"
         "document.querySelector('#parents').value = 'c';"
-        "document.querySelector('#choice button').click()"
+        "document.querySelector('#filters [type=submit]').click()"
     )
 
     assert _rows(page, 1) == ["video/x"]
@@ -233,7 +254,7 @@ def test_a_pause_holds_the_list_only(server: Running, page: chromium.Page) -> No
     _live(page)
     page.js("document.querySelector('#pause').click()")
     server.append(_file(1), _file(2))
-    page.until("document.querySelector('#pause').textContent === 'Go on (2 new)'")
+    page.until("document.querySelector('#pause').textContent === 'Continue (2 new)'")
     assert _rows(page, 0) == []
     page.js("document.body.dispatchEvent(new KeyboardEvent('keydown', {key:'p', bubbles:true}))")
 
@@ -291,7 +312,7 @@ def test_hostile_text_stays_text(server: Running, page: chromium.Page) -> None:
 def test_a_refusal_is_told(server: Running, page: chromium.Page) -> None:
     """An unknown feed: one sentence, and no more attempts."""
     page.open(f"{server.url}/console/?feed=nowhere")
-    page.until("document.querySelector('#notice').textContent.includes('no such feed here')")
+    page.until("document.querySelector('#trouble').textContent.includes('no such feed here')")
 
     assert _text(page, "#badge") == "refused"
 
@@ -301,11 +322,11 @@ def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
     server.feed.password = "s3cret"
     server.append(_file(1))
     page.open(f"{server.url}/console/")
-    page.until("document.querySelector('#notice').textContent.includes('wrong password')")
-    assert page.js("document.activeElement.id") == "password"
+    page.until("!!document.querySelector('#dialog')?.open")
+    assert "wrong password" in _text(page, "#dialog-says")
 
-    page.js("document.querySelector('#password').value = 's3cret'")
-    page.js("document.querySelector('#choice').requestSubmit()")
+    page.js("document.querySelector('#dialog-secret').value = 's3cret'")
+    page.js("document.querySelector('#dialog-do').click()")
     _live(page)
     assert _rows(page, 1) == ["file/src/f1"]
     server.cut()

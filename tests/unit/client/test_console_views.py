@@ -1,4 +1,4 @@
-"""The desk of operators in a real browser, against a server with a consumer that failed."""
+"""The operators' views of the console in a real browser, against a server whose consumer failed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def feed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feed]:
 @pytest.fixture
 def page(browser: ClientConnection, feed: Feed) -> Iterator[chromium.Page]:
     with chromium.tab(browser) as found:
-        found.open(f"{feed.host.url}console/desk.html")
+        found.open(f"{feed.host.url}console/#/consumers")
         yield found
 
 
@@ -90,9 +90,8 @@ def test_what_there_is_is_shown_as_text(feed: Feed, page: chromium.Page) -> None
     markup.
     """
     _open(page)
-    assert [row[0] for row in _rows(page, "followers")] == ["push", "state"]
     ((name, state, _, _, parked, position, worker),) = _rows(page, "consumers")
-    assert (name, state, parked, worker) == ("search", "failed", "1", "nobody")
+    assert (name, state, parked, worker) == ("search", "failed", "1", "no worker")
     assert position in (*feed.ids, "before the oldest page")
     ((id_, message, error, _, _),) = _rows(page, "parked")
     assert (id_, message, error) == (feed.ids[0], f"insert video/{HOSTILE}", HOSTILE)
@@ -101,19 +100,26 @@ def test_what_there_is_is_shown_as_text(feed: Feed, page: chromium.Page) -> None
     assert page.js("document.images.length") == 1
 
 
+def test_the_overview_shows_the_followers(feed: Feed, page: chromium.Page) -> None:
+    """With their lag, refreshed while the view is shown."""
+    page.open(f"{feed.host.url}console/#/overview")
+    page.until("document.querySelectorAll('#followers tr').length === 2")
+    assert [row[0] for row in _rows(page, "followers")] == ["push", "state"]
+
+
 def test_a_message_is_sent_again_by_keyboard_alone(feed: Feed, page: chromium.Page) -> None:
     """The dialog says what will happen; Escape does nothing, a reason does it."""
     _open(page)
     _focus(page, f"Retry {feed.ids[0]}")
     page.press("Enter")
-    assert feed.ids[0] in page.js("document.querySelector('#ask-says').textContent")
+    assert feed.ids[0] in page.js("document.querySelector('#dialog-says').textContent")
     page.press("Escape")
-    page.until("!document.querySelector('#ask').open")
+    page.until("!document.querySelector('#dialog')")
     assert feed.ask("")["retries"] == []
     assert page.js("document.activeElement.ariaLabel") == f"Retry {feed.ids[0]}"
 
     page.press("Enter")
-    page.until("document.activeElement.id === 'why'")
+    page.until("document.activeElement.id === 'dialog-why'")
     page.press("Enter")  # without a reason it stays open
     page.write("the index has room again")
     page.press("Tab")
@@ -126,7 +132,7 @@ def test_a_message_is_sent_again_by_keyboard_alone(feed: Feed, page: chromium.Pa
     page.until("document.querySelector('#notes').children.length === 2")
 
 
-def test_a_look_leaves_the_focus_where_it_is(page: chromium.Page) -> None:
+def test_a_refresh_leaves_the_focus_where_it_is(page: chromium.Page) -> None:
     """A keyboard user keeps the focus on a row when the page refreshes every few seconds."""
     _open(page)
     _focus(page, "Park the next")
@@ -153,18 +159,14 @@ def test_everything_has_a_name(page: chromium.Page) -> None:
     assert [role for role, name in found if not name.strip()] == []
 
 
-def _look(page: chromium.Page, host: Server, key: str, feed: str = "main") -> None:
-    """
-    Open the page, enter *feed* and *key*, and look.
-
-    The page begins with a feed that does not exist, because a closed one would make the browser ask
-    for a password.
-    """
-    page.open(f"{host.url}console/desk.html?feed=none")
-    page.until("document.querySelector('#badge').textContent === 'refused'")
-    page.js(f"document.querySelector('#feed').value = {feed!r}")
-    page.js(f"document.querySelector('#key').value = {key!r}")
-    page.js("document.querySelector('#choice').requestSubmit()")
+def _look(page: chromium.Page, host: Server, key: str, view: str, feed: str = "main") -> None:
+    """Open a *view* of *feed*, and sign in with *key*."""
+    page.open(f"{host.url}console/?feed={feed}#/{view}")
+    page.js("document.querySelector('#sign-in').click()")
+    page.until("!!document.querySelector('#dialog')?.open")
+    page.js(f"document.querySelector('#dialog-secret').value = {key!r}")
+    page.js("document.querySelector('#dialog-do').click()")
+    page.until("!document.querySelector('#dialog')")
 
 
 def test_a_key_that_may_only_read_changes_nothing(
@@ -174,7 +176,7 @@ def test_a_key_that_may_only_read_changes_nothing(
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         feed = Feed(host)
         key = make_key(host, "--role", "read")
-        _look(page, host, key)
+        _look(page, host, key, "consumers")
         _open(page)
         _focus(page, "Pause")
         page.press("Enter")
@@ -194,14 +196,14 @@ def test_a_key_is_revoked_by_keyboard_alone(browser: ClientConnection, tmp_path:
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         id_ = make_key(host, "--role", "read", "--label", HOSTILE).split("_")[1]
         own = make_key(host, "--role", "admin", "--role", "read")
-        _look(page, host, own)
+        _look(page, host, own, "keys")
         page.until("document.querySelector('#keys').children.length === 2")
         rows = {row[0]: row[1:4] for row in _rows(page, "keys")}
         assert rows[id_] == ["holds", "read", "all of the feed"]
         _focus(page, f"Revoke {id_}")
         page.press("Enter")
-        assert id_ in page.js("document.querySelector('#ask-says').textContent")
-        page.until("document.activeElement.id === 'do'")
+        assert id_ in page.js("document.querySelector('#dialog-says').textContent")
+        page.until("document.activeElement.id === 'dialog-do'")
         page.press("Enter")
         page.until("document.querySelector('#keys').textContent.includes('revoked')")
         assert page.js("document.images.length") == 1
@@ -217,7 +219,7 @@ def test_a_feed_is_created_and_deleted_by_keyboard_alone(
     """The form shows its request; a deletion needs the name; only permitted feeds are shown."""
     with Server("--feeds", "main,team-b", data=tmp_path) as host, chromium.tab(browser) as page:
         key = _host_key(host, "--feeds", "team-a-")
-        _look(page, host, key, "team-a-1")
+        _look(page, host, key, "feeds", "team-a-1")
         _focus_id(page, "new-name")
         page.write("team-a-1")
         page.js("document.querySelector('#new-leave').value = 'on'")
@@ -237,9 +239,9 @@ def test_a_feed_is_created_and_deleted_by_keyboard_alone(
         page.until("document.querySelector('#badge').textContent === 'OK'")
         _focus(page, "Delete team-a-1")
         page.press("Enter")
-        page.until("document.activeElement.id === 'delete-name'")
+        page.until("document.activeElement.id === 'dialog-confirm'")
         page.write("team-a")
-        assert page.js("document.querySelector('#delete-do').disabled")
+        assert page.js("document.querySelector('#dialog-do').disabled")
         page.write("-1")
         page.press("Enter")
         page.until("document.querySelector('#badge').textContent === 'deleted'")
@@ -252,7 +254,7 @@ def test_a_feed_that_may_not_be_created_is_reported(
 ) -> None:
     """With the rule; the form keeps what was entered."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
-        _look(page, host, _host_key(host, "--feeds", "team-a-"), "team-a-1")
+        _look(page, host, _host_key(host, "--feeds", "team-a-"), "feeds", "team-a-1")
         _focus_id(page, "new-name")
         page.write("orders")
         page.press("Enter")
@@ -272,8 +274,7 @@ def test_the_live_page_offers_feeds_and_says_that_one_was_deleted(
         httpx.delete(url, params={"confirm": "gone"}).raise_for_status()
         page.open(f"{host.url}console/?feed=gone")
         page.until("document.querySelector('#badge').textContent === 'deleted'")
-        notice = page.js("document.querySelector('#notice').textContent")
-        assert notice == "The feed gone was deleted."
+        page.until("document.querySelector('#unseen').textContent === 'The feed gone was deleted.'")
         assert page.js("document.querySelector('#plug').disabled")
         _focus_id(page, "feed")
         page.until("document.querySelector('#feed-names').children.length")
