@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,12 +24,25 @@ from tests.conformance.listeners import (
     SseListener,
 )
 from tests.conformance.target import Target
+from tests.described import Description
 from tidings.client.address import as_text
 
 SWITCHES = ("leave", "trace", "erasures")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
 # `feed`, `from`, a filter, switches, and for a GET `path`, `format`, `accept` and `cursors`.
 Wish = Mapping[str, Any]
+
+
+@cache
+def _description() -> Description:
+    return Description()
+
+
+def _check_description(answer: httpx.Response) -> None:
+    """Fail if *answer* is not one that `/openapi.json` describes; a feed may differ (4.8)."""
+    answer.read()
+    problem = _description().problem(answer)
+    assert not problem, problem
 
 
 class Scene:
@@ -47,7 +61,12 @@ class Scene:
         self.listeners: dict[str, Listener] = {}
         self.stack = ExitStack()
         self.http = self.stack.enter_context(
-            httpx.Client(base_url=target.base_url, timeout=PATIENCE_S * 3, verify=TRUSTED)
+            httpx.Client(
+                base_url=target.base_url,
+                timeout=PATIENCE_S * 3,
+                verify=TRUSTED,
+                event_hooks={"response": [_check_description]},
+            )
         )
 
     def close(self) -> None:

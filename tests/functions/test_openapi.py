@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
-from tidings.http.openapi import DOCS, PARAMETERS, doc_of
+from tidings.core.errors import Rejected
+from tidings.http.openapi import described_paths, doc_of, document, rejections
+from tidings.http.route_docs import DOCS, PARAMETERS, TAG_SUMMARIES
 from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
+from tidings.http.schemas import DIALECT, EXAMPLE_CURSOR, SCHEMAS
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
-ROUTES = [route for route in HTTP_ROUTES if route.path != DEFAULT_PATH]
+PATHS = [*described_paths()]
+# Errors that no described route returns, with the reason.
+NOT_DESCRIBED = {
+    "invalid_message": "a message of a WebSocket",
+    "invalid_registration": "a message of a WebSocket",
+    "out_of_turn": "a message of a WebSocket",
+    "key_ended": "sent on a WebSocket, or ends a response that has begun",
+    "unknown_action": "the document has a path for each action",
+    "wrong_method": "the document has the methods of each path",
+    "wrong_user": "the paths of section 12 answer 401 without a body",
+    "no_streams": "section 21 is not described",
+    "invalid_stream": "section 21 is not described",
+    "not_offered": "section 21 is not described",
+    "unknown_stream": "section 21 is not described",
+    "offset_gone": "section 21 is not described",
+    "stream_conflict": "section 21 is not described",
+    "stream_closed": "section 21 is not described",
+    "stale_epoch": "section 21 is not described",
+    "sequence_gap": "section 21 is not described",
+}
 
 
 @pytest.fixture
@@ -26,14 +50,20 @@ def served(cloud: Cloud) -> dict[str, Any]:
     return document
 
 
+def operations(served: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in served["paths"].values():
+        yield from methods.values()
+
+
 def test_every_route_is_in_it_and_no_other(served: dict[str, Any]) -> None:
-    """A new route must be described."""
+    """A new route must be described; a route with an action has a path for each action."""
     described_routes = {
         (m.upper(), path) for path, methods in served["paths"].items() for m in methods
     }
 
-    assert described_routes == {(route.method, route.path) for route in ROUTES}
-    described = [doc_of(route) for route in ROUTES]
+    assert described_routes == {(each.route.method, each.path) for each in PATHS}
+    assert {each.route for each in PATHS} == {r for r in HTTP_ROUTES if r.path != DEFAULT_PATH}
+    described = [doc_of(each.route.method, each.path) for each in PATHS]
     assert all(doc in described for doc in DOCS.values())
 
 
@@ -51,29 +81,84 @@ def test_every_description_is_used() -> None:
     assert used == {*PARAMETERS}
 
 
-def test_what_takes_a_password_says_so(served: dict[str, Any]) -> None:
-    """The same as in the routes' own table."""
-    for route in ROUTES:
-        operation = served["paths"][route.path][route.method.lower()]
-        assert ("security" in operation) == (route.need.role is not None), route
+def test_a_route_names_the_credentials_and_roles_that_it_needs(served: dict[str, Any]) -> None:
+    """The same as in the routes' own table, and of actions in the table of actions."""
+    for each in PATHS:
+        security = served["paths"][each.path][each.route.method.lower()]["security"]
+        role = each.need.role
+        assert security == [] if role is None else {"key": [role.value]} in security, each
 
 
 def test_names_are_unique_and_references_lead_somewhere(served: dict[str, Any]) -> None:
     """Generators make a function of each name and a type of each schema."""
-    operations = [each for methods in served["paths"].values() for each in methods.values()]
-    names = [each["operationId"] for each in operations]
+    names = [each["operationId"] for each in operations(served)]
     text = json.dumps(served)
+    references = set(re.findall(r'"#/components/([^"]+)"', text))
+    components = {f"{kind}/{name}" for kind, all_ in served["components"].items() for name in all_}
 
     assert len({*names}) == len(names)
-    for name in served["components"]["schemas"]:
-        assert text.count(f'"#/components/schemas/{name}"')
-    assert text.count("#/components/schemas/") == sum(
-        text.count(f'"#/components/schemas/{name}"') for name in served["components"]["schemas"]
-    )
+    assert all(re.fullmatch("[a-z]+(?:[A-Z][a-z]+)+", name) for name in names), names
+    assert references == {each for each in components if not each.startswith("securitySchemes")}
+
+
+def test_every_operation_is_named_tagged_and_has_schemas(served: dict[str, Any]) -> None:
+    """Every body has a schema, every request an example."""
+    assert all(doc.name for doc in DOCS.values()), "an operation id that is a good method name"
+    assert {tag["name"] for tag in served["tags"]} == {*TAG_SUMMARIES}
+    for operation in operations(served):
+        assert {*operation["tags"]} <= {*TAG_SUMMARIES}
+        contents = [each.get("content", {}) for each in operation["responses"].values()]
+        body = operation.get("requestBody", {}).get("content", {})
+        for content in (*contents, body):
+            assert all(media["schema"] for media in content.values()), operation["operationId"]
+        assert all("example" in media for media in body.values()), operation["operationId"]
+
+
+def test_examples_match_their_schemas(served: dict[str, Any]) -> None:
+    root = {"$schema": DIALECT, "components": served["components"]}
+
+    def check(schema: dict[str, Any], example: Any) -> None:
+        validator = jsonschema_rs.Draft202012Validator({**root, **schema}, validate_formats=True)
+        validator.validate(example)
+
+    for name, schema in served["components"]["schemas"].items():
+        for example in schema.get("examples", ()):
+            check({"$ref": f"#/components/schemas/{name}"}, example)
+    for example in served["components"]["examples"].values():
+        check({"$ref": "#/components/schemas/Error"}, example["value"])
+    for operation in operations(served):
+        for media in operation.get("requestBody", {}).get("content", {}).values():
+            check(media["schema"], media["example"])
+    with pytest.raises(jsonschema_rs.ValidationError):
+        check({"$ref": "#/components/schemas/Event"}, {"id": EXAMPLE_CURSOR, "event": "unknown"})
+
+
+def test_every_error_is_described() -> None:
+    """An error of the code is one of a route, or has a reason why it is not."""
+    described = {
+        code
+        for each in PATHS
+        for code, _, _ in rejections(each.route, each.need, doc_of(each.route.method, each.path))
+    }
+    known = {error.code for error in _all(Rejected) if error.__module__.startswith("tidings.")}
+
+    assert known - described == {*NOT_DESCRIBED} & known
+
+
+def _all(error: type[Rejected]) -> Iterator[type[Rejected]]:
+    for each in error.__subclasses__():
+        yield each
+        yield from _all(each)
 
 
 def test_feeds_are_those_that_there_are(served: dict[str, Any]) -> None:
-    """So that a page made from it offers them."""
-    (feed,) = served["paths"]["/feeds/{feed}/ops"]["get"]["parameters"][:1]
+    """So that a page made from it offers them; a client may name others, which it creates."""
+    schema = served["components"]["parameters"]["path.feed"]["schema"]
 
-    assert feed["schema"] == {"type": "string", "enum": ["main"]}
+    assert schema["examples"] == ["main"]
+    assert re.fullmatch(schema["pattern"], "orders")
+
+
+def test_addresses_begin_with_the_prefix() -> None:
+    assert document(["main"], "/prod")["servers"] == [{"url": "/prod"}]
+    assert SCHEMAS["Event"]["additionalProperties"] is False

@@ -15,7 +15,7 @@ from tidings.agent.queue import Bound, Store, now_ms
 from tidings.core.auth.origins import check_change, check_host, check_page
 from tidings.core.errors import Rejected, WrongContentType
 from tidings.core.model.json_body import lines_from
-from tidings.http.answers import ALWAYS, json_answer, refusal
+from tidings.http.answers import ALWAYS, json_answer, refusal, unavailable_body
 from tidings.http.asgi import (
     BodyBudget,
     Gone,
@@ -149,9 +149,9 @@ class Application:
         try:
             kept = await self._committing.add(lines)
         except sqlite3.OperationalError as error:
-            return _unavailable(f"the queue cannot be written: {error}")
-        return Answer(204) if kept else _unavailable("the queue is full; try again later")
+            return _unavailable(f"cannot be written: {error}")
+        return Answer(204) if kept else _unavailable("is full; try again later")
 
 
-def _unavailable(message: str) -> Answer:
-    return json_answer(503, {"error": {"code": "unavailable", "message": message}})
+def _unavailable(rule: str) -> Answer:
+    return json_answer(503, {"error": unavailable_body(rule, "queue")})

@@ -118,7 +118,7 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
     if isinstance(error, Rejected):
         status, body = error.status, error.body()
     elif isinstance(error, Unavailable):
-        status, body = 503, {"code": "unavailable", "message": _UNAVAILABLE}
+        status, body = 503, unavailable_body(_UNAVAILABLE)
     else:
         raise error
     headers = _refusal_headers(error, status)
@@ -128,6 +128,13 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
         return Answer(oplog_status(error, status), headers)
     headers["content-type"] = JSON
     return Answer(status, headers, json.dumps({"error": body}, separators=(",", ":")))
+
+
+def unavailable_body(rule: str, field: str = "") -> dict[str, object]:
+    """Return the error of a store that did not answer, with the keys of `Rejected.body`."""
+    message = f"{field}: {rule}" if field else rule
+    error = {"code": "unavailable", "message": message, "field": field}
+    return {**error, "value": repr(None), "rule": rule}
 
 
 def changeagent_answer(status: int, body: object) -> Answer:

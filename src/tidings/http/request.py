@@ -41,6 +41,10 @@ class InvalidEncoding(Rejected, code="invalid_encoding", status=400):
     """The body does not match its encoding, or is truncated."""
 
 
+class NotAcceptable(Rejected, code="not_acceptable", status=406):
+    """The client accepts neither event streams nor NDJSON."""
+
+
 def is_compressed(headers: Mapping[str, str]) -> bool:
     """
     Return True if the body of a request with *headers* is compressed.

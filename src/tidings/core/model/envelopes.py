@@ -3,7 +3,7 @@ Encode one event as a line of JSON, in the project's own format or one of third-
 
 The format `tidings` is the project's own, as in WebSocket messages. `cloudevents` is the structured
 JSON of CloudEvents 1.0. `debezium` is the value of a Debezium change event, without a schema. The
-JSON Schemas of the formats are in `http.openapi.envelopes`.
+JSON Schemas of the formats are in `http.schemas`.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _schema(request: Request) -> Answer:
     Raises:
         UnknownPath: the format is unknown.
     """
-    from tidings.http.openapi import SCHEMA_TYPE, schema_document  # rarely needed, as in `Status`
+    from tidings.http.schemas import SCHEMA_TYPE, schema_document  # rarely needed, as in `Status`
 
     schema = schema_document(request.parameters["format"])
     if schema is None:

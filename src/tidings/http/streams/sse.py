@@ -22,7 +22,7 @@ from tidings.core.auth.guard import credential_from
 from tidings.core.catchup.sse import RESUME, Chunk, Stream, Streamer
 from tidings.core.counters import CounterDelta, Counters, StreamCounter
 from tidings.core.effects import Clock
-from tidings.core.errors import Rejected, TidingsError
+from tidings.core.errors import TidingsError
 from tidings.core.model.cursors import NOW
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.core.settings.profiles import CompatibilityMode
@@ -44,7 +44,7 @@ from tidings.http.asgi import (
     send_head,
     wait_for_disconnect,
 )
-from tidings.http.request import named_quality, quality
+from tidings.http.request import NotAcceptable, named_quality, quality
 from tidings.http.router import check_operations, feed_of
 from tidings.http.streams.tail_poller import (
     Chunks,
@@ -220,10 +220,6 @@ class ClientCounter:
         self._counters().attend(feed, self._place, delta.clients, until_ms=until_ms)
         if delta.connections or delta.sent:
             self._counters().serve(feed, connections=delta.connections, sent=delta.sent)
-
-
-class NotAcceptable(Rejected, code="not_acceptable", status=406):
-    """The client accepts neither event streams nor NDJSON."""
 
 
 class EventStreams:

@@ -27,7 +27,7 @@ from tidings.core.model.events import (
     to_traced_sse,
 )
 from tidings.core.model.operations import line_from
-from tidings.http.openapi import schema_document
+from tidings.http.schemas import schema_document
 
 NOW_MS = 1_795_600_000_000
 TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"

@@ -1,0 +1,740 @@
+"""
+The descriptions of the routes, from which `openapi` builds its document.
+
+A route in `routes` needs an entry in `DOCS`. Its schemas are in `schemas`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidings.core import errors, limits
+from tidings.core.hooks.webhook import InvalidWebhook, UnknownWebhook, WebhookExists
+from tidings.core.model.envelopes import FORMATS
+from tidings.core.model.feeds import NAME
+from tidings.core.model.filters import ERASURES, FIELDS
+from tidings.core.model.json_body import NDJSON_TYPE
+from tidings.http.endpoints.erasures import InvalidErasure, UnknownErasure
+from tidings.http.endpoints.hooks import NoWebhooks
+from tidings.http.request import NotAcceptable
+from tidings.http.router import UnknownPath
+from tidings.http.schemas import (
+    EVENTS,
+    EXAMPLE_CURSOR,
+    EXAMPLE_END,
+    EXAMPLE_FEED,
+    SCHEMA_TYPE,
+    Schema,
+    ref,
+)
+
+JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
+STREAM, YAML = "text/event-stream", "application/yaml"
+FORM = "application/x-www-form-urlencoded"
+_INTEGER = {"type": "integer", "minimum": 0}
+_ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
+_PLAIN = {"type": "string"}
+_SWITCH = {"type": "string", "enum": ["true", "false"]}
+_KEYED = ("Idempotency-Key",)
+_SELECTED = (*FIELDS, "share")
+
+# The tags, by chapter of docs/PROTOCOL.md. A longer number is a rule with a tag of its own.
+TAGS = {
+    "4": "Operations",
+    "7": "Operations",
+    "9": "Status",
+    "6": "Status",
+    "10": "Keys",
+    "12": "Changes",
+    "13": "Listeners",
+    "13.9": "State",
+    "14": "Consumers",
+    "16": "Chained feeds",
+    "17": "Keys",
+    "18": "Corrections",
+    "19": "Webhooks",
+    "20": "State",
+    "22": "Erasures",
+    "23": "Feeds",
+}
+TAG_SUMMARIES = {
+    "Operations": "post operations, follow a feed",
+    "Status": "the status of a feed and of its host, descriptions of its formats",
+    "State": "the latest operation of each object, and checksums of them",
+    "Consumers": "named consumers, whose positions the feed stores",
+    "Webhooks": "endpoints that receive events",
+    "Keys": "credentials of a feed",
+    "Feeds": "create, change and delete feeds",
+    "Erasures": "remove the data of an object",
+    "Corrections": "make a feed agree with other data",
+    "Chained feeds": "copies of another feed",
+    "Changes": "the API of changeagent",
+    "Listeners": "the API of Triton's change feed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    """
+    The description of one route.
+
+    *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
+    pairs content types with schemas; *optional* is True if the body may be empty. A success has
+    one of the statuses *status* and *more*, and *answers* pairs its content types with schemas;
+    without them, its content type is *answer*, or it has no body if *answer* is "". *empty* are
+    the statuses without a body. *errors* are the errors in addition to those that
+    `openapi.rejections` derives from the route, and *error* is the name of their schema if it is
+    not the usual one. *name* is the operation id, and *sends* are headers of a success. *others*
+    are other statuses with their content types and schemas.
+    """
+
+    summary: str
+    section: str
+    name: str = ""
+    query: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    body: tuple[tuple[str, Schema], ...] = ()
+    optional: bool = False
+    status: int = 200
+    more: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
+    answer: str = JSON
+    answers: tuple[tuple[str, Schema], ...] = ()
+    errors: tuple[type[errors.Rejected], ...] = ()
+    sends: tuple[str, ...] = ()
+    error: str = ""
+    others: tuple[tuple[int, str, Schema], ...] = ()
+
+
+def _lines(of: Schema, example: str) -> Schema:
+    """Return the schema of text whose lines are JSON values."""
+    return {
+        "type": "string",
+        "contentMediaType": NDJSON,
+        "contentSchema": of,
+        "examples": [example],
+    }
+
+
+def _json(name: str) -> tuple[tuple[str, Schema], ...]:
+    return ((JSON, ref(name)),)
+
+
+_LIST = {"description": "values separated by commas, or a JSON array of strings"}
+REQUIRED = {"confirm", "why", "through", "bucket"}
+_EXAMPLE_ID = {**_ID, "examples": [EXAMPLE_CURSOR]}
+
+
+def _waiting(most_s: int) -> Schema:
+    rule = "how many seconds to wait for entries if there are none"
+    return {**_INTEGER, "maximum": most_s, "description": rule}
+
+
+# The parameters by name. The part after a colon distinguishes parameters of the same name.
+PARAMETERS: dict[str, Schema] = {
+    **{name: {**_PLAIN, **_LIST} for name in FIELDS},
+    "leave": {**_SWITCH, "description": "also send `leave` (6.5)"},
+    ERASURES: {**_SWITCH, "description": "also send `erase` (22.4)"},
+    "trace": {**_SWITCH, "description": "also send `traceparent` (6.9)"},
+    "cursors": {**_SWITCH, "description": "also send blocks with only an id (7.7)"},
+    "format": {"type": "string", "enum": [*FORMATS], "description": "the format of events (6.10)"},
+    "lastEventId": {
+        **_PLAIN,
+        "description": "the cursor, if the header Last-Event-ID cannot be sent",
+        "examples": [EXAMPLE_CURSOR, "0", "now"],
+    },
+    "since": {**_INTEGER, "description": "an id: the changes after it"},
+    "limit:changes": {
+        **_INTEGER,
+        "maximum": limits.CHANGES_LIMIT_MAX,
+        "description": "the maximum number of changes",
+    },
+    "limit:log": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": limits.LOG_ENTRIES_MAX,
+        "description": "the maximum number of entries",
+    },
+    "limit:feeds": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": limits.FEEDS_LISTED,
+        "description": "the maximum number of feeds",
+    },
+    "block:changes": _waiting(limits.CHANGES_BLOCK_S_MAX),
+    "block:pages": _waiting(limits.BATCH_BLOCK_S_MAX),
+    "tag": {**_PLAIN, "description": "a change with this tag matches"},
+    "through": {**_INTEGER, "description": "the page up to which the state was complete"},
+    "strict": {**_SWITCH, "description": "410 if `since` is below the floor"},
+    "type": {**_PLAIN, "description": "the type of the objects"},
+    "id": {**_PLAIN, "description": "the id of one object; it needs `type`"},
+    "after:objects": {**_PLAIN, "description": "the `next` of the previous page"},
+    "after:pages": {**_ID, "description": "the end of the last page", "examples": [EXAMPLE_END]},
+    "after:rows": {**_PLAIN, "description": "the `after` of the previous rows"},
+    "after:feeds": {**_PLAIN, "description": "the `next` of the previous list"},
+    "after:erasures": {**_EXAMPLE_ID, "description": "the `next` of the previous list"},
+    "confirm": {**_PLAIN, "description": "the name of the feed again", "examples": [EXAMPLE_FEED]},
+    "force": {**_SWITCH, "description": "delete a feed that is in use"},
+    "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
+    "deleted": {**_SWITCH, "description": "also list deleted feeds"},
+    "from": {**_EXAMPLE_ID, "description": "the first entry"},
+    "to": {**_EXAMPLE_ID, "description": "the last entry"},
+    "why": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.WHY_CHARS_MAX,
+        "description": "the reason, for the notes of the consumer",
+        "examples": ["not used any more"],
+    },
+    "by": {
+        **_PLAIN,
+        "minLength": 1,
+        "description": "the operator; needed unless HTTP Basic names a user",
+        "examples": ["ann"],
+    },
+    "share": {
+        **_PLAIN,
+        "description": "a part of the objects (16.6)",
+        "examples": ["mod:4:0+1", "range:00000000-7fffffff"],
+    },
+    "size": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": limits.BATCH_BYTES_MAX,
+        "description": "the maximum size of the response in bytes",
+    },
+    "bucket": {**_INTEGER, "maximum": limits.BUCKETS - 1, "description": "a bucket of the state"},
+    "up": {**_PLAIN, "description": "`true`, or another value for down", "examples": ["true"]},
+    "Last-Event-ID": {
+        **_PLAIN,
+        "description": "the cursor (5): the id of the last event handled, `0` or `now`",
+        "examples": [EXAMPLE_CURSOR, "0", "now"],
+    },
+    "If-None-Match": {
+        "type": "string",
+        "enum": ["*"],
+        "description": "change nothing that exists",
+    },
+    "Idempotency-Key": {
+        "type": "string",
+        "pattern": f"^[!-~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$",
+        "description": "append a repeated request once, for 24 hours (4.5)",
+        "examples": ["3f1c9c2e-6a3f-4f0e-9d0b-2f6f6a1f7c55"],
+    },
+    "traceparent": {
+        **_PLAIN,
+        "description": "W3C Trace Context (4.10)",
+        "examples": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
+    },
+    "Prefer": {
+        "type": "string",
+        "enum": ["return=representation"],
+        "description": "return the ids of the operations",
+    },
+}
+
+_EVENT_SCHEMAS = [ref(name) for name in EVENTS.values()]
+_EVENT_LINE = (
+    f'{{"id":"{EXAMPLE_CURSOR}","event":"delete","data":{{"type":"order","id":"o-1024"}}}}\n'
+)
+_BLOCK = f'id: {EXAMPLE_CURSOR}\nevent: delete\ndata: {{"type":"order","id":"o-1024"}}\n\n'
+_OPERATION_LINE = '{"event":"insert","type":"order","id":"o-1024"}\n'
+_STREAMED = (
+    (
+        STREAM,
+        {
+            **_PLAIN,
+            "contentMediaType": STREAM,
+            "description": "blocks with an `id`, an `event` and one line of `data` (7.3)",
+            "examples": [_BLOCK],
+        },
+    ),
+    (NDJSON, _lines({"anyOf": _EVENT_SCHEMAS}, _EVENT_LINE)),
+)
+_PAGES_TEXT = _lines({"type": ["object", "array"]}, '{"floor":1,"head":42,"pages":0}\n')
+_CONFIGURED = ((YAML, ref("Configuration")),)
+_MARKED = ((FORM, ref("HealthMark")),)
+_CONSUMER_BY_NAME = (errors.InvalidConsumer, errors.UnknownConsumer)
+_WORKED = (
+    *_CONSUMER_BY_NAME,
+    errors.FenceLost,
+    errors.ConsumerFellOff,
+    errors.UnknownParked,
+)
+_OPERATED = (*_CONSUMER_BY_NAME, errors.NothingDone)
+_POSTING = (errors.InvalidOperation, errors.InvalidKey, errors.KeyReused)
+_CHAINED = (errors.Chained, errors.Yielded)
+_COPIED = (errors.InvalidPagesRequest, errors.InvalidFilter, errors.LeaveNotKept)
+_RELAYED = (errors.InvalidRelay, errors.NotChained, errors.NothingDone)
+_HOOKED = (InvalidWebhook, NoWebhooks)
+
+
+def _worker(summary: str, name: str, body: str) -> Doc:
+    return Doc(summary, "14.4", name, body=_json(body), answers=_json("Lease"), errors=_WORKED)
+
+
+def _operator(summary: str, name: str, body: str = "Reason", answer: str = "Consumer") -> Doc:
+    found = (*_OPERATED, errors.UnknownParked) if body == "ParkedChoice" else _OPERATED
+    return Doc(summary, "14.6", name, body=_json(body), answers=_json(answer), errors=found)
+
+
+def _relay(summary: str, name: str, body: str = "Nothing") -> Doc:
+    return Doc(
+        summary,
+        "16.11",
+        name,
+        body=_json(body),
+        optional=body in ("Nothing", "RelayPromotion"),
+        answers=_json("Relay"),
+        errors=(*_RELAYED, *((errors.IncompleteCopy,) if name == "promoteRelay" else ())),
+    )
+
+
+# The descriptions by method and path, without the part of the path that names a feed.
+DOCS: dict[str, Doc] = {
+    "POST /ops": Doc(
+        "append operations",
+        "4",
+        "postOperations",
+        headers=(*_KEYED, "Prefer", "traceparent"),
+        body=(
+            (JSON, {"anyOf": [ref("Operation"), ref("Operations")]}),
+            (NDJSON, _lines(ref("Operation"), _OPERATION_LINE)),
+        ),
+        status=200,
+        more=(204,),
+        empty=(204,),
+        answers=_json("OperationIds"),
+        errors=(*_POSTING, *_CHAINED),
+    ),
+    "GET /ops": Doc(
+        "follow the feed",
+        "7",
+        "followFeed",
+        query=(*FIELDS, "leave", ERASURES, "trace", "cursors", "format", "lastEventId"),
+        headers=("Last-Event-ID",),
+        answers=_STREAMED,
+        errors=(
+            errors.InvalidCursor,
+            errors.InvalidFilter,
+            errors.LeaveNotKept,
+            NotAcceptable,
+        ),
+        sends=("Last-Event-ID",),
+    ),
+    "GET /status": Doc(
+        "the status of the feed",
+        "9",
+        "getStatus",
+        answers=_json("Status"),
+        others=((503, JSON, ref("Status")),),
+    ),
+    "GET /changes": Doc(
+        "list changes",
+        "12.4",
+        "listChanges",
+        query=("since", "limit:changes", "block:changes", "tag", "strict"),
+        answers=_json("Changes"),
+        errors=(errors.InvalidChange, errors.BelowFloor),
+    ),
+    "GET /changes/{id}": Doc(
+        "one change",
+        "12.7",
+        "getChange",
+        answers=_json("Change"),
+        errors=(errors.InvalidChange, errors.UnknownChange),
+    ),
+    "POST /changes": Doc(
+        "append a change",
+        "12.3",
+        "postChange",
+        headers=_KEYED,
+        body=_json("NewChange"),
+        answers=_json("ChangeId"),
+        errors=(errors.InvalidChange, *_POSTING, *_CHAINED, errors.RefusedByHook),
+    ),
+    "GET /changefeeds": Doc(
+        "the resources that listeners can register for",
+        "13.3",
+        "listResources",
+        answers=_json("Resources"),
+    ),
+    "POST /changefeeds": Doc(
+        "publish items",
+        "13.2",
+        "publishItems",
+        headers=(*_KEYED, "Prefer"),
+        body=((JSON, {"anyOf": [ref("Item"), ref("Items")]}),),
+        status=200,
+        more=(204,),
+        empty=(204,),
+        answers=_json("OperationIds"),
+        errors=(errors.InvalidItem, *_POSTING, *_CHAINED),
+    ),
+    "GET /changefeeds/stats": Doc(
+        "the registered listeners", "13.3", "getListenerStats", answers=_json("ListenerStats")
+    ),
+    "GET /objects": Doc(
+        "the latest operation of each object",
+        "13.9",
+        "listObjects",
+        query=("type", "id", "after:objects"),
+        answers=_json("Objects"),
+        errors=(errors.InvalidCursor, errors.InvalidFilter),
+    ),
+    "GET /sums": Doc(
+        "the sums of the state, by bucket",
+        "20.3",
+        "getSums",
+        query=("types",),
+        answers=_json("Sums"),
+        errors=(errors.InvalidFilter,),
+    ),
+    "GET /log": Doc(
+        "the ids of the oldest and the latest operation, or a range of operations",
+        "14.8",
+        "readLog",
+        query=("from", "to", "limit:log"),
+        answers=((JSON, {"anyOf": [ref("LogEnds"), ref("LogEntries")]}),),
+        errors=(errors.InvalidConsumer,),
+    ),
+    "GET /consumers": Doc(
+        "all named consumers", "14.2", "listConsumers", answers=_json("Consumers")
+    ),
+    "PUT /consumers/{name}": Doc(
+        "register a consumer",
+        "14.2",
+        "putConsumer",
+        headers=("If-None-Match",),
+        body=_json("ConsumerRequest"),
+        optional=True,
+        status=201,
+        more=(200,),
+        answers=_json("Consumer"),
+        errors=(errors.InvalidConsumer, errors.ConsumerExists),
+    ),
+    "GET /consumers/{name}": Doc(
+        "one consumer", "14.2", "getConsumer", answers=_json("Consumer"), errors=_CONSUMER_BY_NAME
+    ),
+    "DELETE /consumers/{name}": Doc(
+        "delete a consumer",
+        "14.6",
+        "deleteConsumer",
+        query=("why", "by"),
+        answers=_json("Deleted"),
+        errors=_CONSUMER_BY_NAME,
+    ),
+    "GET /consumers/{name}/parked": Doc(
+        "the parked messages of a consumer",
+        "14.6",
+        "listParkedMessages",
+        answers=_json("ParkedMessages"),
+        errors=_CONSUMER_BY_NAME,
+    ),
+    "GET /consumers/{name}/notes": Doc(
+        "the notes about actions of operators", "14.6", "listNotes", answers=_json("Notes")
+    ),
+    "POST /consumers/{name}/lease": Doc(
+        "acquire the lease as a worker",
+        "14.3",
+        "leaseConsumer",
+        body=_json("LeaseRequest"),
+        answers=_json("Lease"),
+        errors=(*_WORKED, errors.ConsumerHeld),
+    ),
+    "POST /consumers/{name}/ack": _worker(
+        "acknowledge messages, renew the lease", "acknowledgeMessages", "Acknowledgement"
+    ),
+    "POST /consumers/{name}/fail": _worker(
+        "report a failure, release the lease", "reportFailure", "FailureReport"
+    ),
+    "POST /consumers/{name}/release": _worker("release the lease", "releaseConsumer", "Fence"),
+    "POST /consumers/{name}/pause": _operator("pause a consumer", "pauseConsumer"),
+    "POST /consumers/{name}/resume": _operator("resume a consumer", "resumeConsumer"),
+    "POST /consumers/{name}/mark": _operator(
+        "set the position of a consumer", "markConsumer", "Mark"
+    ),
+    "POST /consumers/{name}/step": _operator(
+        "acknowledge the next message without sending it", "stepConsumer", answer="Stepped"
+    ),
+    "POST /consumers/{name}/park": _operator(
+        "park the message that failed", "parkMessage", answer="Parked"
+    ),
+    "POST /consumers/{name}/retry": _operator(
+        "send parked messages again", "retryParkedMessages", "ParkedChoice"
+    ),
+    "POST /consumers/{name}/drop": _operator(
+        "delete parked messages", "dropParkedMessages", "ParkedChoice"
+    ),
+    "GET /hooks": Doc(
+        "all webhooks", "19.2", "listWebhooks", answers=_json("Webhooks"), errors=(NoWebhooks,)
+    ),
+    "PUT /hooks/{name}": Doc(
+        "create or change a webhook",
+        "19.2",
+        "putWebhook",
+        headers=("If-None-Match",),
+        body=_json("WebhookRequest"),
+        status=201,
+        more=(200,),
+        answers=_json("Webhook"),
+        errors=(*_HOOKED, errors.InvalidConsumer, WebhookExists),
+    ),
+    "GET /hooks/{name}": Doc(
+        "one webhook",
+        "19.2",
+        "getWebhook",
+        answers=_json("Webhook"),
+        errors=(NoWebhooks, UnknownWebhook),
+    ),
+    "DELETE /hooks/{name}": Doc(
+        "delete a webhook and its consumer",
+        "19.2",
+        "deleteWebhook",
+        query=("why", "by"),
+        answers=_json("Deleted"),
+        errors=(NoWebhooks, errors.InvalidConsumer, UnknownWebhook),
+    ),
+    "POST /hooks/{name}/rotate": Doc(
+        "create another secret",
+        "19.4",
+        "rotateWebhookSecret",
+        body=_json("WebhookSecretRequest"),
+        optional=True,
+        answers=_json("WebhookSecret"),
+        errors=(*_HOOKED, errors.InvalidConsumer, UnknownWebhook),
+    ),
+    "GET /access": Doc(
+        "the roles that the credential grants", "10.10", "getAccess", answers=_json("Access")
+    ),
+    "GET /keys": Doc("all keys, without their secrets", "17.11", "listKeys", answers=_json("Keys")),
+    "POST /keys/{id}/revoke": Doc(
+        "revoke a key", "17.11", "revokeKey", answers=_json("Key"), errors=(errors.UnknownKey,)
+    ),
+    "GET /pages": Doc(
+        "pages to copy",
+        "16.3",
+        "readPages",
+        query=("after:pages", *_SELECTED, "size", "block:pages"),
+        answers=((NDJSON, _PAGES_TEXT),),
+        errors=(*_COPIED, errors.InvalidCursor, errors.OtherLog, errors.LogFellOff),
+    ),
+    "GET /rows": Doc(
+        "rows of the state",
+        "16.7",
+        "readRows",
+        query=("bucket", "after:rows", *_SELECTED),
+        answers=((NDJSON, _PAGES_TEXT),),
+        errors=_COPIED,
+    ),
+    "POST /corrections": Doc(
+        "apply corrections of a sync",
+        "18",
+        "applyCorrections",
+        query=("through",),
+        body=((NDJSON, _lines(ref("Operation"), "")),),
+        answers=_json("CorrectionReport"),
+        errors=(errors.InvalidSync, errors.InvalidOperation, errors.PlanTooOld, *_CHAINED),
+    ),
+    "POST /corrections/rows": Doc(
+        "rows of some objects",
+        "18.7",
+        "lookUpRows",
+        body=_json("ObjectKeys"),
+        answers=_json("ObjectRows"),
+        errors=(errors.InvalidSync, errors.InvalidOperation),
+    ),
+    "POST /erasures": Doc(
+        "erase an object",
+        "22.1",
+        "eraseObject",
+        headers=_KEYED,
+        body=_json("ErasureRequest"),
+        status=202,
+        answers=_json("ErasureReport"),
+        errors=(InvalidErasure, errors.InvalidKey, errors.KeyReused, *_CHAINED),
+    ),
+    "GET /erasures": Doc(
+        "all erasures",
+        "22.5",
+        "listErasures",
+        query=("after:erasures",),
+        answers=_json("Erasures"),
+        errors=(InvalidErasure,),
+    ),
+    "GET /erasures/{id}": Doc(
+        "the report of an erasure",
+        "22.5",
+        "getErasure",
+        answers=_json("ErasureReport"),
+        errors=(UnknownErasure,),
+    ),
+    "GET /feeds": Doc(
+        "all feeds of the host",
+        "23.5",
+        "listFeeds",
+        query=("after:feeds", "limit:feeds", "deleted"),
+        answers=_json("Feeds"),
+        errors=(errors.InvalidFeed,),
+    ),
+    "PUT /feeds/{feed}": Doc(
+        "create a feed, or change its settings",
+        "23.1",
+        "putFeed",
+        headers=("If-None-Match",),
+        body=_json("FeedSettings"),
+        optional=True,
+        status=201,
+        more=(200,),
+        answers=_json("FeedRecord"),
+        errors=(errors.InvalidSetting, errors.FeedExists),
+    ),
+    "GET /feeds/{feed}": Doc(
+        "the record of a feed", "23.4", "getFeed", answers=_json("FeedRecord")
+    ),
+    "DELETE /feeds/{feed}": Doc(
+        "delete a feed with all its data",
+        "23.6",
+        "deleteFeed",
+        query=("confirm", "force", "tables"),
+        status=202,
+        more=(200,),
+        answers=_json("FeedRecord"),
+        errors=(errors.FeedInUse,),
+    ),
+    "GET /relays": Doc("all chained feeds", "16.11", "listRelays", answers=_json("Relays")),
+    "GET /relay": Doc("the status of a chained feed", "16.11", "getRelay", answers=_json("Relay")),
+    "PUT /relay/password": Doc(
+        "set the password for the upstream",
+        "16.11",
+        "setRelayPassword",
+        body=_json("RelayPassword"),
+        answers=_json("RelayPasswordSet"),
+        errors=(errors.InvalidRelay, errors.InvalidSetting, errors.NotChained),
+    ),
+    "POST /relay/pause": _relay("stop copying", "pauseRelay"),
+    "POST /relay/resume": _relay("continue to copy", "resumeRelay"),
+    "POST /relay/shutdown": _relay("stop copying, release the lease", "shutDownRelay"),
+    "POST /relay/start": _relay("copy again, from the checkpoint", "startRelay"),
+    "POST /relay/reset": _relay("copy again, from another position", "resetRelay", "RelayReset"),
+    "POST /relay/yield": _relay(
+        "refuse producers, because another feed continues the log", "yieldFeed", "RelayYield"
+    ),
+    "POST /relay/promote": _relay("accept producers from now on", "promoteRelay", "RelayPromotion"),
+    "GET /health": Doc(
+        "the health for load balancers",
+        "9.6",
+        "getHealth",
+        answer=TEXT,
+        others=((503, TEXT, _PLAIN),),
+    ),
+    **{
+        f"{method} /health": Doc(
+            "mark the deployment up or down",
+            "12.14",
+            f"{name}Health",
+            query=("up",),
+            body=_MARKED,
+            optional=True,
+            answer="",
+            error="HealthMarkError",
+        )
+        for method, name in (("PUT", "mark"), ("POST", "postMarkOf"))
+    },
+    "GET /config": Doc("the configuration", "12.10", "getConfiguration", answers=_CONFIGURED),
+    **{
+        f"{method} /config": Doc(
+            "replace the configuration",
+            "12.10",
+            f"{name}Configuration",
+            body=_CONFIGURED,
+            answers=_CONFIGURED,
+            empty=(415,),
+            errors=(errors.InvalidSetting,),
+        )
+        for method, name in (("PUT", "put"), ("POST", "post"))
+    },
+    "GET /cluster": Doc(
+        "the cluster, with its only member", "12.15", "getCluster", answers=_json("Cluster")
+    ),
+    "GET /cluster/members": Doc(
+        "the only member of the cluster", "12.15", "listMembers", answers=_json("Members")
+    ),
+    "PUT /cluster/members": Doc(
+        "rejected, because members are fixed",
+        "12.15",
+        "putMember",
+        status=501,
+        answers=_json("ChangesError"),
+    ),
+    "POST /cluster/members": Doc(
+        "rejected, because members are fixed",
+        "12.15",
+        "postMember",
+        status=501,
+        answers=_json("ChangesError"),
+    ),
+    "GET /cluster/members/{id}": Doc(
+        "the address of the only member",
+        "12.15",
+        "getMember",
+        answer=TEXT,
+        errors=(errors.InvalidChange, errors.UnknownChange),
+    ),
+    "DELETE /cluster/members/{id}": Doc(
+        "rejected, because members are fixed",
+        "12.15",
+        "deleteMember",
+        status=501,
+        answers=_json("ChangesError"),
+    ),
+    "GET /diagnostics": Doc(
+        "the machine of the process that answers",
+        "12.13",
+        "getDiagnostics",
+        answers=_json("Diagnostics"),
+    ),
+    "GET /diagnostics/{part}": Doc(
+        "a part of the diagnostics of the process that answers",
+        "12.13",
+        "getDiagnosticsPart",
+        answers=((JSON, ref("Diagnostics")), (TEXT, _PLAIN)),
+        errors=(errors.UnknownChange,),
+    ),
+    "GET /diagnostics/raft/{part}": Doc(
+        "a part of the state of the log",
+        "12.13",
+        "getRaftPart",
+        answer=TEXT,
+        errors=(errors.UnknownChange,),
+    ),
+    "GET /openapi.json": Doc(
+        "this document", "9.7", "getOpenapi", answers=((JSON, {"type": "object"}),)
+    ),
+    "GET /schemas/{format}": Doc(
+        "the JSON Schema of an event",
+        "6.10",
+        "getEventSchema",
+        answers=((SCHEMA_TYPE, ref("JsonSchema")),),
+        errors=(UnknownPath,),
+    ),
+}
+
+# The parameters in paths, by name.
+PATH_PARAMETERS: dict[str, Schema] = {
+    "feed": {
+        "type": "string",
+        "pattern": f"^{NAME.pattern}$",
+        "description": "the name of a feed",
+    },
+    "name": {
+        "type": "string",
+        "pattern": f"^{NAME.pattern}$",
+        "description": "the name of a consumer or webhook",
+        "examples": ["search"],
+    },
+    "id": {**_PLAIN, "minLength": 1, "description": "the id of a key, an erasure, a change"},
+    "format": {"type": "string", "enum": [*FORMATS], "description": "the format of events (6.10)"},
+    "part": {"type": "string", "enum": ["id", "stack", "raft", "memory", "cpu"]},
+    "part:raft": {"type": "string", "enum": ["state", "leader"]},
+}

@@ -1,0 +1,932 @@
+"""
+The JSON Schemas of requests, responses, events and errors, which OpenAPI and AsyncAPI share.
+
+Limits and lists of values are those of the modules that enforce them. A schema of a response allows
+more fields, because later releases may add some.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidings.core import limits
+from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, UNAVAILABLE
+from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
+from tidings.core.model.feeds import NAME
+from tidings.core.model.filters import ERASURES, FIELDS
+from tidings.core.settings.profiles import COMPATS
+
+Schema = dict[str, Any]
+
+SCHEMA_TYPE = "application/schema+json"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# The names of the schemas of events, by format.
+EVENTS = {TIDINGS: "Event", CLOUDEVENTS: "CloudEvent", DEBEZIUM: "DebeziumEvent"}
+
+EXAMPLE_FEED = "orders"
+EXAMPLE_CURSOR = "6927c1d5000000002a000000"
+EXAMPLE_END = "6927c1d5000000002a7fffff"
+_EXAMPLE_TIME = "2026-11-27T18:59:33.363Z"
+_EXAMPLE_MS = 1_795_805_973_363
+
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_PLAIN: Schema = {"type": "string"}
+_CURSOR: Schema = {"type": "string", "pattern": "^(?:[0-9a-f]{24}|1)$"}
+_ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
+_SEQUENCE: Schema = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
+_EVENTS = ["insert", "update", "delete", "leave", "erase", "reset", "live"]
+_POSTED = ["insert", "update", "delete"]
+_MS: Schema = {"type": "integer", "minimum": -62135596800000}  # the year 1
+_INTEGER: Schema = {"type": "integer", "minimum": 0}
+_BOOLEAN: Schema = {"type": "boolean"}
+_TIME: Schema = {"type": "string", "format": "date-time"}
+_TEXTS: Schema = {"type": "array", "items": _PLAIN}
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to the schema *name* of `SCHEMAS`."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def list_of(of: Schema, most: int | None = None) -> Schema:
+    return {"type": "array", "items": of, **({} if most is None else {"maxItems": most})}
+
+
+def _text(least: int, most: int) -> Schema:
+    return {"type": "string", "minLength": least, "maxLength": most}
+
+
+def _or_null(schema: Schema) -> Schema:
+    if isinstance(schema.get("type"), str) and "enum" not in schema:
+        return {**schema, "type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _one_of(*values: str) -> Schema:
+    return {"type": "string", "enum": [*values]}
+
+
+def _record(fields: Schema, *optional: str, example: Any = None, **more: Any) -> Schema:
+    """Return the schema of an object that has all *fields*, except perhaps the *optional* ones."""
+    required = [name for name in fields if name not in optional]
+    return {
+        "type": "object",
+        **({"required": required} if required else {}),
+        "properties": fields,
+        **more,
+        **({} if example is None else {"examples": [example]}),
+    }
+
+
+def _request(fields: Schema, *required: str, example: Any, **more: Any) -> Schema:
+    """Return the schema of a body that needs the fields *required* and may have the others."""
+    optional = [name for name in fields if name not in required]
+    return _record(fields, *optional, example=example, **more)
+
+
+_CLOSED = {"additionalProperties": False}
+_NAME_PATTERN: Schema = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+_PARENT = _text(1, limits.PARENT_BYTES_MAX)
+_TYPE, _OBJECT_ID = _text(1, limits.TYPE_BYTES_MAX), _text(1, limits.ID_BYTES_MAX)
+_WHY = _text(1, limits.WHY_CHARS_MAX)
+_FILTER: Schema = {
+    **dict.fromkeys(FIELDS, list_of(_PARENT, limits.FILTER_VALUES_MAX)),
+    ERASURES: _BOOLEAN,
+}
+
+# Events.
+
+_OBJECT: Schema = {
+    "type": "object",
+    "required": ["type", "id"],
+    "properties": {
+        "type": _TEXT,
+        "id": _TEXT,
+        "timestamp": _TIME,
+        **{name: {"type": "array", "items": _TEXT} for name in ("parents", "tags", "changed")},
+        "data": {},
+        **{name: {"const": True} for name in ("change", "erased")},
+        "ref": _PLAIN,
+    },
+}
+_EXAMPLE_OPERATION = {
+    "event": "update",
+    "type": "order",
+    "id": "o-1024",
+    "parents": ["customer/ann"],
+    "timestamp": _EXAMPLE_TIME,
+    "data": {"total": 1999},
+}
+_EXAMPLE_OBJECT = {key: value for key, value in _EXAMPLE_OPERATION.items() if key != "event"}
+
+ENVELOPES: dict[str, Schema] = {
+    TIDINGS: {
+        "title": "an event of a feed",
+        "type": "object",
+        "required": ["id", "event"],
+        "properties": {
+            "id": _CURSOR,
+            "event": {"enum": _EVENTS},
+            "data": _OBJECT,
+            "traceparent": _TEXT,
+        },
+        "additionalProperties": False,
+        "examples": [{"id": EXAMPLE_CURSOR, "event": "update", "data": _EXAMPLE_OBJECT}],
+    },
+    CLOUDEVENTS: {
+        "title": "an event of a feed in CloudEvents 1.0",
+        "type": "object",
+        "required": ["specversion", "id", "source", "type", "cursor"],
+        "properties": {
+            "specversion": {"const": "1.0"},
+            "id": _TEXT,
+            "source": {"type": "string", "pattern": "^/feeds/"},
+            "type": {"enum": [f"tidings.{name}" for name in _EVENTS]},
+            "subject": _TEXT,
+            "time": _TIME,
+            "datacontenttype": {"const": "application/json"},
+            "data": _OBJECT,
+            "cursor": _CURSOR,
+            "sequence": _SEQUENCE,
+            "traceparent": _TEXT,
+        },
+        "dependentRequired": {"data": ["datacontenttype", "subject"]},
+        "additionalProperties": False,
+        "examples": [
+            {
+                "specversion": "1.0",
+                "id": EXAMPLE_CURSOR,
+                "source": f"/feeds/{EXAMPLE_FEED}",
+                "type": "tidings.update",
+                "subject": "order/o-1024",
+                "time": _EXAMPLE_TIME,
+                "datacontenttype": "application/json",
+                "data": _EXAMPLE_OBJECT,
+                "cursor": EXAMPLE_CURSOR,
+                "sequence": EXAMPLE_CURSOR[8:],
+            }
+        ],
+    },
+    DEBEZIUM: {
+        "title": "an event of a feed as the value of a change event of Debezium",
+        "type": "object",
+        "required": ["before", "after", "source", "op", "ts_ms"],
+        "properties": {
+            "before": {"anyOf": [_OBJECT, {"type": "null"}]},
+            "after": {"anyOf": [_OBJECT, {"type": "null"}]},
+            "source": {
+                "type": "object",
+                "required": ["version", "connector", "name", "ts_ms", "snapshot", "db", "table"],
+                "properties": {
+                    "version": _TEXT,
+                    "connector": {"const": "tidings"},
+                    "name": _TEXT,
+                    "ts_ms": _MS,
+                    "snapshot": {"enum": ["true", "false"]},
+                    "db": _TEXT,
+                    "table": {"type": ["string", "null"]},
+                    "sequence": {"anyOf": [_SEQUENCE, {"type": "null"}]},
+                    "cursor": _CURSOR,
+                    "event": {"enum": _EVENTS},
+                    "traceparent": _TEXT,
+                },
+                "additionalProperties": False,
+            },
+            "op": {"enum": ["c", "u", "d", "r", "t", "m"]},
+            "ts_ms": _MS,
+            "transaction": {"type": "null"},
+            "message": {"type": "object"},
+        },
+        "additionalProperties": False,
+        "examples": [
+            {
+                "before": None,
+                "after": _EXAMPLE_OBJECT,
+                "source": {
+                    "version": "0.1.0",
+                    "connector": "tidings",
+                    "name": EXAMPLE_FEED,
+                    "ts_ms": _EXAMPLE_MS,
+                    "snapshot": "false",
+                    "db": EXAMPLE_FEED,
+                    "table": "order",
+                    "sequence": EXAMPLE_CURSOR[8:],
+                    "cursor": EXAMPLE_CURSOR,
+                    "event": "update",
+                },
+                "op": "u",
+                "ts_ms": _EXAMPLE_MS,
+                "transaction": None,
+            }
+        ],
+    },
+}
+assert {*ENVELOPES} == {*FORMATS} == {*EVENTS}
+
+
+def schema_document(name: str) -> Schema | None:
+    """Return the schema of the format *name* as a separate document, or None if it is unknown."""
+    schema = ENVELOPES.get(name)
+    return None if schema is None else {"$schema": DIALECT, **schema}
+
+
+# Named consumers and webhooks.
+
+_START = {"anyOf": [_one_of("oldest", "now", "copy"), _ID]}
+_FAILURE = _record({"id": _or_null(_ID), "error": _PLAIN, "at_ms": _MS, "times": _INTEGER})
+_STATES = ("working", "idle", "failed", "paused", "fell-off")
+_CONSUMER: Schema = {
+    "name": _PLAIN,
+    "state": _one_of(*_STATES),
+    "position": _or_null(_PLAIN),
+    "copying": _BOOLEAN,
+    "acked": _PLAIN,
+    "lag_pages": _INTEGER,
+    "lag_ms": _INTEGER,
+    "parked": _INTEGER,
+    "retries": _TEXTS,
+    "single_through": _or_null(_ID),
+    "failure": {"anyOf": [_FAILURE, {"type": "null"}]},
+    "paused": _BOOLEAN,
+    "worker": _or_null(_PLAIN),
+    **dict.fromkeys(FIELDS, _TEXTS),
+    ERASURES: _BOOLEAN,
+}
+_UNFILTERED = (*FIELDS, ERASURES)  # missing if the consumer does not filter
+_EXAMPLE_CONSUMER = {
+    "name": "search",
+    "state": "idle",
+    "position": EXAMPLE_END,
+    "copying": False,
+    "acked": "",
+    "lag_pages": 0,
+    "lag_ms": 0,
+    "parked": 0,
+    "retries": [],
+    "single_through": None,
+    "failure": None,
+    "paused": False,
+    "worker": None,
+    "types": ["order"],
+}
+_LEASE: Schema = {
+    "fence": _INTEGER,
+    "lease_ms": _INTEGER,
+    "cursor": _PLAIN,
+    **{name: _CONSUMER[name] for name in ("copying", "acked", "single_through", "retries")},
+    "paused": _BOOLEAN,
+    **dict.fromkeys(FIELDS, _TEXTS),
+    ERASURES: _BOOLEAN,
+}
+_ENTRY: Schema = {"id": _ID, "at_ms": _MS, "event": _one_of(*_EVENTS), "data": _OBJECT}
+_EXAMPLE_ENTRY = {
+    "id": EXAMPLE_CURSOR,
+    "at_ms": _EXAMPLE_MS,
+    "event": "update",
+    "data": _EXAMPLE_OBJECT,
+}
+_WEBHOOK: Schema = {
+    "url": _PLAIN,
+    "format": _one_of(*FORMATS),
+    "attempts": _INTEGER,
+    "secrets": _INTEGER,
+    "again_ms": _or_null(_MS),
+}
+_OPERATOR = {"why": _WHY, "by": _text(1, 200)}
+_EXAMPLE_OPERATOR = {"why": "the index was rebuilt", "by": "ann"}
+_LEASED = {"fence": _INTEGER}
+
+# Feeds and keys.
+
+_SETTINGS: Schema = {
+    "object_url": {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX},
+    "compat": _one_of(*COMPATS),
+    "leave": _BOOLEAN,
+    "ids_personal": _BOOLEAN,
+    "resources": list_of(
+        _request(
+            {
+                "resource": _TYPE,
+                "subResources": list_of(_PARENT, limits.TAGS_MAX),
+                "bootstrapRoute": _text(1, limits.OBJECT_URL_CHARS_MAX),
+            },
+            "resource",
+            example=None,
+            **_CLOSED,
+        ),
+        limits.RESOURCES_MAX,
+    ),
+    "max_age": _INTEGER,
+    "forget_after_days": {**_INTEGER, "maximum": limits.FORGET_AFTER_DAYS_MAX},
+    "push_lanes": {"type": "integer", "minimum": 1, "maximum": limits.PUSH_LANES_MAX},
+}
+_FEED: Schema = {
+    "feed": _PLAIN,
+    "state": _one_of("live", "deleting", "deleted"),
+    "number": {"type": "integer", "minimum": 1},
+    "created_at": _or_null(_TIME),
+    "deleted_at": _or_null(_TIME),
+    "by": _PLAIN,
+}
+_EXAMPLE_FEED_RECORD = {
+    "feed": EXAMPLE_FEED,
+    "state": "deleting",
+    "number": 1,
+    "created_at": _EXAMPLE_TIME,
+    "deleted_at": "2026-11-27T19:04:10.12Z",
+    "by": "key 3k2m9c0q8xw1",
+}
+_REMOVAL = _record(
+    {
+        "number": {"type": "integer", "minimum": 1},
+        "state": _one_of("deleting", "deleted"),
+        "deleted_at": _or_null(_TIME),
+        "done_at": _or_null(_TIME),
+        "tables": _one_of("kept", "pending", "dropped"),
+        "removed": {"type": "object", "additionalProperties": _INTEGER},
+    }
+)
+_ROLES = list_of(_one_of("read", "ingest", "consume", "erase", "admin"))
+
+# Erasures.
+
+_ERASURE: Schema = {
+    "id": _ID,
+    "object": _record({"type": _PLAIN, "id": _or_null(_PLAIN)}),
+    "state": _one_of("pending", "erased", "done"),
+    "by": _PLAIN,
+    "reason": _PLAIN,
+    "parents": _BOOLEAN,
+    "before": _or_null(_ID),
+    "requested_at": _TIME,
+    "erased_at": _or_null(_TIME),
+    "until": _TIME,
+}
+_EXAMPLE_ERASURE = {
+    "id": EXAMPLE_CURSOR,
+    "object": {"type": "customer", "id": "ann"},
+    "state": "pending",
+    "by": "key 3k2m9c0q8xw1",
+    "reason": "request 4711",
+    "parents": False,
+    "before": None,
+    "requested_at": _EXAMPLE_TIME,
+    "erased_at": None,
+    "until": "2026-12-11T18:59:33.363Z",
+}
+_LOCATION = _record(
+    {
+        "name": _PLAIN,
+        "status": _one_of("done", "pending", "outside"),
+        "until": _or_null(_TIME),
+        "note": _PLAIN,
+    }
+)
+
+# The status of a feed, chained feeds.
+
+_FOLLOWER = _record(
+    {
+        "name": _PLAIN,
+        "checkpoint": _INTEGER,
+        "lag_pages": {"type": "integer"},
+        "lag_ms": _INTEGER,
+        "leased": _BOOLEAN,
+    }
+)
+_STATUS: Schema = {
+    "status": _one_of(OK, LAGGING, STALLED, UNAVAILABLE),
+    **dict.fromkeys(COUNTERS, _or_null(_INTEGER)),
+    "feed": _PLAIN,
+    "feeds": _TEXTS,
+    "head": _INTEGER,
+    "frontier": _record({"cursor": _ID, "page": _INTEGER, "exact": _BOOLEAN}),
+    "floor": _INTEGER,
+    "followers": list_of(_FOLLOWER),
+    "time": _TIME,
+    "source": _PLAIN,
+    "generation": {"type": "integer", "minimum": 1},
+    "relay": _PLAIN,
+    "problems": _TEXTS,
+}
+_READY = ("feeds", "head", "frontier", "floor", "followers", "source", "generation")
+_END = _or_null(_record({"page": _INTEGER, "cursor": _ID, "time": _TIME}))
+_RELAY: Schema = {
+    "feed": _PLAIN,
+    "source": _PLAIN,
+    "role": _PLAIN,
+    "status": _PLAIN,
+    "floor": _INTEGER,
+    "head": _INTEGER,
+    "min": _END,
+    "max": _END,
+    "successor": _PLAIN,
+    "error": _PLAIN,
+    "cursor": _PLAIN,
+    "page": _INTEGER,
+    **dict.fromkeys(("lag_pages", "lag_ms"), _or_null(_INTEGER)),
+}
+_EXAMPLE_RELAY = {
+    "feed": EXAMPLE_FEED,
+    "source": "",
+    "role": "master",
+    "status": "master",
+    "floor": 1,
+    "head": 42,
+    "min": {"page": 1, "cursor": "6927c1d50000000001000000", "time": _EXAMPLE_TIME},
+    "max": {"page": 42, "cursor": EXAMPLE_END, "time": _EXAMPLE_TIME},
+}
+_ITEM_KIND = _request(
+    {"resource": _TYPE, "subResources": list_of(_PARENT, limits.TAGS_MAX)},
+    "resource",
+    example=None,
+)
+_EXAMPLE_KIND = {"resource": "vm", "subResources": ["nic"]}
+_ROW = {
+    "key": _PLAIN,
+    "page": _INTEGER,
+    "slot": _INTEGER,
+    "at_ms": _MS,
+    "line": _PLAIN,
+    "expires_ms": _INTEGER,
+}
+_CHANGE: Schema = {"_id": _INTEGER, "_ts": _INTEGER, "tags": _TEXTS, "data": {}}
+_EXAMPLE_CHANGE = {
+    "_id": 43008,
+    "_ts": 1_795_805_973_363_000_000,
+    "tags": ["user/ann"],
+    "data": {"a": 1},
+}
+
+SCHEMAS: dict[str, Schema] = {
+    "Error": _record(
+        {
+            "error": _record(
+                {
+                    "code": {**_TEXT, "description": "stable; see the examples of the response"},
+                    "message": {**_TEXT, "description": "the field and the rule, for people"},
+                    "field": {**_PLAIN, "description": "the part of the request, or empty"},
+                    "value": {**_PLAIN, "description": "the value, as Python shows it, shortened"},
+                    "rule": {**_TEXT, "description": "the rule that the value broke"},
+                    "master": {**_PLAIN, "description": "of a chained feed: where to post"},
+                    "floor": {**_INTEGER, "description": "the first page of the log"},
+                },
+                "master",
+                "floor",
+            )
+        }
+    ),
+    "ChangesError": _record({"error": _PLAIN, "floor": _INTEGER}, "floor"),
+    "Operation": _request(
+        {
+            "event": _one_of(*_POSTED),
+            "type": _TYPE,
+            "id": _OBJECT_ID,
+            "parents": list_of(_PARENT, limits.PARENTS_MAX),
+            "timestamp": _TIME,
+            "tags": list_of(_PARENT, limits.TAGS_MAX),
+            "changed": list_of(_PARENT, limits.TAGS_MAX),
+            "data": {},
+        },
+        *("event", "type", "id"),
+        example=_EXAMPLE_OPERATION,
+    ),
+    "Operations": {
+        **list_of(ref("Operation"), limits.REQUEST_OPERATIONS_MAX),
+        "minItems": 1,
+        "examples": [[_EXAMPLE_OPERATION]],
+    },
+    "OperationIds": _record({"ids": list_of(_ID)}, example={"ids": [EXAMPLE_CURSOR]}),
+    "Status": _record(
+        _STATUS,
+        *(*_READY, "relay", "problems"),
+        example={
+            "status": OK,
+            **dict.fromkeys(COUNTERS, 0),
+            "feed": EXAMPLE_FEED,
+            "feeds": [EXAMPLE_FEED],
+            "head": 42,
+            "frontier": {"cursor": EXAMPLE_END, "page": 42, "exact": True},
+            "floor": 1,
+            "followers": [
+                {"name": "state", "checkpoint": 42, "lag_pages": 0, "lag_ms": 0, "leased": True}
+            ],
+            "time": _EXAMPLE_TIME,
+            "source": "local",
+            "generation": 1,
+        },
+    ),
+    "NewChange": _request(
+        {"tags": list_of(_PARENT, limits.PARENTS_MAX), "data": {}},
+        example={"tags": ["user/ann"], "data": {"a": 1}},
+    ),
+    "ChangeId": _record({"_id": _INTEGER}, example={"_id": 43008}),
+    "Change": _record(_CHANGE, "tags", example=_EXAMPLE_CHANGE),
+    "Changes": _record(
+        {
+            "changes": list_of(ref("Change")),
+            "atStart": _BOOLEAN,
+            "atEnd": _BOOLEAN,
+            **dict.fromkeys(("floor", "head", "next"), _INTEGER),
+            "lost": _BOOLEAN,
+        },
+        "lost",
+        example={
+            "changes": [_EXAMPLE_CHANGE],
+            "atStart": True,
+            "atEnd": True,
+            "floor": 0,
+            "head": 44031,
+            "next": 44031,
+        },
+    ),
+    "Links": _record(
+        dict.fromkeys(("changes", "diagnostics", "cluster", "config", "health"), _PLAIN)
+    ),
+    "Item": _request(
+        {
+            "changeKind": _ITEM_KIND,
+            "changedResourceId": _OBJECT_ID,
+            "event": _one_of(*_POSTED),
+        },
+        *("changeKind", "changedResourceId"),
+        example={"changeKind": _EXAMPLE_KIND, "changedResourceId": "vm-7"},
+    ),
+    "Items": {**list_of(ref("Item"), limits.REQUEST_OPERATIONS_MAX), "minItems": 1},
+    "Resource": _record(
+        {"resource": _PLAIN, "subResources": _TEXTS, "bootstrapRoute": _PLAIN},
+        example={**_EXAMPLE_KIND, "bootstrapRoute": "/vms"},
+    ),
+    "Resources": _record(
+        {"resources": list_of(ref("Resource"))},
+        example={"resources": [{**_EXAMPLE_KIND, "bootstrapRoute": "/vms"}]},
+    ),
+    "ListenerStats": _record(
+        {
+            "listeners": _INTEGER,
+            "registrations": list_of(
+                _record({"instance": _PLAIN, "service": {}, "changeKind": _ITEM_KIND})
+            ),
+        },
+        example={
+            "listeners": 1,
+            "registrations": [{"instance": "i-1", "service": "dns", "changeKind": _EXAMPLE_KIND}],
+        },
+    ),
+    "Objects": _record(
+        {"objects": list_of(_OBJECT), "next": _or_null(_PLAIN)},
+        example={"objects": [_EXAMPLE_OBJECT], "next": None},
+    ),
+    "Sums": _record(
+        {
+            "page": _INTEGER,
+            "sums": {
+                **list_of(_or_null({"type": "string", "pattern": "^[0-9a-f]{16}$"})),
+                "minItems": limits.BUCKETS,
+                "maxItems": limits.BUCKETS,
+            },
+        },
+        example={
+            "page": 42,
+            "sums": ["d0e5e1accc0c818a", *["0000000000000000"] * (limits.BUCKETS - 1)],
+        },
+    ),
+    "LogEntry": _record(_ENTRY, example=_EXAMPLE_ENTRY),
+    "LogEnds": _record(
+        {"oldest": _or_null(_ID), "current": _or_null(_ID), "end": _ID},
+        example={
+            "oldest": "6927c1d50000000001000000",
+            "current": EXAMPLE_CURSOR,
+            "end": EXAMPLE_END,
+        },
+    ),
+    "LogEntries": _record(
+        {"entries": list_of(ref("LogEntry"))}, example={"entries": [_EXAMPLE_ENTRY]}
+    ),
+    "ConsumerRequest": _request(
+        {"from": _START, **_FILTER}, example={"from": "oldest", "types": ["order"]}, **_CLOSED
+    ),
+    "Consumer": _record(_CONSUMER, *_UNFILTERED, example=_EXAMPLE_CONSUMER),
+    "Consumers": _record(
+        {"consumers": list_of(ref("Consumer"))}, example={"consumers": [_EXAMPLE_CONSUMER]}
+    ),
+    "Lease": _record(
+        _LEASE,
+        *_UNFILTERED,
+        example={
+            "fence": 3,
+            "lease_ms": 30000,
+            "cursor": EXAMPLE_END,
+            "copying": False,
+            "acked": "",
+            "single_through": None,
+            "retries": [],
+            "paused": False,
+            "types": ["order"],
+        },
+    ),
+    "LeaseRequest": _request(
+        {"worker": _text(1, limits.WORKER_CHARS_MAX)},
+        "worker",
+        example={"worker": "host-1/4711"},
+        **_CLOSED,
+    ),
+    "Acknowledgement": _request(
+        {
+            **_LEASED,
+            "through": _or_null(_ID),
+            "ids": list_of(_ID, limits.ACK_IDS_MAX),
+            "sending": _or_null(_ID),
+            "retried": list_of(_ID, limits.ACK_IDS_MAX),
+        },
+        "fence",
+        example={"fence": 3, "through": EXAMPLE_CURSOR},
+        **_CLOSED,
+    ),
+    "FailureReport": _request(
+        {**_LEASED, "id": _ID, "error": _text(1, limits.REQUEST_BYTES_MAX)},
+        *("fence", "error"),
+        example={"fence": 3, "id": EXAMPLE_CURSOR, "error": "409 Conflict"},
+        **_CLOSED,
+    ),
+    "Fence": _request(_LEASED, "fence", example={"fence": 3}, **_CLOSED),
+    "Reason": _request(_OPERATOR, "why", example=_EXAMPLE_OPERATOR, **_CLOSED),
+    "Mark": _request(
+        {**_OPERATOR, "position": _START},
+        *("why", "position"),
+        example={**_EXAMPLE_OPERATOR, "position": "oldest"},
+        **_CLOSED,
+    ),
+    "ParkedChoice": _request(
+        {**_OPERATOR, "id": {"anyOf": [_one_of("all"), _ID]}},
+        *("why", "id"),
+        example={**_EXAMPLE_OPERATOR, "id": EXAMPLE_CURSOR},
+        **_CLOSED,
+    ),
+    "Stepped": _record({"stepped": ref("LogEntry")}, example={"stepped": _EXAMPLE_ENTRY}),
+    "Parked": _record({"parked": ref("LogEntry")}, example={"parked": _EXAMPLE_ENTRY}),
+    "ParkedMessages": _record(
+        {"parked": list_of(_record({**_ENTRY, "error": _PLAIN, "attempts": _INTEGER}))},
+        example={"parked": [{**_EXAMPLE_ENTRY, "error": "409 Conflict", "attempts": 3}]},
+    ),
+    "Notes": _record(
+        {
+            "notes": list_of(
+                _record(
+                    {"at_ms": _MS, "who": _PLAIN, "what": _PLAIN, "why": _PLAIN, "id": _PLAIN},
+                    "id",
+                )
+            )
+        },
+        example={
+            "notes": [
+                {
+                    "at_ms": _EXAMPLE_MS,
+                    "who": "ann",
+                    "what": "pause",
+                    "why": "the index was rebuilt",
+                }
+            ]
+        },
+    ),
+    "Deleted": _record({"deleted": _PLAIN}, example={"deleted": "search"}),
+    "WebhookRequest": _request(
+        {
+            "url": _text(1, limits.WEBHOOK_URL_CHARS_MAX),
+            "format": _one_of(*FORMATS),
+            "attempts": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": limits.WEBHOOK_ATTEMPTS_MAX,
+            },
+            "secret": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"},
+            "from": {"anyOf": [_one_of("oldest", "now"), _ID]},
+            **_FILTER,
+        },
+        "url",
+        example={"url": "https://example.com/orders", "types": ["order"]},
+        **_CLOSED,
+    ),
+    "Webhook": _record(
+        {
+            **_CONSUMER,
+            **_WEBHOOK,
+            "state": _one_of(*_STATES, "without a consumer"),
+            "secret": _PLAIN,
+            "warnings": _TEXTS,
+        },
+        *(name for name in _CONSUMER if name not in ("name", "state")),
+        *("again_ms", "secret", "warnings"),
+        example={
+            **_EXAMPLE_CONSUMER,
+            "url": "https://example.com/orders",
+            "format": CLOUDEVENTS,
+            "attempts": limits.WEBHOOK_ATTEMPTS_MAX,
+            "secrets": 1,
+            "again_ms": None,
+        },
+    ),
+    "Webhooks": _record({"hooks": list_of(ref("Webhook"))}, example={"hooks": []}),
+    "WebhookSecretRequest": _request(
+        {"secret": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"}},
+        example={},
+        **_CLOSED,
+    ),
+    "WebhookSecret": _record(
+        {"secret": _PLAIN}, example={"secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}
+    ),
+    "Key": _record(
+        {
+            "feed": _PLAIN,
+            "id": _PLAIN,
+            "state": _one_of("holds", "expired", "revoked"),
+            "roles": _ROLES,
+            "types": _or_null(_TEXTS),
+            "parents": _or_null(_TEXTS),
+            "expires_at": _or_null(_TIME),
+            "rate": _or_null(_INTEGER),
+            "streams": _INTEGER,
+            "label": _PLAIN,
+            "made_at": _TIME,
+            "made_by": _PLAIN,
+            "revoked_at": _or_null(_TIME),
+            "successor": _or_null(_PLAIN),
+            "feeds": _or_null(_TEXTS),
+        },
+        "feeds",
+        example={
+            "feed": EXAMPLE_FEED,
+            "id": "3k2m9c0q8xw1",
+            "state": "holds",
+            "roles": ["read"],
+            "types": None,
+            "parents": ["customer/ann"],
+            "expires_at": None,
+            "rate": None,
+            "streams": limits.KEY_STREAMS,
+            "label": "the page of Ann",
+            "made_at": _EXAMPLE_TIME,
+            "made_by": "ann",
+            "revoked_at": None,
+            "successor": None,
+        },
+    ),
+    "Access": _record(
+        {
+            "principal": _or_null(_PLAIN),
+            "roles": list_of(
+                _record(
+                    {
+                        "role": _ROLES["items"],
+                        "types": _or_null(_TEXTS),
+                        "parents": _or_null(_TEXTS),
+                        "ids": _or_null(_TEXTS),
+                    },
+                    "ids",
+                )
+            ),
+        },
+        example={
+            "principal": "3k2m9c0q8xw1",
+            "roles": [{"role": "read", "types": None, "parents": ["customer/ann"]}],
+        },
+    ),
+    "Keys": _record({"keys": list_of(ref("Key"))}, example={"keys": []}),
+    "ObjectKeys": _request(
+        {
+            "keys": {
+                **list_of(_text(1, limits.STATE_KEY_BYTES_MAX), limits.LOOKUP_KEYS_MAX),
+                "minItems": 1,
+                "uniqueItems": True,
+            }
+        },
+        "keys",
+        example={"keys": ["order/o-1024"]},
+        **_CLOSED,
+    ),
+    "ObjectRows": _record(
+        {"state": _INTEGER, "rows": list_of(_record(_ROW)), "count": _INTEGER},
+        example={"state": 42, "rows": [], "count": 1},
+    ),
+    "CorrectionReport": _record(
+        {
+            **dict.fromkeys(("applied", "moved", "done", "behind"), _INTEGER),
+            "complete": _BOOLEAN,
+        },
+        example={"applied": 2, "moved": 0, "done": 1, "behind": 3, "complete": True},
+    ),
+    "ErasureRequest": _request(
+        {
+            "type": _TYPE,
+            "id": _OBJECT_ID,
+            "reason": _WHY,
+            "parents": _BOOLEAN,
+            "before": _ID,
+        },
+        *("type", "id", "reason"),
+        example={"type": "customer", "id": "ann", "reason": "request 4711"},
+        **_CLOSED,
+    ),
+    "Erasure": _record(_ERASURE, example=_EXAMPLE_ERASURE),
+    "ErasureReport": _record(
+        {**_ERASURE, "locations": list_of(_LOCATION)},
+        example={
+            **_EXAMPLE_ERASURE,
+            "locations": [
+                {"name": "log", "status": "pending", "until": None, "note": "the job has not run"}
+            ],
+        },
+    ),
+    "Erasures": _record(
+        {"erasures": list_of(ref("Erasure")), "next": _or_null(_ID)},
+        example={"erasures": [_EXAMPLE_ERASURE], "next": None},
+    ),
+    "FeedSettings": {
+        **_request(_SETTINGS, example={"leave": True, "forget_after_days": 30}, **_CLOSED)
+    },
+    "FeedSummary": _record(_FEED, example=_EXAMPLE_FEED_RECORD),
+    "FeedRecord": _record(
+        {
+            **_FEED,
+            "settings": {"anyOf": [_record(_SETTINGS), {"type": "null"}]},
+            "removals": list_of(_REMOVAL),
+        },
+        example={
+            **_EXAMPLE_FEED_RECORD,
+            "settings": None,
+            "removals": [
+                {
+                    "number": 1,
+                    "state": "deleting",
+                    "deleted_at": "2026-11-27T19:04:10.12Z",
+                    "done_at": None,
+                    "tables": "kept",
+                    "removed": {"log": 2},
+                }
+            ],
+        },
+    ),
+    "Feeds": _record(
+        {"feeds": list_of(ref("FeedSummary")), "next": _or_null(_PLAIN)},
+        example={"feeds": [_EXAMPLE_FEED_RECORD], "next": None},
+    ),
+    "RelayReset": _request(
+        {"to": {"anyOf": [_one_of("everything", "latest"), _ID]}, "why": _WHY},
+        *("to", "why"),
+        example={"to": "latest", "why": "a copy is not needed"},
+        **_CLOSED,
+    ),
+    "RelayYield": _request(
+        {"to": _TEXT}, "to", example={"to": "https://feed.example.com/"}, **_CLOSED
+    ),
+    "RelayPromotion": _request({"why": _WHY}, example={"why": "the Region is lost"}, **_CLOSED),
+    "Nothing": {"type": "object", "examples": [{}]},
+    "RelayPassword": _request(
+        {"password": {"type": "string", "maxLength": limits.PASSWORD_BYTES_MAX}},
+        "password",
+        example={"password": "correct horse"},
+        **_CLOSED,
+    ),
+    "RelayPasswordSet": _record(
+        {"feed": _PLAIN, "password": _one_of("set", "none")},
+        example={"feed": EXAMPLE_FEED, "password": "set"},
+    ),
+    "Relay": _record(
+        _RELAY,
+        *("successor", "error", "cursor", "page", "lag_pages", "lag_ms"),
+        example=_EXAMPLE_RELAY,
+    ),
+    "Relays": _record({"relays": list_of(ref("Relay"))}, example={"relays": [_EXAMPLE_RELAY]}),
+    "Configuration": _request(
+        {
+            "minPurgeRecords": _INTEGER,
+            "minPurgeDuration": _PLAIN,
+            "electionTimeout": _PLAIN,
+            "heartbeatTimeout": _PLAIN,
+            "webHooks": _or_null(list_of({"type": "object"}, limits.HOOKS_MAX)),
+        },
+        example={"minPurgeRecords": 1000, "minPurgeDuration": "72h"},
+    ),
+    "HealthMark": _request({"up": _PLAIN}, "up", example={"up": "true"}),
+    "HealthMarkError": {
+        "anyOf": [
+            ref("ChangesError"),
+            list_of(_record({"fieldNames": _TEXTS, "classification": _PLAIN, "message": _PLAIN})),
+        ]
+    },
+    "Cluster": _record(
+        {"clusterId": _PLAIN, "members": ref("Members")},
+        example={"clusterId": "prod", "members": {"1": "feed.example.com"}},
+    ),
+    "Members": {
+        "type": "object",
+        "additionalProperties": _PLAIN,
+        "examples": [{"1": "feed.example.com"}],
+    },
+    "Diagnostics": {
+        "type": "object",
+        "examples": [{"arch": "x86_64", "os": "linux", "maxprocs": "2"}],
+    },
+    "JsonSchema": {"type": "object", "examples": [{"$schema": DIALECT, "type": "object"}]},
+    **{EVENTS[name]: schema for name, schema in ENVELOPES.items()},
+}
