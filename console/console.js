@@ -18,8 +18,9 @@
 //   below(...parts)         the path of parts of the feed: below("keys", id) is /feeds/main/keys/id
 //   request(method, path, {body, headers})
 //                           the JSON answer; rejects with `Refused` (api.js) for another status than 2xx
-//   access()                a promise of what the credential allows, as GET /feeds/{feed}/access
-//                           returns it: {principal, roles: [{role, types, parents}]} (10.10)
+//   access()                what the credential allows on the feed: {principal, roles}, null if it is
+//                           not known (docs/PROTOCOL.md, 10.10)
+//   may(role)               whether the credential has *role* on the whole feed, or it is not known
 //   every(look)             call the async function *look* now, every five seconds while the page is
 //                           visible and the host answers, and when the returned function is called;
 //                           the shell shows the errors with which it rejects
@@ -45,8 +46,10 @@ import * as events from "./view-events.js";
 import * as feeds from "./view-feeds.js";
 import * as keys from "./view-keys.js";
 import * as overview from "./view-overview.js";
+import * as post from "./view-post.js";
+import * as webhooks from "./view-webhooks.js";
 
-const VIEWS = { events, overview, consumers, keys, feeds };
+const VIEWS = { events, post, overview, consumers, webhooks, keys, feeds };
 const LOOK_EVERY_MS = 5000;
 
 const $ = (id) => document.getElementById(id);
@@ -119,13 +122,20 @@ function leave() {
 
 function contextOf(mounted, params) {
   const { name, feed } = mounted;
+  const below = (...parts) => `/feeds/${[feed, ...parts].map(encodeURIComponent).join("/")}`;
+  let known = null;
+  const access = () => (known ??= request("GET", below("access")).catch(() => (known = null)));
   const whileShown = (act) => (...values) => (shown === mounted ? act(...values) : undefined);
   return {
     feed,
     params,
     request,
-    access: () => (mounted.access ??= request("GET", `/feeds/${encodeURIComponent(feed)}/access`)),
-    below: (...parts) => `/feeds/${[feed, ...parts].map(encodeURIComponent).join("/")}`,
+    below,
+    access,
+    may: async (role) => {
+      const own = (await access())?.roles;
+      return !own || own.some((each) => each.role === role && !each.types && !each.parents);
+    },
     every: (looks) => every(mounted, looks),
     say: whileShown((text) => say($("notice"), text)),
     trouble: whileShown((text) => say($("trouble"), text)),

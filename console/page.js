@@ -13,6 +13,8 @@ export function plain(value) {
   return text.length > TEXT_CHARS_MAX ? `${text.slice(0, TEXT_CHARS_MAX)}…` : text;
 }
 
+export const isPrintable = (text) => text.replaceAll("\n", "").search(UNPRINTABLE) < 0;
+
 export function element(name, className, text = "") {
   const made = document.createElement(name);
   if (className) made.className = className;
@@ -53,11 +55,23 @@ export function button(text, does, name = text, className = "") {
 // A button that copies what *value* returns.
 export function copyButton(what, value) {
   const made = button("Copy", async () => {
-    await navigator.clipboard.writeText(value());
+    await copy(value(), made);
     made.textContent = "Copied";
     setTimeout(() => (made.textContent = "Copy"), 2000);
   }, `Copy ${what}`);
   return made;
+}
+
+// A page of another address than localhost has no clipboard without HTTPS.
+async function copy(text, beside) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = h("textarea", { "aria-hidden": "true" });
+  area.value = text;
+  beside.after(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+  return beside.focus();
 }
 
 // A table that scrolls by itself; `fill(body, …)` with the element of *id* as its body. *columns*

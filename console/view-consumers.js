@@ -2,11 +2,22 @@
 // (docs/PROTOCOL.md, sections 14 and 19).
 
 import { request, unlessMissing } from "./api.js";
+import { form, offer } from "./form.js";
 import { age, ask, button, card, fill, h, moment, number, plain, say, table } from "./page.js";
+import { consumerPlan, listText } from "./requests.js";
 
 export const title = "Consumers";
 
 const ALL = "all";
+
+const FIELDS = [
+  { name: "name", label: "Name", required: true, aka: ["consumer"] },
+  { name: "from", label: "Start at", value: "oldest", hint: "oldest, now, copy (every object first) or the id of an event" },
+  { name: "types", label: "Types", kind: "list", placeholder: "all, or a,b" },
+  { name: "parents", label: "Parents", kind: "list", placeholder: "all, or x,y" },
+  { name: "ids", label: "Ids", kind: "list", placeholder: "all, or i,j*" },
+  { name: "erasures", label: "Receive an erasure as erase, not as delete", kind: "check" },
+];
 
 // What can be done to a consumer: the name on the button, and what will happen.
 const ACTIONS = {
@@ -20,6 +31,7 @@ const ACTIONS = {
       + "The position is now, oldest, copy (every object first) or the id of an event.",
   ],
   retry: ["Retry", (name, id) => `${name} is sent ${id === ALL ? "everything that is parked" : id} again, each once.`],
+  delete: ["Delete", (name) => `${name}, its position and its parked messages are removed. It cannot be undone.`],
   drop: ["Drop", (name, id) => `${id === ALL ? "Everything that is parked" : id} is removed; ${name} is never sent it again.`],
 };
 
@@ -27,9 +39,9 @@ let opened = ""; // the consumer that is shown in full; it stays so while other 
 
 export function mount(root, context) {
   const { below } = context;
-  const none = h("p", { class: "soft", hidden: true },
-    "The feed has none. ", h("code", {}, "tidings consumers create NAME"), " creates a consumer, ",
-    h("code", {}, "tidings hooks create URL"), " one that is called.");
+  opened = context.params.get("consumer") ?? opened;
+  let known = new Map();
+  const none = h("p", { class: "soft", hidden: true }, "The feed has none.");
   const list = card("consumers-card", "Named consumers and webhooks", none,
     table("consumers", "consumers-card-title",
       ["Name", "State", "Pages behind", "Oldest waits for", "Parked", "Position", "Worker or webhook"]));
@@ -41,22 +53,38 @@ export function mount(root, context) {
     h("h3", { id: "notes-title" }, "What operators did"),
     table("notes", "notes-title", ["When", "Who", "What", "Why"]));
   details.hidden = true;
-  root.append(list, details);
+  const made = card("new-consumer-card", "Create or change a consumer");
+  root.append(list, details, made);
   const $ = (id) => root.querySelector(`#${id}`);
 
+  const consumer = form({
+    id: "new-consumer",
+    title: "Create or change a consumer",
+    fields: FIELDS,
+    plan: (values) => consumerPlan(context.feed, values, known.get(values.name)),
+    context,
+    async done(answer, { name }, { note }) {
+      context.say(note ? `${name} is changed.` : `${name} is created.`);
+      await look();
+    },
+    onRefused: () => look(),
+  });
   const look = context.every(async () => {
+    const isAdmin = await context.may("admin");
     const [{ consumers }, hooks] = await Promise.all([
       request("GET", below("consumers")),
-      // Webhooks take a role that readers lack.
-      unlessMissing(request("GET", below("hooks"))).catch(() => null),
+      isAdmin ? unlessMissing(request("GET", below("hooks"))) : null,
     ]);
+    known = new Map(consumers.map((each) => [each.name, each]));
+    consumer.refresh();
     const open = consumers.find(({ name }) => name === opened);
     const [parked, notes] = open
       ? await Promise.all([request("GET", below("consumers", open.name, "parked")), request("GET", below("consumers", open.name, "notes"))])
       : [];
     showConsumers(consumers, hooks?.hooks ?? []);
-    showConsumer(open, parked?.parked, notes?.notes);
+    showConsumer(open, parked?.parked, notes?.notes, isAdmin);
   });
+  offer(made, context, "admin", "create and change consumers", consumer.element);
 
   function showConsumers(consumers, hooks) {
     const urls = new Map(hooks.map(({ name, url }) => [name, url]));
@@ -72,17 +100,18 @@ export function mount(root, context) {
     ]);
   }
 
-  function showConsumer(consumer, parked, notes) {
-    details.hidden = !consumer;
-    if (!consumer) return;
-    const { name } = consumer;
+  function showConsumer(found, parked, notes, isAdmin) {
+    details.hidden = !found;
+    if (!found) return;
+    const { name } = found;
     if ($("consumer-title").textContent !== plain(name)) {
       $("consumer-title").textContent = plain(name);
-      actions.replaceChildren(
-        ...["pause", "resume", "step", "park", "mark"].map((action) => actionButton(action, name)),
+      if (isAdmin) actions.replaceChildren(
+        button("Edit", () => edit(found), `Edit ${name}`),
+        ...["pause", "resume", "step", "park", "mark", "delete"].map((action) => actionButton(action, name)),
         ...["retry", "drop"].map((action) => actionButton(action, name, ALL)));
     }
-    const failed = consumer.failure;
+    const failed = found.failure;
     const about = failed?.id ? ` at ${failed.id}` : "";
     say(failure, failed ? `Failed ${failed.times} time${failed.times === 1 ? "" : "s"}${about}: ${failed.error}` : "");
     fill($("parked"), parked, ({ id }) => id, (each) => [
@@ -90,7 +119,7 @@ export function mount(root, context) {
       `${each.event} ${each.data.type}/${each.data.id}`,
       each.error,
       number(each.attempts),
-      () => ["retry", "drop"].map((action) => actionButton(action, name, each.id)),
+      () => (isAdmin ? ["retry", "drop"].map((action) => actionButton(action, name, each.id)) : []),
     ]);
     const numbered = notes.map((note, at) => ({ ...note, key: String(notes.length - at) }));
     fill($("notes"), numbered, ({ key }) => key, (each) => [
@@ -99,6 +128,11 @@ export function mount(root, context) {
       each.id ? `${each.what} ${each.id}` : each.what,
       each.why,
     ]);
+  }
+
+  function edit({ name, types, parents, ids, erasures }) {
+    consumer.set({ name, types: listText(types), parents: listText(parents), ids: listText(ids), erasures });
+    consumer.focus();
   }
 
   async function open(name) {
@@ -127,7 +161,10 @@ export function mount(root, context) {
       action: text,
     });
     if (!given) return;
-    await context.attempt(() => request("POST", below("consumers", name, action), { body: { ...given, ...(id && { id }) } }),
+    const at = below("consumers", name);
+    await context.attempt(
+      () => (action === "delete" ? request("DELETE", `${at}?${new URLSearchParams(given)}`)
+        : request("POST", `${at}/${action}`, { body: { ...given, ...(id && { id }) } })),
       `${text}: done to ${name}.`, `${text} was not done to ${name}`);
     look();
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,22 +173,16 @@ def _look(page: chromium.Page, host: Server, key: str, view: str, feed: str = "m
 def test_a_key_that_may_only_read_changes_nothing(
     browser: ClientConnection, tmp_path: Path
 ) -> None:
-    """The page shows the data; a refused action shows the rule."""
+    """The page shows the data and names the missing role; it offers no action."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         feed = Feed(host)
         key = make_key(host, "--role", "read")
         _look(page, host, key, "consumers")
         _open(page)
-        _focus(page, "Pause")
-        page.press("Enter")
-        page.write("to see")
-        page.press("Tab")
-        page.write("eve")
-        page.press("Enter")
-        page.until("document.querySelector('#trouble').textContent")
-        assert "Pause was not done to search" in page.js(
-            "document.querySelector('#trouble').textContent"
-        )
+        page.until("document.querySelector('#new-consumer-card').textContent.includes('yours has')")
+        missing = page.js("document.querySelector('#new-consumer-card').textContent")
+        assert "has the role admin; yours has read." in missing
+        assert page.js("document.querySelectorAll('#consumer button').length") == 0
         assert feed.host.url in page.js("location.href") and key not in page.js("location.href")
 
 
@@ -222,19 +217,21 @@ def test_a_feed_is_created_and_deleted_by_keyboard_alone(
         _look(page, host, key, "feeds", "team-a-1")
         _focus_id(page, "new-name")
         page.write("team-a-1")
-        page.js("document.querySelector('#new-leave').value = 'on'")
-        page.js("document.querySelector('#new').dispatchEvent(new Event('input'))")
-        preview = page.js("document.querySelector('#new-preview').textContent")
-        assert preview.startswith("PUT /feeds/team-a-1\n") and '"leave": true' in preview
+        leave = "document.querySelector('#new-leave')"
+        page.js(f"{leave}.value = 'on'; {leave}.form.dispatchEvent(new Event('input'))")
+        curl = page.js("document.querySelector('#new-curl').textContent")
+        assert f"-X PUT {host.url}feeds/team-a-1 " in curl and '{"leave":true}' in curl
+        assert f"tidings feeds create team-a-1 --leave on --url {host.url[:-1]}" == page.js(
+            "document.querySelector('#new-command').textContent"
+        )
         _focus_id(page, "new-name")
         page.press("Enter")
         page.until("document.querySelector('#notice').textContent === 'team-a-1 is created.'")
         page.until("document.querySelector('#feeds').children.length === 1")
         ((name, state, _, by, _),) = _rows(page, "feeds")
         assert (name, state, by) == ("team-a-1", "live", f"key {key.split('_')[1]}")
-        headers = {"authorization": f"Bearer {key}"}
-        url = f"{host.url}feeds/team-a-1"
-        assert httpx.get(url, headers=headers).json()["settings"]["leave"] is True
+        found = partial(httpx.get, f"{host.url}feeds/team-a-1", auth=("", key))
+        assert found().json()["settings"]["leave"] is True
 
         page.until("document.querySelector('#badge').textContent === 'OK'")
         _focus(page, "Delete team-a-1")
@@ -246,21 +243,21 @@ def test_a_feed_is_created_and_deleted_by_keyboard_alone(
         page.press("Enter")
         page.until("document.querySelector('#badge').textContent === 'deleted'")
         assert "team-a-1 was deleted" in page.js("document.querySelector('#unseen').textContent")
-        assert httpx.get(url, headers=headers).json()["state"] != "live"
+        assert found().json()["state"] != "live"
 
 
 def test_a_feed_that_may_not_be_created_is_reported(
     browser: ClientConnection, tmp_path: Path
 ) -> None:
-    """With the rule; the form keeps what was entered."""
+    """The form shows the rule, and keeps what was entered."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         _look(page, host, _host_key(host, "--feeds", "team-a-"), "feeds", "team-a-1")
         _focus_id(page, "new-name")
         page.write("orders")
         page.press("Enter")
-        page.until("document.querySelector('#trouble').textContent")
-        trouble = page.js("document.querySelector('#trouble').textContent")
-        assert trouble.startswith("orders was not created: key: does not permit")
+        page.until("document.querySelector('#new-error').textContent")
+        trouble = page.js("document.querySelector('#new-error').textContent")
+        assert trouble.startswith("key: does not permit")
         assert page.js("document.querySelector('#new-name').value") == "orders"
         assert _rows(page, "feeds") == []
 

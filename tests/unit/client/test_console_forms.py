@@ -1,0 +1,336 @@
+"""The forms of the console in a real browser, with a key and with passwords of each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from websockets.sync.client import ClientConnection
+
+from tests.hosts import make_key
+from tests.unit.client import chromium
+from tidings.client.cli.main import main
+from tidings.server.running import Server
+
+pytestmark = pytest.mark.browser
+
+PASSWORD = "one password for both roles"
+READ_PASSWORD = "the read password"
+ALL_ROLES = ("--role", "read", "--role", "ingest", "--role", "admin")
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Host:
+    """
+    A server whose feed `main` has a password.
+
+    *key* has the roles read, ingest and admin; *password* opens all roles, *reader* only reads.
+    """
+
+    password, reader = PASSWORD, READ_PASSWORD
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.url = server, server.url
+        self.key = make_key(server, *ALL_ROLES)
+        for role, text in (("read", PASSWORD), ("ingest", PASSWORD), ("read", READ_PASSWORD)):
+            command = ["feed", "password", role, *server.place, "--feed", "main"]
+            more = ["--keep-old"] if text == READ_PASSWORD else []
+            done = CliRunner().invoke(main, [*command, *more], input=f"{text}\n")
+            assert done.exit_code == 0, done.output
+        self.http = httpx.Client(base_url=f"{server.url}feeds/main/", auth=("", self.key))
+
+    def get(self, path: str) -> Any:
+        return self.http.get(path).raise_for_status().json()
+
+    def put(self, path: str, **body: Any) -> None:
+        self.http.put(path, json=body).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
+        yield socket
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with Server(data=tmp_path_factory.mktemp("data")) as server:
+        yield Host(server)
+
+
+class Tab:
+    """A tab of the console, and what a person does in it by keyboard."""
+
+    def __init__(self, page: chromium.Page, host: Host) -> None:
+        self.page, self.host = page, host
+
+    def show(self, view: str, secret: str, *, width: int = 1280) -> None:
+        """Open *view* with the credential *secret*."""
+        self.page.open(f"{self.host.url}console/#/{view}", width=width)
+        self.page.until("!!document.querySelector('#sign-in')")
+        self.page.js(
+            "document.querySelector('#dialog') || document.querySelector('#sign-in').click()"
+        )
+        self.fill("dialog", secret=secret)
+        self.page.press("Enter")
+        self.page.until("!document.querySelector('#dialog')")
+
+    def fill(self, form: str, **values: str | bool) -> None:
+        """Enter *values* in the fields of *form*; a list or a check box is chosen."""
+        for name, value in values.items():
+            at = f"document.querySelector('#{form}-{name.rstrip('_')}')"
+            self.page.until(f"!!{at}")
+            self.page.js(f"{at}.focus()")
+            kind = self.page.js(f"{at}.type")
+            if kind in ("select-one", "checkbox"):
+                changed = f"{at}.value = {value!r}" if kind == "select-one" else f"{at}.click()"
+                events = "['input', 'change']"
+                self.page.js(
+                    f"{changed}; for (const each of {events}) "
+                    f"{at}.dispatchEvent(new Event(each, {{bubbles: true}}))"
+                )
+                continue
+            self.page.js(f"{at}.select()")
+            if value:
+                self.page.write(str(value))
+            else:
+                self.page.js(
+                    f"{at}.value = ''; {at}.dispatchEvent(new Event('input', {{bubbles: true}}))"
+                )
+
+    def text(self, selector: str) -> str:
+        return str(self.page.js(f"document.querySelector({selector!r})?.textContent ?? ''"))
+
+    def said(self, text: str, at: str = "#notice") -> None:
+        """Wait until *text* is in the notice."""
+        self.page.until(f"document.querySelector({at!r})?.textContent.includes({text!r})")
+
+    def press(self, name: str) -> None:
+        """Press the button that is called *name*, with Enter."""
+        found = (
+            "[...document.querySelectorAll('button')].find((each) => "
+            f"(each.ariaLabel ?? each.textContent) === {name!r} && each.checkVisibility())"
+        )
+        self.page.until(f"!!{found}")
+        self.page.js(f"{found}.focus()")
+        self.page.press("Enter")
+
+
+@pytest.fixture
+def tab(browser: ClientConnection, host: Host) -> Iterator[Tab]:
+    with chromium.tab(browser) as page:
+        yield Tab(page, host)
+
+
+EITHER = pytest.mark.parametrize("credential", ["key", "password"])
+
+
+@EITHER
+def test_an_event_is_posted(host: Host, tab: Tab, credential: str) -> None:
+    """With the request and the command that do the same; its id is told."""
+    tab.show("post", getattr(host, credential))
+    tab.fill("post", event="update", type="video", id=HOSTILE, parents="user/42,a/b", tags="t")
+    tab.fill("post", data='{"title": "Films"}')
+    assert "update of video/<img" in tab.text("#post-effect")
+    assert f"{host.url}feeds/main/ops" in tab.text("#post-curl")
+    assert '-u ":$TIDINGS_PASSWORD"' in tab.text("#post-curl")
+    assert f"--url {host.url.rstrip('/')} --feed main" in tab.text("#post-command")
+    assert getattr(host, credential) not in tab.text("body")
+    tab.press("Post")
+    tab.said("Posted update of video/")
+    id_ = host.get("log")["current"]
+    assert id_ in tab.text("#notice")
+    (entry,) = host.http.get("log", params={"from": id_}).json()["entries"]
+    data = entry["data"]
+    assert (data["id"], data["parents"]) == (HOSTILE, ["user/42", "a/b"])
+    assert (data["tags"], data["data"]) == (["t"], {"title": "Films"})
+    assert tab.page.js("document.images.length") == 1
+
+
+def test_errors_are_next_to_their_fields(host: Host, tab: Tab) -> None:
+    """Those of the form, and those that the host names; nothing is posted."""
+    before = host.get("log")["end"]
+    tab.show("post", host.key)
+    tab.fill("post", data="{")
+    tab.press("Post")
+    tab.said("is required", "#post-type-error")
+    tab.said("is not JSON", "#post-data-error")
+    assert tab.page.js("document.activeElement.id") == "post-type"
+    assert (
+        tab.page.js("document.querySelector('#post-type').getAttribute('aria-invalid')") == "true"
+    )
+    tab.fill("post", type="video", id="x", data="", timestamp="noon")
+    tab.press("Post")
+    tab.said("must be an RFC 3339 date-time", "#post-timestamp-error")
+    tab.page.until("document.activeElement.id === 'post-timestamp'")
+    assert (
+        tab.page.js("document.querySelector('#post-timestamp-error').getAttribute('role')")
+        == "alert"
+    )
+    assert host.get("log")["end"] == before
+
+
+def test_who_may_only_read_is_offered_no_form(host: Host, tab: Tab) -> None:
+    """The view names the role that is missing."""
+    tab.show("post", host.reader)
+    tab.said("has the role ingest; yours has read.", "#view")
+    assert not tab.page.js("document.querySelector('#post')")
+
+
+def test_a_restricted_key_posts_to_its_part(host: Host, tab: Tab) -> None:
+    """The view names the part; what is outside is refused by the host."""
+    tab.show("post", make_key(host.server, "--role", "ingest", "--parent", "user/42"))
+    tab.said("restricted to the parents user/42", "#view")
+    tab.fill("post", type="video", id="x", parents="user/43")
+    tab.press("Post")
+    tab.said("operations[0]", "#post-error")
+    tab.fill("post", parents="user/42")
+    tab.press("Post")
+    tab.said("Posted insert")
+
+
+@EITHER
+def test_a_consumer_is_created_and_changed(host: Host, tab: Tab, credential: str) -> None:
+    """The form says that the name exists and what changes; the position stays."""
+    name = f"search-{credential}"
+    tab.show("consumers", getattr(host, credential))
+    tab.fill("new-consumer", name=name, from_="now", types="video")
+    assert f"Creates the consumer {name}, which starts with the next event" in tab.text(
+        "#new-consumer-effect"
+    )
+    tab.press("Create")
+    tab.said(f"{name} is created.")
+    first = host.get(f"consumers/{name}")
+    assert first["types"] == ["video"]
+
+    tab.press(f"Open {name}")
+    tab.press(f"Edit {name}")
+    tab.said(f"{name} exists already.", "#new-consumer .note")
+    tab.fill("new-consumer", types="", parents="user/42")
+    tab.said("types video → every type", "#new-consumer .changes")
+    assert "--update" in tab.text("#new-consumer-command")
+    tab.page.js("document.querySelector('#new-consumer').requestSubmit()")
+    tab.said(f"{name} is changed.")
+    changed = host.get(f"consumers/{name}")
+    assert (changed.get("types"), changed["parents"]) == (None, ["user/42"])
+    assert changed["position"] == first["position"]
+
+
+def test_a_consumer_that_appears_in_the_meantime_is_not_overwritten(host: Host, tab: Tab) -> None:
+    """The host refuses, and the form then shows what would change."""
+    tab.show("consumers", host.key)
+    tab.page.until("!!document.querySelector('#new-consumer')")
+    tab.fill("new-consumer", name="late", types="film")
+    host.put("consumers/late", types=["video"])
+    tab.page.js("document.querySelector('#new-consumer').requestSubmit()")
+    tab.said("exists already", "#new-consumer")
+    tab.said("types video → film", "#new-consumer .changes")
+    assert host.get("consumers/late")["types"] == ["video"]
+
+
+def test_a_consumer_is_deleted(host: Host, tab: Tab) -> None:
+    """After a question; reason and name are kept."""
+    host.put("consumers/old")
+    tab.show("consumers", host.key)
+    tab.press("Open old")
+    tab.press("Delete")
+    tab.fill("dialog", why="not needed", by="ann")
+    tab.page.press("Enter")
+    tab.said("Delete: done to old.")
+    assert host.http.get("consumers/old").status_code == 404
+    (note,) = host.get("consumers/old/notes")["notes"]
+    assert (note["who"], note["what"], note["why"]) == ("ann", "delete", "not needed")
+
+
+def _secret(tab: Tab) -> str:
+    tab.page.until("!!document.querySelector('#reveal')")
+    return str(tab.page.js("document.querySelector('#secret').value"))
+
+
+@EITHER
+def test_a_webhook_is_created_and_changed(host: Host, tab: Tab, credential: str) -> None:
+    """Its secret is shown once, with a warning for an address that is not called."""
+    name = f"films-{credential}"
+    tab.show("webhooks", getattr(host, credential))
+    tab.fill("new-hook", name=name, url="ftp://a.example/x")
+    tab.press("Create")
+    tab.said("must begin with http:// or https://", "#new-hook-url-error")
+    tab.fill("new-hook", url="http://127.0.0.1:9/x", attempts="4", types="film")
+    assert "After 4 failed attempts a message is parked" in tab.text("#new-hook-effect")
+    tab.press("Create")
+    first = _secret(tab)
+    assert first.startswith("whsec_")
+    assert "does not call the address" in tab.text("#reveal")
+    tab.press("Close")
+    tab.page.until("!document.querySelector('#reveal')")
+    assert first not in tab.text("body")
+    hook = host.get(f"hooks/{name}")
+    assert (hook["attempts"], hook["types"]) == (4, ["film"])
+
+    tab.press(f"Edit {name}")
+    tab.fill("new-hook", url="https://b.example/x", format="debezium")
+    tab.said("format cloudevents → debezium", "#new-hook .changes")
+    tab.page.js("document.querySelector('#new-hook').requestSubmit()")
+    tab.said(f"{name} is changed.")
+    changed = host.get(f"hooks/{name}")
+    assert (changed["url"], changed["format"], changed["attempts"]) == (
+        "https://b.example/x",
+        "debezium",
+        4,
+    )
+
+
+@EITHER
+def test_a_webhook_is_rotated_and_deleted(host: Host, tab: Tab, credential: str) -> None:
+    """Both after a question; the reason of a deletion is kept."""
+    name = f"gone-{credential}"
+    host.put(f"hooks/{name}", url="https://a.example/x")
+    tab.show("webhooks", getattr(host, credential))
+    tab.press(f"Open {name}")
+    tab.press("Rotate the secret")
+    tab.page.until("document.activeElement.id === 'dialog-do'")
+    tab.page.press("Enter")
+    assert _secret(tab).startswith("whsec_")
+    tab.press("Close")
+    assert host.get(f"hooks/{name}")["secrets"] == 2
+
+    tab.press("Delete")
+    tab.fill("dialog", why="moved", by="ann")
+    tab.page.press("Enter")
+    tab.said(f"{name} is deleted.")
+    assert host.http.get(f"hooks/{name}").status_code == 404
+    assert host.get(f"consumers/{name}/notes")["notes"][0]["why"] == "moved"
+
+
+@pytest.mark.parametrize(
+    ("view", "what"),
+    [
+        ("consumers", "create and change consumers"),
+        ("webhooks", "create and change webhooks"),
+    ],
+)
+def test_a_reader_is_told_which_role_is_missing(host: Host, tab: Tab, view: str, what: str) -> None:
+    tab.show(view, host.reader)
+    tab.said(
+        f"To {what}, sign in with a credential that has the role admin; yours has read.", "#view"
+    )
+    assert not tab.page.js("document.querySelector('form.form')")
+
+
+@pytest.mark.parametrize("view", ["post", "consumers", "webhooks", "feeds"])
+def test_a_phone_shows_the_forms_without_scrolling_sideways(
+    host: Host, tab: Tab, view: str
+) -> None:
+    """Every input has a label."""
+    tab.show(view, host.key, width=360)
+    tab.page.until("!!document.querySelector('#view .card')")
+    tab.page.until("!!document.querySelector('form.form')")
+    assert tab.page.js("document.documentElement.scrollWidth") <= 360
+    unnamed = (
+        "[...document.querySelectorAll('input, select, textarea')]"
+        ".filter((each) => !each.labels.length).map((each) => each.id)"
+    )
+    assert tab.page.js(unnamed) == []
