@@ -60,7 +60,7 @@ lock: $(STAMP)  ## renew the locks after pyproject.toml (UPGRADE=--upgrade: the 
 	$(COMPILE) --extra infra --constraint requirements.lock --output-file requirements-deploy.lock
 
 run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
-	@echo "when it is ready: watch http://127.0.0.1:8042/console, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"
+	@echo "when it is ready: open http://127.0.0.1:8042/, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"
 	@$(BIN)/tidings serve --demo
 
 twin: $(STAMP)  ## the functions of a stage on this machine, with a demo; it needs Java 17 and Maven

@@ -45,7 +45,7 @@ export function send(method, path, { body, headers = {}, signal } = {}) {
     },
     body: hasBody && typeof body !== "string" ? JSON.stringify(body) : body,
     cache: "no-store",
-    credentials: "omit",
+    credentials: "same-origin", // a proxy may have a session of its own
     signal,
   });
 }

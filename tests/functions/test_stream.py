@@ -51,6 +51,14 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
     )
 
 
+def test_9_8_a_browser_gets_a_page_and_no_stream(cloud: Cloud) -> None:
+    """A stage has no console; the page says how to read, and the response ends at once."""
+    status, headers, text = read("/", headers={"accept": "text/html,*/*;q=0.8"})
+
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "tidings tail" in text and text.endswith("</p>\n")
+
+
 @pytest.mark.parametrize("context", ["{", "[]", '{"deadline":null}', '{"deadline":1e999}'])
 def test_an_unknown_deadline_is_passed_over(cloud: Cloud, context: str) -> None:
     """A header with invalid content neither fails a stream nor ends it early."""

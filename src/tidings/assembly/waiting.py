@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tidings.http.asgi import disable_buffering, headers_of
-from tidings.http.request import wants_links
+from tidings.http.asgi import disable_buffering, headers_of, send_answer
+from tidings.http.request import wants_links, wants_page
 from tidings.http.router import CHANGES, COPIED
 from tidings.http.streams.sse import ClientCounter, EventStreams
 from tidings.http.streams.tail_poller import at_fixed_interval
@@ -49,13 +49,14 @@ def waiting_app(
     lazy: bool,
     prefix: str = "",
     listen: Listen = at_fixed_interval,
+    has_console: bool = False,
 ) -> App:
     """
     Return an app that passes each request to the app for its path below *prefix*.
 
     Requests with unknown paths go to *streams*, which refuses them. If *lazy* is True, the apps for
     lists and pages are loaded at the first request for a list or for pages. A process that serves
-    only event streams then starts sooner.
+    only event streams then starts sooner. *has_console* says whether the host serves `/console`.
     """
     lists = cache(lambda: _lists(here, listen))
     if not lazy:
@@ -66,15 +67,38 @@ def waiting_app(
             return
         if prefix and scope["path"].startswith(f"{prefix}/"):
             scope = {**scope, "path": scope["path"].removeprefix(prefix)}
-        path = scope["path"]
-        chosen: App = streams
-        if CHANGES.fullmatch(path) or wants_links(scope["method"], path, headers_of(scope)):
-            chosen = lists()[0]
-        elif COPIED.fullmatch(path):
-            chosen = lists()[1]
+        headers = headers_of(scope)
+        if wants_page(scope["method"], scope["path"], headers):
+            await _send_page(here(), scope, headers, send, has_console=has_console)
+            return
+        chosen = _choose(scope, headers, streams, lists)
         await chosen(scope, receive, disable_buffering(send))
 
     return app
+
+
+def _choose(
+    scope: Message,
+    headers: dict[str, str],
+    streams: App,
+    lists: Callable[[], tuple[App, App]],
+) -> App:
+    """Return the app for the path of *scope*."""
+    path = scope["path"]
+    if CHANGES.fullmatch(path) or wants_links(scope["method"], path, headers):
+        return lists()[0]
+    return lists()[1] if COPIED.fullmatch(path) else streams
+
+
+async def _send_page(
+    host: Assembly, scope: Message, headers: dict[str, str], send: Send, *, has_console: bool
+) -> None:
+    """Send the page of `/` to a browser."""
+    from tidings.http.endpoints.status import front_page  # only browsers need this module
+
+    settings, query = host.settings, scope["query_string"].decode("latin-1")
+    answer = front_page(settings.url_prefix, query, has_console=has_console)
+    await send_answer(send, answer, headers, settings.cors_origins)
 
 
 def _lists(here: Callable[[], Assembly], listen: Listen) -> tuple[App, App]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
+PAGE_CHALLENGE = 'Bearer realm="tidings"'  # browsers ignore it
 CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
 RETRY_AFTER_S = 1  # a throttled partition of the log recovers within a second
 # Time for which browsers cache a preflight response. Changed origins take effect after this time.
@@ -82,8 +83,22 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
 
 def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer:
     """Return *answer* with the headers that every response to *request* carries."""
-    headers = {**headers_for(request.origin, origins), **answer.headers}
-    return Answer(answer.status, headers, answer.body)
+    return with_headers(answer, request.headers, origins)
+
+
+def with_headers(
+    answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
+) -> Answer:
+    """
+    Return *answer* with the headers that every response to a request with *request_headers* has.
+
+    A browser asks its user for a password after a Basic challenge. A web page that has its own form
+    for the password sends `X-Requested-With`, and receives a challenge that browsers ignore.
+    """
+    headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
+    if "www-authenticate" in headers and "x-requested-with" in request_headers:
+        headers["www-authenticate"] = PAGE_CHALLENGE
+    return answer._replace(headers=headers)
 
 
 def json_answer(status: int, body: object) -> Answer:

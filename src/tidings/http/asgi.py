@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote
 
 from tidings.core import limits
 from tidings.core.errors import Rejected, TooLarge
-from tidings.http.answers import headers_for, preflight_headers
+from tidings.http.answers import preflight_headers, with_headers
 from tidings.http.request import Answer
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ async def send_answer(
     send: Send, answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
 ) -> None:
     """Send the whole *answer* to a request with *request_headers*."""
-    headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
-    await send_response(send, answer.status, headers, answer.body.encode())
+    whole = with_headers(answer, request_headers, origins)
+    await send_response(send, whole.status, whole.headers, whole.body.encode())
 
 
 async def send_response(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:

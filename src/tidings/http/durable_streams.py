@@ -33,7 +33,7 @@ from tidings.core.durable_streams.stream import (
 )
 from tidings.core.errors import KeyEnded, OutsideKey, TidingsError, parse_field
 from tidings.core.model.operations import Operation
-from tidings.http.answers import headers_for, refusal
+from tidings.http.answers import headers_for, refusal, with_headers
 from tidings.http.asgi import (
     disable_buffering,
     in_thread,
@@ -480,12 +480,12 @@ class StreamReads:
 
     async def _send(self, request: Request, content: _Content, send: Send) -> None:
         status, headers, body = content
-        always = headers_for(request.origin, self._origins)
         if request.method == "HEAD":
             body = b""
         elif status not in (204, 304):
             headers["content-length"] = str(len(body))
-        await send_head(send, status, {**always, **ALWAYS, **headers})
+        whole = with_headers(Answer(status, {**ALWAYS, **headers}), request.headers, self._origins)
+        await send_head(send, status, whole.headers)
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
 

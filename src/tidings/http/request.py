@@ -29,6 +29,7 @@ _WEIGHT = re.compile(r";\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.IGNORE
 LINKS = ("changes", "diagnostics", "cluster", "config", "health")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+", re.ASCII)
+_EVENT_TYPES = ("text/event-stream", "application/x-ndjson")
 _JSON_TYPE = "application/json"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -236,4 +237,19 @@ def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
     if method != "GET" or path != "/":
         return False
     accept = headers.get("accept", "")
-    return named_quality(accept, _JSON_TYPE) > named_quality(accept, "text/event-stream")
+    return named_quality(accept, _JSON_TYPE) > named_quality(accept, _EVENT_TYPES[0])
+
+
+def wants_page(method: str, path: str, headers: Mapping[str, str]) -> bool:
+    """
+    Return True if the client is a browser that opens `/`.
+
+    It names `text/html`, and nothing else that `/` can return. It also accepts everything, so that
+    it would otherwise receive an event stream, which a browser cannot show.
+    """
+    if method not in ("GET", "HEAD") or path != "/":
+        return False
+    accept = headers.get("accept", "")
+    html = named_quality(accept, "text/html")
+    named = max(named_quality(accept, each) for each in (_JSON_TYPE, *_EVENT_TYPES))
+    return html > named and html >= quality(accept, _EVENT_TYPES[0]) > 0

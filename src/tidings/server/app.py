@@ -72,7 +72,13 @@ class ServerApp:
         listen = host.notifications.listen
         # A server does not limit the duration of event streams.
         self._events = event_streams(lambda: host, "server", listen=listen)
-        self._waiting = waiting_app(lambda: host, self._events, lazy=False, listen=listen)
+        self._waiting = waiting_app(
+            lambda: host,
+            self._events,
+            lazy=False,
+            listen=listen,
+            has_console=console is not None,
+        )
         self._streams = host.stream_reads()
         self._bodies = BodyBudget()
         keys = host.issuer_keys

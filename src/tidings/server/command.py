@@ -184,7 +184,7 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
 
     \b
     Examples:
-      tidings serve --demo                 watch http://127.0.0.1:8042/console
+      tidings serve --demo                 open http://127.0.0.1:8042/
       tidings serve --data /var/lib/tidings --feeds main,orders
       tidings serve --host 0.0.0.0 --read-password-file r.txt \\
         --ingest-password-file i.txt
@@ -274,7 +274,7 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
         click.echo(f"tidings {name} ready {http_url} {ws_url}")
         if sys.stderr.isatty():  # a person has started the server at a terminal
             click.echo(
-                f"watch {http_url}console, or run {_tail(http_url)}; Ctrl-C ends it", err=True
+                f"open {http_url} in a browser, or run {_tail(http_url)}; Ctrl-C ends it", err=True
             )
 
     running = asyncio.ensure_future(host(options, ready, stopped))

@@ -49,7 +49,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
 
     \b
     Examples:
-      tidings local --demo                 watch http://127.0.0.1:8042/console
+      tidings local --demo                 open http://127.0.0.1:8042/
       tidings local --data ./feed          keep the feed after the twin ends
       tidings local --feeds main,orders --setting TIDINGS_RETENTION_HOURS=1
       tidings local --read-password-file reader.txt --compat oplog

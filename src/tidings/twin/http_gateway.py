@@ -37,6 +37,7 @@ from tidings.http.asgi import (
     raw_path,
 )
 from tidings.http.endpoints import status
+from tidings.http.request import wants_page
 from tidings.http.router import RouteTable
 from tidings.twin import clock
 from tidings.twin.options import ACCOUNT
@@ -260,6 +261,10 @@ class HttpGateway:
 
     def _match(self, scope: Message) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
         path, method = raw_path(scope), scope["method"]
+        if wants_page(method, path, dict(headers_of(scope))):
+            query = scope["query_string"].decode("latin-1")
+            page = status.front_page(self._prefix, query, has_console=True)
+            return HttpResponse(page.status, list(page.headers.items()), b""), {}
         match = self._routes.match(method, path)
         if isinstance(match, list):
             answer = self._fallback(scope, path, match)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.http.request import accepts_gzip, wants_links
+from tidings.http.request import accepts_gzip, wants_links, wants_page
 from tidings.http.streams.sse import accepts_events, accepts_lines
 
 
@@ -73,3 +73,27 @@ def test_links_are_asked_for_by_name(accept: str, links: bool) -> None:
 def test_gzip_is_sent_if_it_is_accepted(accept: str, accepted: bool) -> None:
     """Weights count, and a plain answer may be preferred."""
     assert accepts_gzip({"accept-encoding": accept}) is accepted
+
+
+@pytest.mark.parametrize(
+    ("accept", "page"),
+    [
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8", True),
+        ("text/html, image/jxr, */*", True),
+        ("text/html", False),
+        ("text/html;q=0.9, application/json", False),
+        ("text/html;q=0.9, application/json;q=0.9, */*;q=0.1", False),
+        ("text/html;q=0.5, */*", False),
+        ("text/html, application/x-ndjson", False),
+        ("text/html, text/event-stream", False),
+        ("text/html;q=0, */*", False),
+        ("text/event-stream", False),
+        ("*/*", False),
+        ("", False),
+    ],
+)
+def test_9_8_a_page_is_for_browsers(accept: str, page: bool) -> None:
+    """The root is a page only if a client prefers HTML; no other path and method is."""
+    headers = {"accept": accept}
+    assert wants_page("GET", "/", headers) == wants_page("HEAD", "/", headers) == page
+    assert not wants_page("POST", "/", headers) and not wants_page("GET", "/ops", headers)

@@ -110,6 +110,29 @@ def test_P10_3_a_feed_stays_closed_after_its_last_key(server: Server) -> None:
     assert let_in(server) == []
 
 
+_PATHS = [
+    "/",
+    "/feeds/main/ops",
+    "/feeds/main/changes",
+    "/feeds/main/consumers",
+    "/feeds/main/pages",
+]
+
+
+@pytest.mark.parametrize("path", [*_PATHS, "/config", "/feeds/main/v1/stream/a"])
+def test_P10_5_a_page_with_a_form_of_its_own_opens_no_dialog(server: Server, path: str) -> None:
+    """A browser opens one for a Basic challenge, which other clients still get."""
+    make_key(server, "--role", "read")
+    headers = {"accept": "*/*", "authorization": "Basic Og=="}
+    url = f"{server.url}{path[1:]}"
+    other = httpx.get(url, headers=headers)
+    page = httpx.get(url, headers={**headers, "x-requested-with": "page"})
+
+    assert other.status_code == page.status_code == 401
+    assert other.headers["www-authenticate"].startswith("Basic ")
+    assert page.headers["www-authenticate"] == 'Bearer realm="tidings"'
+
+
 def test_P10_3_other_feeds_stay_open(tmp_path: Path) -> None:
     """A credential closes only its own feed."""
     with Server("--feeds", "main,other", data=tmp_path / "data") as server:

@@ -137,6 +137,20 @@ def test_the_live_page_is_served(server: Server) -> None:
     assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
 
 
+BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_9_8_a_browser_that_opens_the_root_gets_the_console(server: Server) -> None:
+    """With the query string; other clients get a stream, as before."""
+    page = httpx.get(f"{server.url}?types=file", headers=BROWSER, follow_redirects=True)
+    head = httpx.head(server.url, headers=BROWSER)
+
+    assert str(page.url) == f"{server.url}console/?types=file" and "<html" in page.text
+    assert (head.status_code, head.headers["location"]) == (307, "console/")
+    with httpx.stream("GET", server.url, headers={"accept": "*/*"}) as stream:
+        assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+
+
 def test_a_body_that_is_too_large_is_refused(server: Server) -> None:
     """413 with the rule, and nothing is written."""
     head = httpx.get(f"{server.url}status").json()["head"]

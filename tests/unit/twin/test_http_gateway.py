@@ -262,3 +262,12 @@ def test_the_console_serves_its_files_and_no_others(path: str, tmp_path: Path) -
     if status == 200:
         assert response.text == text
         assert response.headers["content-security-policy"] == "frame-ancestors 'none'"
+
+
+def test_9_8_a_browser_that_opens_the_root_gets_the_console() -> None:
+    """No function is called; other clients of the root get what its route returns."""
+    api = Api(Answer(b'{"statusCode":404}'))
+    page = api.request("GET", "/?types=a", headers={"Accept": "text/html,*/*;q=0.8"})
+
+    assert (page.status_code, page.headers["location"]) == (307, "console/?types=a")
+    assert api.request("GET", "/", headers={"Accept": "*/*"}).status_code == 404

@@ -35,6 +35,16 @@ _PAGE_GUARDS = {
 _PAGE_NAME = re.compile(r"(/client)?/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 # The folder of `@tidings/client`, which the page imports, next to the page's own folder.
 CLIENT = "clients/javascript/src"
+# The response of `/` to browsers if the host does not serve the console.
+_NO_CONSOLE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Tidings</title>
+<h1>Tidings</h1>
+<p>This address serves the events of a feed to programs. It has no web page.</p>
+<p>Read the feed with <code>tidings tail</code>, or with any client for Server-Sent Events.</p>
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +114,22 @@ def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
         **_PAGE_GUARDS,
     }
     return Answer(200, headers, file.read_text(encoding="utf-8"))
+
+
+def front_page(prefix: str, query: str, *, has_console: bool) -> Answer:
+    """
+    Return the response of `/` to a browser: a redirect to the console if the host serves it.
+
+    *query* is the query string, which the console understands. *prefix* is the path below which the
+    deployment is served.
+    """
+    if has_console:
+        at = f"{prefix}{LIVE_PAGE}/" if prefix else f"{LIVE_PAGE.removeprefix('/')}/"
+        return Answer(307, {"location": f"{at}?{query}" if query else at, "vary": "accept"})
+    headers = {
+        "content-type": _PAGE_TYPES[".html"],
+        "vary": "accept",
+        "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+        "x-content-type-options": "nosniff",
+    }
+    return Answer(200, headers, _NO_CONSOLE)

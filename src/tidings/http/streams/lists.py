@@ -26,7 +26,7 @@ from tidings.core.errors import InvalidChange, TidingsError, parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED, public_name
 from tidings.core.replication import serve
 from tidings.core.replication.wire import ReplicationBatch, encode_batch, encode_rows
-from tidings.http.answers import JSON, changeagent_answer, headers_for, refusal, sharing
+from tidings.http.answers import JSON, changeagent_answer, refusal, sharing, with_headers
 from tidings.http.asgi import (
     Message,
     Receive,
@@ -332,8 +332,8 @@ class ReplicationApp(WaitingList):
 
     async def _send(self, send: Send, answer: Answer, headers: Mapping[str, str]) -> None:
         """Send *answer*, compressed if it is large enough and the client accepts gzip."""
-        always = headers_for(headers.get("origin", ""), self.origins)
-        fields, body = {**always, **answer.headers}, answer.body.encode()
+        whole = with_headers(answer, headers, self.origins)
+        fields, body = dict(whole.headers), whole.body.encode()
         if len(body) >= PACKED_BYTES_MIN and accepts_gzip(headers):
             body = await in_thread(partial(gzip.compress, body, _PACKING, mtime=0))
             fields["content-encoding"] = "gzip"
