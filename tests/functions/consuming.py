@@ -10,7 +10,10 @@ import pytest
 
 from functions.consume.handler import handle
 from functions.ingest.handler import handle as ingest
-from tests.functions.cloud import answered, event
+from tests.functions.cloud import answered, event, give_key
+from tidings.aws.stage import stage
+from tidings.core.auth.guard import Role
+from tidings.core.settings.profiles import close
 
 Requests = set[tuple[str, str]]
 CONSUMER = "/feeds/{feed}/consumers/{name}"
@@ -51,3 +54,10 @@ def consuming(monkeypatch: pytest.MonkeyPatch, start_recording: Callable[[], Req
         assert ask("GET", CONSUMER + below)[0] == 200
     assert ask("GET", "/feeds/{feed}/log")[0] == 200
     assert ask("DELETE", CONSUMER, query=why)[0] == 200
+    admin = give_key(Role.ADMIN)
+    close(stage().profiles, "main")
+    keys = "/feeds/{feed}/keys"
+    made = ask("POST", keys, {"roles": ["consume"]}, password=admin)
+    assert made[0] == 201, made
+    assert ask("GET", keys, password=admin)[0] == 200
+    assert ask("POST", f"{keys}/{{id}}/revoke", id=made[1]["id"], password=admin)[0] == 200

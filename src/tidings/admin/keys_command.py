@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
-import secrets
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,22 +16,19 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import (
-    ID_CHARS,
-    ID_LENGTH,
-    SECRET_BYTES,
     Key,
     KeyIssuer,
     PresentedKey,
     bound_of,
+    fresh,
 )
-from tidings.core.changeagent.config import parse_duration
+from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import HOST, public_name
 from tidings.core.model.timestamps import from_ms
-from tidings.http.endpoints.hooks import key_document, key_state
+from tidings.http.endpoints.keys import key_document, key_state, parse_lifetime
 
 HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
 _WIDTHS = (12, 8, 18, 28, 20, 6, 12, 0)
-_NS_IN_MS = 1_000_000
 
 
 def key_lines(feed: str, key: Key, now_ms: int) -> list[str]:
@@ -94,12 +91,9 @@ class Duration(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            ms = parse_duration(value) // _NS_IN_MS
-        except ValueError:
-            ms = -1
-        if ms < 0:
-            self.fail(f"{value!r} is not a duration such as 30m, 24h or 2160h", param, ctx)
-        return ms
+            return parse_lifetime(value)
+        except InvalidSetting as error:
+            self.fail(f"{value!r} {error.rule}", param, ctx)
 
 
 json_option = click.option(
@@ -192,7 +186,7 @@ def create(
     """
     if feeds and target.feed != HOST:
         raise click.UsageError("--feeds is for keys of the host; add --host")
-    given = fresh()
+    given = fresh(os.urandom)
     wanted = Key(
         "",
         "",
@@ -279,19 +273,13 @@ def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> Non
     Example:
       tidings keys rotate 3k2m9c0q8xw1 --stage dev --overlap 24h
     """
-    given = fresh()
+    given = fresh(os.urandom)
     made = _issuer(target).rotate(target.feed, id, given, overlap, by)
     _print_new(target, given, made, in_json=in_json)
 
 
 def _issuer(target: Target) -> KeyIssuer:
     return KeyIssuer(target.keys, target.profiles, now_ms)
-
-
-def fresh() -> PresentedKey:
-    """Return a new random key."""
-    name = "".join(secrets.choice(ID_CHARS) for _ in range(ID_LENGTH))
-    return PresentedKey(name, secrets.token_urlsafe(SECRET_BYTES))
 
 
 def _print_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:

@@ -20,7 +20,7 @@ from tidings.core.auth.keys import Key
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import DAY_MS, from_ms
 from tidings.core.settings.profiles import Profile
-from tidings.http.endpoints.hooks import key_state
+from tidings.http.endpoints.keys import key_state
 
 REQUEST_DOLLARS = 0.01  # price of a request to Cost Explorer; a long answer needs several requests
 REGION = "us-east-1"  # Cost Explorer has one endpoint for all Regions, in this Region

@@ -1062,10 +1062,12 @@ class Assembly:
 
     def _keys(self) -> Endpoint:
         from tidings.core.auth.keys import KeyIssuer
-        from tidings.http.endpoints.hooks import KeyRouter
+        from tidings.http.endpoints.keys import KeyRouter
 
         issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock)
-        return KeyRouter(issuer, self.guard, self.directory)
+        return KeyRouter(
+            issuer=issuer, guard=self.guard, feeds=self.directory, new_key=self._new_key
+        )
 
     def _amend(self) -> Endpoint:
         from tidings.http.router import by_path

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidings.client.listener import MemoryBuffer as MemoryBuffer
     from tidings.client.listener import Object as Object
     from tidings.client.listener import SqliteBuffer as SqliteBuffer
+    from tidings.client.operator import Operator as Operator
     from tidings.client.outbox import publish_with as publish_with
     from tidings.client.poster import Poster as Poster
     from tidings.client.reconnect import follow as follow
@@ -72,6 +73,7 @@ _MODULES = {
         "Object",
         "SqliteBuffer",
     ),
+    "operator": ("Operator",),
     "outbox": ("publish_with",),
     "poster": ("Poster",),
     "reconnect": ("follow",),

@@ -177,6 +177,7 @@ PARAMETERS: dict[str, Schema] = {
     "force": {**_SWITCH, "description": "delete a feed that is in use"},
     "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
     "deleted": {**_SWITCH, "description": "also list deleted feeds"},
+    "host": {**_SWITCH, "description": "the keys of the host instead of the feed"},
     "from": {**_EXAMPLE_ID, "description": "the first entry"},
     "to": {**_EXAMPLE_ID, "description": "the last entry"},
     "why": {
@@ -507,9 +508,31 @@ DOCS: dict[str, Doc] = {
     "GET /access": Doc(
         "the roles that the credential grants", "10.10", "getAccess", answers=_json("Access")
     ),
-    "GET /keys": Doc("all keys, without their secrets", "17.11", "listKeys", answers=_json("Keys")),
+    "GET /keys": Doc(
+        "all keys, without their secrets",
+        "17.11",
+        "listKeys",
+        query=("host",),
+        answers=_json("Keys"),
+        errors=(errors.InvalidSetting,),
+    ),
+    "POST /keys": Doc(
+        "create a key",
+        "17.12",
+        "createKey",
+        query=("host",),
+        body=_json("NewKey"),
+        status=201,
+        answers=_json("CreatedKey"),
+        errors=(errors.InvalidSetting, errors.InvalidOperation),
+    ),
     "POST /keys/{id}/revoke": Doc(
-        "revoke a key", "17.11", "revokeKey", answers=_json("Key"), errors=(errors.UnknownKey,)
+        "revoke a key",
+        "17.11",
+        "revokeKey",
+        query=("host",),
+        answers=_json("Key"),
+        errors=(errors.InvalidSetting, errors.UnknownKey),
     ),
     "GET /pages": Doc(
         "pages to copy",

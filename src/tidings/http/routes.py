@@ -111,6 +111,7 @@ HTTP_ROUTES = (
     HttpRoute("POST", HOOKS + "/{name}/rotate", "consume", ADMIN),
     HttpRoute("GET", ACCESS, "consume", PUBLIC),
     HttpRoute("GET", KEYS, "consume", ADMIN),
+    HttpRoute("POST", KEYS, "consume", ADMIN),
     HttpRoute("POST", KEYS + "/{id}/revoke", "consume", ADMIN),
     HttpRoute("GET", "/feeds/{feed}/pages", "list", REPLICATE),
     HttpRoute("GET", "/feeds/{feed}/rows", "list", REPLICATE),

@@ -350,6 +350,40 @@ _ROLES = list_of(_one_of("read", "ingest", "consume", "erase", "admin"))
 
 # Erasures.
 
+_BOUND: Schema = {**list_of(_PARENT, limits.FILTER_VALUES_MAX), "minItems": 1}
+_KEY: Schema = {
+    "feed": _PLAIN,
+    "id": _PLAIN,
+    "state": _one_of("holds", "expired", "revoked"),
+    "roles": _ROLES,
+    "types": _or_null(_TEXTS),
+    "parents": _or_null(_TEXTS),
+    "expires_at": _or_null(_TIME),
+    "rate": _or_null(_INTEGER),
+    "streams": _INTEGER,
+    "label": _PLAIN,
+    "made_at": _TIME,
+    "made_by": _PLAIN,
+    "revoked_at": _or_null(_TIME),
+    "successor": _or_null(_PLAIN),
+    "feeds": _or_null(_TEXTS),
+}
+_EXAMPLE_KEY = {
+    "feed": EXAMPLE_FEED,
+    "id": "3k2m9c0q8xw1",
+    "state": "holds",
+    "roles": ["read"],
+    "types": None,
+    "parents": ["customer/ann"],
+    "expires_at": None,
+    "rate": None,
+    "streams": limits.KEY_STREAMS,
+    "label": "the page of Ann",
+    "made_at": _EXAMPLE_TIME,
+    "made_by": "ann",
+    "revoked_at": None,
+    "successor": None,
+}
 _ERASURE: Schema = {
     "id": _ID,
     "object": _record({"type": _PLAIN, "id": _or_null(_PLAIN)}),
@@ -735,41 +769,30 @@ SCHEMAS: dict[str, Schema] = {
     "WebhookSecret": _record(
         {"secret": _PLAIN}, example={"secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}
     ),
-    "Key": _record(
+    "Key": _record(_KEY, "feeds", example=_EXAMPLE_KEY),
+    "NewKey": _request(
         {
-            "feed": _PLAIN,
-            "id": _PLAIN,
-            "state": _one_of("holds", "expired", "revoked"),
-            "roles": _ROLES,
-            "types": _or_null(_TEXTS),
-            "parents": _or_null(_TEXTS),
-            "expires_at": _or_null(_TIME),
-            "rate": _or_null(_INTEGER),
-            "streams": _INTEGER,
-            "label": _PLAIN,
-            "made_at": _TIME,
-            "made_by": _PLAIN,
-            "revoked_at": _or_null(_TIME),
-            "successor": _or_null(_PLAIN),
-            "feeds": _or_null(_TEXTS),
+            "roles": {**_ROLES, "minItems": 1},
+            **dict.fromkeys(("types", "parents"), _BOUND),
+            "expires": {**_PLAIN, "description": "a duration in the format of Go, such as 24h"},
+            "rate": {**_INTEGER, "maximum": limits.KEY_RATE_MAX},
+            "streams": {**_INTEGER, "maximum": limits.KEY_STREAMS_MAX},
+            "label": _text(0, limits.KEY_LABEL_CHARS_MAX),
+            "feeds": {
+                **list_of(_NAME_PATTERN),
+                "minItems": 1,
+                "maxItems": limits.KEY_PREFIXES_MAX,
+                "description": "prefixes of names of feeds, for a key of the host",
+            },
         },
+        "roles",
+        example={"roles": ["read"], "parents": ["customer/ann"], "expires": "24h"},
+        **_CLOSED,
+    ),
+    "CreatedKey": _record(
+        {"key": {"type": "string", "pattern": "^tdk_[0-9a-z]{12}_[A-Za-z0-9_-]{32}$"}, **_KEY},
         "feeds",
-        example={
-            "feed": EXAMPLE_FEED,
-            "id": "3k2m9c0q8xw1",
-            "state": "holds",
-            "roles": ["read"],
-            "types": None,
-            "parents": ["customer/ann"],
-            "expires_at": None,
-            "rate": None,
-            "streams": limits.KEY_STREAMS,
-            "label": "the page of Ann",
-            "made_at": _EXAMPLE_TIME,
-            "made_by": "ann",
-            "revoked_at": None,
-            "successor": None,
-        },
+        example={"key": f"tdk_3k2m9c0q8xw1_{'x' * 32}", **_EXAMPLE_KEY},
     ),
     "Access": _record(
         {

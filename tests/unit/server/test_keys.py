@@ -1,15 +1,17 @@
-"""Rule 17.11: which keys there are, over HTTP, and the end of one."""
+"""Rules 17.11 and 17.12: keys are created, listed and revoked over HTTP."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.hosts import make_key
+from tidings.client import Operator
 from tidings.core import limits
 from tidings.server.running import Server
 
@@ -71,15 +73,197 @@ def test_P17_11_what_is_no_key_is_not_revoked(
     assert answer.json()["error"]["field"] == "id"
 
 
+def client_of(server: Server, *options: str) -> httpx.Client:
+    """Return a client with a new key, which the operator creates with *options*."""
+    shown = {"authorization": f"Bearer {make_key(server, *options)}"}
+    return httpx.Client(base_url=server.url, headers=shown)
+
+
+def of_roles(*roles: str) -> list[str]:
+    return [word for role in roles for word in ("--role", role)]
+
+
+ALL_ROLES = of_roles("admin", "read", "ingest")
+KEYS = "feeds/main/keys"
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str, str]:
+    error = answer.json()["error"]
+    return answer.status_code, error["code"], error["field"]
+
+
+def test_P17_12_a_created_key_opens_what_it_says(server: Server) -> None:
+    """The key is in the answer only, and its creator is named."""
+    with client_of(server, *ALL_ROLES) as operator:
+        wanted = {"roles": ["read"], "parents": ["user/42"], "expires": "24h", "label": "the shop"}
+        answer = operator.post(KEYS, json=wanted)
+        listed = operator.get(KEYS)
+        creator = operator.headers["authorization"].split("_")[1]
+    made = answer.json()
+    key = made.pop("key")
+    assert answer.status_code == 201 and answer.headers["cache-control"].startswith("no-cache, no")
+    assert made in listed.json()["keys"] and key.split("_", 2)[2] not in listed.text
+    assert (made["roles"], made["parents"], made["label"]) == (["read"], ["user/42"], "the shop")
+    assert made["made_by"] == f"key {creator}" and made["id"] == key.split("_")[1]
+    assert made["expires_at"] > made["made_at"] and made["streams"] == limits.KEY_STREAMS
+    shown = {"authorization": f"Bearer {key}"}
+    assert httpx.get(f"{server.url}feeds/main/objects", headers=shown).status_code == 200
+    assert httpx.get(f"{server.url}feeds/main/log", headers=shown).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "field"),
+    [
+        (of_roles("admin"), {"roles": ["read"]}, "roles"),
+        (of_roles("admin", "read"), {"roles": ["read", "ingest"]}, "roles"),
+        ([*ALL_ROLES, "--expires", "1h"], {"roles": ["read"], "expires": "61m"}, "expires"),
+        ([*ALL_ROLES, "--rate", "100"], {"roles": ["read"], "rate": 101}, "rate"),
+        ([*ALL_ROLES, "--streams", "3"], {"roles": ["read"], "streams": 4}, "streams"),
+    ],
+)
+def test_P17_12_a_key_has_no_more_rights_than_its_creator(
+    server: Server, own: list[str], wanted: dict[str, object], field: str
+) -> None:
+    """The refusal names the field, and creates nothing."""
+    with client_of(server, *own) as creator:
+        before = creator.get(KEYS).json()
+        assert error_of(creator.post(KEYS, json=wanted)) == (403, "outside_key", field)
+        assert creator.get(KEYS).json() == before
+
+
+def test_P17_12_what_a_request_leaves_out_is_limited_like_its_creator(server: Server) -> None:
+    """So a key that ends creates none that does not, and `admin` includes two roles."""
+    options = (*of_roles("admin"), "--expires", "1h", "--rate", "100", "--streams", "3")
+    with client_of(server, *options) as creator:
+        made = creator.post(KEYS, json={"roles": ["consume", "erase", "admin"]}).json()
+        (own,) = [
+            each
+            for each in creator.get(KEYS).json()["keys"]
+            if each["id"] == creator.headers["authorization"].split("_")[1]
+        ]
+    fields = ("expires_at", "rate", "streams")
+    assert [made[field] for field in fields] == [own[field] for field in fields]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "roles"),
+        ({"roles": []}, "roles"),
+        ({"roles": ["owner"]}, "roles"),
+        ({"roles": "read"}, "roles"),
+        ({"roles": ["admin"], "types": ["video"]}, "roles"),
+        ({"roles": ["read"], "types": []}, "types"),
+        ({"roles": ["read"], "parents": [""]}, "parents"),
+        ({"roles": ["read"], "parents": None}, "parents"),
+        ({"roles": ["read"], "expires": "soon"}, "expires"),
+        ({"roles": ["read"], "expires": "-1h"}, "expires"),
+        ({"roles": ["read"], "expires": 60}, "expires"),
+        ({"roles": ["read"], "rate": -1}, "rate"),
+        ({"roles": ["read"], "rate": True}, "rate"),
+        ({"roles": ["read"], "streams": limits.KEY_STREAMS_MAX + 1}, "streams"),
+        ({"roles": ["read"], "label": "a\nb"}, "label"),
+        ({"roles": ["read"], "label": 1}, "label"),
+        ({"roles": ["read"], "feeds": ["team-"]}, "feeds"),
+        ({"roles": ["read"], "by": "ann"}, "by"),
+    ],
+)
+def test_P17_12_a_field_that_breaks_its_rule(
+    server: Server, body: dict[str, object], field: str
+) -> None:
+    """In particular, an empty list does not create a key without a bound."""
+    with client_of(server, *ALL_ROLES, "--streams", str(limits.KEY_STREAMS_MAX)) as operator:
+        assert error_of(operator.post(KEYS, json=body)) == (400, "invalid_setting", field)
+
+
+def test_P17_12_nobody_creates_the_first_key_over_http() -> None:
+    """It would close the feed for every client; the error names the command."""
+    with Server() as server:
+        for path in (KEYS, f"{KEYS}?host=true"):
+            answer = httpx.post(f"{server.url}{path}", json={"roles": ["read"]}, auth=("", "any"))
+            assert error_of(answer) == (401, "no_password_set", "feed")
+            assert "tidings keys create" in answer.json()["error"]["message"]
+        assert httpx.get(f"{server.url}{KEYS}").json() == {"keys": []}
+
+
+def test_P17_12_no_log_has_the_secret(tmp_path: Path) -> None:
+    """Neither has the database, a trace or an error of the server."""
+    with Server("--verbose", data=tmp_path) as server:
+        with client_of(server, *ALL_ROLES) as operator:
+            shown = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+            key = operator.post(KEYS, json={"roles": ["read"]}, headers=shown).json()["key"]
+        server.stop()
+        secret, id_ = key.split("_", 2)[2].encode(), key.split("_")[1].encode()
+        written = [each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()]
+        written.append(server.errors().encode())
+    assert any(id_ in each for each in written) and not any(secret in each for each in written)
+
+
+def test_P17_12_the_client_creates_and_revokes_keys(server: Server) -> None:
+    """Of the feed, and with prefixes of the host."""
+    own = make_key(server, "--host", *ALL_ROLES)
+    with Operator(server.url, password=own) as operator:
+        made = operator.create_key(["read"], types=["video"], expires="1h", rate=5, streams=2)
+        assert (made["types"], made["rate"], made["streams"]) == (["video"], 5, 2)
+        assert operator.revoke_key(made["id"])["state"] == "revoked"
+        of_host = operator.create_key(["read"], feeds=["main"])
+        assert of_host["id"] in {each["id"] for each in operator.list_keys(host=True)}
+        assert operator.revoke_key(of_host["id"], host=True)["state"] == "revoked"
+        assert made["id"] in {each["id"] for each in operator.list_keys()}
+
+
+def test_P17_12_a_password_creates_keys_with_its_own_roles(tmp_path: Path) -> None:
+    """The ingest password does not read, so it creates no key that reads."""
+    passwords = ("--ingest-password-file", "--read-password-file")
+    options = []
+    for name in passwords:
+        file = tmp_path / name
+        file.write_text(f"the password of {name}")
+        options += [name, str(file)]
+    with Server(*options) as server:
+        shown = ("", f"the password of {passwords[0]}")
+        with httpx.Client(base_url=server.url, auth=shown) as operator:
+            made = operator.post(KEYS, json={"roles": ["ingest", "admin", "erase"]})
+            assert made.status_code == 201 and made.json()["made_by"] == "password"
+            refused = operator.post(KEYS, json={"roles": ["read"]})
+            assert error_of(refused) == (403, "outside_key", "roles")
+
+
+def test_P17_12_a_key_of_the_host_creates_keys_for_its_prefixes(server: Server) -> None:
+    """It lists and revokes only these; a key of a feed reaches none of them."""
+    wide = make_key(server, "--host", *ALL_ROLES)
+    path, body = f"{KEYS}?host=true", {"roles": ["read"], "feeds": ["main-a"]}
+    with client_of(server, "--host", *ALL_ROLES, "--feeds", "main") as creator:
+        made = creator.post(path, json=body).json()
+        assert made["feeds"] == ["main-a"]
+        for feeds, status, code in (
+            (["ma"], 403, "outside_key"),
+            (["main-a", "other"], 403, "outside_key"),
+        ):
+            answer = creator.post(path, json={**body, "feeds": feeds})
+            assert error_of(answer) == (status, code, "feeds")
+        whole = creator.post(path, json={"roles": ["read"]})
+        assert error_of(whole) == (400, "invalid_setting", "feeds")
+        listed = {each["id"] for each in creator.get(path).json()["keys"]}
+        assert made["id"] in listed and wide.split("_")[1] not in listed
+        foreign = creator.post(f"{KEYS}/{wide.split('_')[1]}/revoke?host=true")
+        assert error_of(foreign) == (404, "unknown_key", "id")
+        ended = creator.post(f"{KEYS}/{made['id']}/revoke?host=true").json()
+        assert ended["state"] == "revoked"
+    with client_of(server, *ALL_ROLES) as of_feed:
+        for answer in (of_feed.get(path), of_feed.post(path, json=body)):
+            assert answer.status_code == 401
+        assert error_of(of_feed.get(f"{KEYS}?hosts=true")) == (400, "invalid_setting", "hosts")
+
+
 @pytest.mark.parametrize("role", ["read", "ingest", "consume"])
-def test_P17_11_both_take_admin(server: Server, role: str) -> None:
-    """With another key they are neither listed nor revoked."""
+def test_P17_11_all_take_admin(server: Server, role: str) -> None:
+    """With another key they are neither listed, revoked nor created."""
     shown = {"authorization": f"Bearer {make_key(server, '--role', role)}"}
     listed = httpx.get(f"{server.url}feeds/main/keys", headers=shown)
     ended = httpx.post(f"{server.url}feeds/main/keys/3k2m9c0q8xw1/revoke", headers=shown)
-    assert [(each.status_code, each.json()["error"]["code"]) for each in (listed, ended)] == [
-        (403, "outside_key")
-    ] * 2
+    made = httpx.post(f"{server.url}{KEYS}", headers=shown, json={"roles": [role]})
+    assert [error_of(each)[:2] for each in (listed, ended, made)] == [(403, "outside_key")] * 3
 
 
 def test_P17_7_a_stream_that_is_read_slowly_ends_with_its_key(
@@ -118,7 +302,7 @@ def test_P10_10_a_key_is_told_its_rights(server: Server) -> None:
     assert answer["roles"] == [
         {"role": role, "types": None, "parents": ["user/42"]} for role in ("read", "ingest")
     ]
-    nothing = {"principal": None, "roles": []}
+    nothing: dict[str, object] = {"principal": None, "roles": []}
     for shown in ({}, {"authorization": f"Bearer {key[:-1]}"}, {"authorization": "Bearer x"}):
         refused = httpx.get(url, headers=shown)
         assert (refused.status_code, refused.json()) == (200, nothing)

@@ -339,6 +339,19 @@ class Guard:
         profile, host = self.profiles.profile(feed), self.profiles.profile(HOST)
         return profile.is_protected or host.is_protected
 
+    def require_protected(self, feed: str) -> None:
+        """
+        Check that *feed* or the host has a credential.
+
+        Raises:
+            NoPasswordSet: the feed is open, and its first key would close it for every client.
+        """
+        if not self.is_protected(feed):
+            scope = "--host" if feed == HOST else f"--feed {public_name(feed)}"
+            command = f"tidings keys create {scope} --role admin {self.target}"
+            rule = f"is open; its operator creates the first key with `{command}`"
+            raise NoPasswordSet(rule, field="feed")
+
     def check_host(self, role: Role, given: Credential | None, name: str | None = None) -> Allowed:
         """
         Return the rights of a caller that needs *role* at the host, for the feed *name* if any.

@@ -9,6 +9,7 @@ prefix lets secret scanners find keys that were published by mistake.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -32,7 +33,7 @@ from tidings.core.settings.profiles import change, close
 from tidings.core.settings.values import Admission, Ended, with_ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tidings.core.auth.guard import Credential, FailedAttemptLimiter
     from tidings.core.auth.quotas import RateLimiter
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 ID_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 12  # 62 random bits, so that collisions are unlikely among a billion keys of a feed
 SECRET_BYTES = 24  # 192 bits; their base64url has no padding
+_ID_RANDOM_BYTES = 16  # far more than the 62 bits of an id, so that all ids are equally likely
 _KEY = re.compile(rf"{PREFIX}(?P<id>[0-9a-z]{{{ID_LENGTH}}})_(?P<secret>[A-Za-z0-9_-]{{32}})")
 _ID = re.compile(rf"[0-9a-z]{{{ID_LENGTH}}}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -129,6 +131,17 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+def fresh(new_key: Callable[[int], bytes]) -> PresentedKey:
+    """Return a new key. *new_key* returns so many random bytes."""
+    number = int.from_bytes(new_key(_ID_RANDOM_BYTES))
+    characters = []
+    for _ in range(ID_LENGTH):
+        number, digit = divmod(number, len(ID_CHARS))
+        characters.append(ID_CHARS[digit])
+    secret = base64.urlsafe_b64encode(new_key(SECRET_BYTES)).decode()
+    return PresentedKey("".join(characters), secret)
+
+
 def check_id(text: str) -> str:
     """
     Return *text* if it can be the id of a key.
@@ -194,6 +207,57 @@ def _check_prefixes(prefixes: tuple[str, ...]) -> None:
     for prefix in prefixes:
         if not NAME.fullmatch(prefix):
             raise InvalidSetting(f"a prefix of names {NAME_RULE}", field="feeds", value=prefix)
+
+
+def covers(creator: Allowed, scope: str, key: Key) -> bool:
+    """
+    Return True if *creator*, which administers *scope*, may list and revoke *key*.
+
+    A credential of the host that permits only some feeds covers the keys that permit no other feed.
+    """
+    if scope != HOST or not creator.feeds:
+        return True
+    return bool(key.feeds) and all(map(creator.permits, key.feeds))
+
+
+def within(wanted: Key, creator: Allowed, roles: Collection[Role], *, scope: str) -> Key:
+    """
+    Return *wanted*, a new key for *scope*, within the rights of its *creator*.
+
+    The creator has *roles* for all of *scope*. A limit that *wanted* does not set is
+    that of the creator.
+
+    Raises:
+        OutsideKey: the key would have more rights than its creator.
+        InvalidSetting: a field breaks its rule, or the key would permit all feeds of the host.
+    """
+    validate_key(wanted)
+    missing = sorted(role.value for role in wanted.roles if role not in roles)
+    if missing:
+        rule = f"may not have {', '.join(missing)}, because the credential of the request has not"
+        raise OutsideKey(rule, field="roles")
+    if scope == HOST and not wanted.feeds:
+        rule = "must have a prefix; only `tidings keys create --host` creates a key for all feeds"
+        raise InvalidSetting(rule, field="feeds")
+    if not covers(creator, scope, wanted):
+        rule = f"must begin with {' or '.join(creator.feeds)}, like those of your credential"
+        raise OutsideKey(rule, field="feeds")
+    admission = creator.admission
+    streams = wanted.streams or min(limits.KEY_STREAMS, creator.streams or limits.KEY_STREAMS)
+    return replace(
+        wanted,
+        expires_ms=_at_most(wanted.expires_ms, admission.until_ms, "expires"),
+        rate=_at_most(wanted.rate, admission.rate, "rate"),
+        streams=_at_most(streams, creator.streams, "streams"),
+    )
+
+
+def _at_most(wanted: int, own: int, field: str) -> int:
+    """Return *wanted*, or *own* if *wanted* is 0; 0 is no limit."""
+    if own and wanted > own:
+        limit = "end no later than the" if field == "expires" else f"be at most {own}, like the"
+        raise OutsideKey(f"must {limit} credential of the request", field=field)
+    return wanted or own
 
 
 class KeyRing:

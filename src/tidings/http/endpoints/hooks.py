@@ -1,11 +1,10 @@
-"""The routes of webhooks, and the routes to list keys and to revoke a key (PROTOCOL 17.11)."""
+"""The routes of webhooks (PROTOCOL 19)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidings.core import limits
 from tidings.core.consumers.service import reason_from
 from tidings.core.errors import Rejected, UnknownConsumer
 from tidings.core.hooks.webhook import (
@@ -15,15 +14,12 @@ from tidings.core.hooks.webhook import (
     may_be_called,
 )
 from tidings.core.model import filters
-from tidings.core.model.feeds import HOST, public_name
-from tidings.core.model.timestamps import from_ms
 from tidings.http.answers import json_answer
 from tidings.http.endpoints.consumers import ConsumerRequest, Document, consumer_document
 from tidings.http.routes import NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
-    from tidings.core.auth.keys import Key, KeyIssuer
     from tidings.core.consumers.service import Consumers
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.hooks.webhook import Webhook
@@ -113,56 +109,3 @@ class WebhookRouter:
             return {**own, "state": "without a consumer"}  # the consumer was deleted separately
         own["again_ms"] = again_ms(consumer) or None
         return {**consumer_document(consumer, lag, now_ms), **own}
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRouter:
-    """
-    The endpoint of the routes of keys, which does not create keys.
-
-    If it did, the holder of an admin key could give any caller access.
-    """
-
-    issuer: KeyIssuer
-    guard: Guard
-    feeds: FeedNames
-
-    def __call__(self, request: Request) -> Answer:
-        feed, now_ms = self.feeds.key(request.feed), self.issuer.clock()
-        NEEDS[request.route].admit(self.guard, feed, request.credential)
-        if request.method == "POST":
-            revoked = self.issuer.revoke(feed, request.parameters["id"])
-            return json_answer(200, key_document(feed, revoked, now_ms))
-        keys = self.issuer.keys.keys(feed)
-        return json_answer(200, {"keys": [key_document(feed, key, now_ms) for key in keys]})
-
-
-def key_document(feed: str, key: Key, now_ms: int) -> dict[str, Any]:
-    """Return all data of *key* except data that would help to guess it."""
-    return {
-        "feed": public_name(feed),
-        "id": key.id,
-        "state": key_state(key, now_ms),
-        "roles": sorted(role.value for role in key.roles),
-        "types": _sorted(key.bound.types),
-        "parents": _sorted(key.bound.parents),
-        "expires_at": from_ms(key.expires_ms) if key.expires_ms else None,
-        "rate": key.rate or None,
-        "streams": key.streams or limits.KEY_STREAMS,
-        "label": key.label,
-        "made_at": from_ms(key.made_ms),
-        "made_by": key.made_by,
-        "revoked_at": from_ms(key.revoked_ms) if key.revoked_ms else None,
-        "successor": key.successor or None,
-        **({"feeds": [*key.feeds] or None} if feed == HOST else {}),
-    }
-
-
-def key_state(key: Key, now_ms: int) -> str:
-    if key.revoked_ms:
-        return "revoked"
-    return "expired" if 0 < key.expires_ms <= now_ms else "holds"
-
-
-def _sorted(values: frozenset[str] | None) -> list[str] | None:
-    return None if values is None else sorted(values)
