@@ -4,7 +4,7 @@
 // an error of the host next to the field that the host names.
 
 import { address, isSignedIn, Refused } from "./api.js";
-import { copyButton, h, isPrintable, plain, say } from "./page.js";
+import { ask, copyButton, h, isPrintable, plain, say } from "./page.js";
 import { commandText, curlText, FieldError, jsonOf, listOf, numberOf } from "./requests.js";
 
 const SWITCHES = { "": undefined, on: true, off: false };
@@ -37,13 +37,12 @@ export function form({ id, title, fields, plan, context, submit = "Create", done
   const note = h("p", { class: "note", role: "status", hidden: true });
   const effect = h("p", { id: `${id}-effect` });
   const changes = h("ul", { class: "changes" });
-  const curl = preview(`${id}-curl`, "The request, for curl");
-  const command = preview(`${id}-command`, "The same by command");
+  const same = requestBox(id, context);
   const error = h("p", { id: `${id}-error`, class: "error", role: "alert", hidden: true });
   const button = h("button", { id: `${id}-do`, class: "main", type: "submit" }, submit);
   const element = h("form", { id, class: "form", novalidate: true, autocomplete: "off", "aria-label": title },
     parts.map((part) => part.element),
-    h("div", { class: "effect", role: "group", "aria-label": "What will happen" }, note, effect, changes, curl.element, command.element),
+    h("div", { class: "effect", role: "group", "aria-label": "What will happen" }, note, effect, changes, same.element),
     error, h("div", { class: "actions" }, button));
   let planned = null;
 
@@ -84,14 +83,12 @@ export function form({ id, title, fields, plan, context, submit = "Create", done
   }
 
   function show(wanted) {
-    const { request, words, effect: text, note: noted = "", changes: changed, button: named = submit } = wanted;
-    const place = { host: address("/"), feed: wanted.isOfHost ? "" : context.feed, hasPassword: isSignedIn() };
+    const { effect: text, note: noted = "", changes: changed, button: named = submit } = wanted;
     say(note, noted);
     effect.textContent = changed?.length === 0 ? "Nothing would change." : plain(text);
     changes.replaceChildren(...(changed ?? []).map(({ name, before, after }) =>
       h("li", {}, h("code", {}, name), ` ${plain(before)} → ${plain(after)}`)));
-    curl.show(request ? curlText(request, place) : "");
-    command.show(words ? commandText(words, place, wanted) : "");
+    same.show(wanted);
     if (button.textContent !== named) button.textContent = plain(named);
   }
 
@@ -211,6 +208,41 @@ function fieldPart(id, field) {
       } else made.value = wanted ?? "";
     },
   };
+}
+
+// The request of a plan for curl, and the command that does the same.
+function requestBox(id, context) {
+  const curl = preview(`${id}-curl`, "The request, for curl");
+  const command = preview(`${id}-command`, "The same by command");
+  return {
+    element: h("div", { class: "same" }, curl.element, command.element),
+    show(plan) {
+      const { request, words, isOfHost } = plan;
+      const place = { host: address("/"), feed: isOfHost ? "" : context.feed, hasPassword: isSignedIn() };
+      curl.show(request ? curlText(request, place) : "");
+      command.show(words ? commandText(words, place, plan) : "");
+    },
+  };
+}
+
+// The fields of an action that is kept with its reason.
+export const REASON = [
+  { name: "why", label: "Why", required: true },
+  { name: "by", label: "Your name", required: true, autocomplete: "username" },
+];
+export const KEPT = "Reason and name are kept with the action for a year.";
+
+// Ask a person (`ask` of page.js), and then send the request of *plan(values)*, which the dialog
+// shows. Return the answer, or null; the shell shows *done* or *failed*.
+export async function act(context, { plan, done, failed, ...dialog }) {
+  const same = requestBox("dialog", context);
+  const extra = h("details", {}, h("summary", {}, "The request and the command"), same.element);
+  const values = await ask({ ...dialog, extra, onInput: (given) => same.show(plan(given)) });
+  if (!values) return null;
+  const { method, path, body, headers } = plan(values).request;
+  let answer = null;
+  await context.attempt(async () => (answer = await context.request(method, path, { body, headers })), done, failed);
+  return answer;
 }
 
 function preview(id, name) {

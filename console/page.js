@@ -121,7 +121,8 @@ export function say(shown, text) {
 // *fields* are {name, label, ...}: the other properties are attributes of the input (`value`,
 // `required`, `type`, `placeholder`); `match` is the text that must be entered to enable the button.
 // Ids: `dialog`, `dialog-says`, `dialog-do`, and `dialog-NAME` for each field.
-export function ask({ title, says = "", fields = [], action, note = "" }) {
+// *extra* is an element at the end, *onInput(values)* is called at first and with each change.
+export function ask({ title, says = "", fields = [], action, note = "", extra, onInput }) {
   const inputs = fields.map(({ name, label, match, ...attributes }) => {
     const input = h("input", { id: `dialog-${name}`, spellcheck: "false", ...attributes });
     const isCheck = attributes.type === "checkbox";
@@ -134,9 +135,13 @@ export function ask({ title, says = "", fields = [], action, note = "" }) {
     inputs.map(({ label }) => label),
     note && h("p", { class: "soft" }, note),
     h("div", { class: "actions" }, does,
-      h("button", { type: "submit", value: "", formnovalidate: true }, "Cancel")));
+      h("button", { type: "submit", value: "", formnovalidate: true }, "Cancel")),
+    extra);
   const dialog = h("dialog", { id: "dialog", "aria-labelledby": "dialog-title", "aria-describedby": says ? "dialog-says" : null }, form);
+  const valuesOf = () => Object.fromEntries(inputs.map(({ name, input }) =>
+    [name, input.type === "checkbox" ? input.checked : input.value.trim()]));
   const check = () => {
+    onInput?.(valuesOf());
     does.disabled = inputs.some(({ match, input }) => match !== undefined && input.value !== match);
   };
   check();
@@ -148,8 +153,7 @@ export function ask({ title, says = "", fields = [], action, note = "" }) {
     let values = null;
     form.addEventListener("submit", (event) => {
       if (event.submitter?.value !== "do" || does.disabled) return;
-      values = Object.fromEntries(inputs.map(({ name, input }) =>
-        [name, input.type === "checkbox" ? input.checked : input.value.trim()]));
+      values = valuesOf();
     });
     dialog.addEventListener("close", () => {
       dialog.remove();

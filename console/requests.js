@@ -219,3 +219,52 @@ export function feedPlan({ name, object_url, leave, ids_personal, forget_after_d
     effect: `Creates the feed ${name}. Settings that are not given are those of the host.`,
   };
 }
+
+// --- actions ---------------------------------------------------------------------------------
+
+// An action of an operator on a consumer: *id* is a parked message, or `all`.
+export function actionPlan(feed, action, name, id, { why, by, position }) {
+  const at = path("feeds", feed, "consumers", name);
+  const reason = ["--why", why, "--by", by];
+  if (action === "delete") return deletion(at, ["consumers", "delete", name], why, by);
+  return {
+    request: { method: "POST", path: `${at}/${action}`, body: given({ why, by, position, id }) },
+    words: ["consumers", action, name, ...[id, position].filter(Boolean), ...reason],
+  };
+}
+
+function deletion(at, words, why, by) {
+  return {
+    request: { method: "DELETE", path: `${at}?${new URLSearchParams({ why, by })}` },
+    words: [...words, "--why", why, "--by", by],
+  };
+}
+
+export const hookDeletion = (feed, name, { why, by }) =>
+  deletion(path("feeds", feed, "hooks", name), ["hooks", "delete", name], why, by);
+
+export const rotation = (feed, name) => ({
+  request: { method: "POST", path: path("feeds", feed, "hooks", name, "rotate"), body: {} },
+  words: ["hooks", "rotate", name],
+});
+
+export const revocation = (feed, id) => ({
+  request: { method: "POST", path: path("feeds", feed, "keys", id, "revoke"), body: {} },
+  words: ["keys", "revoke", id],
+  onServer: true,
+});
+
+export const relayPlan = (feed, action) => ({
+  request: { method: "POST", path: path("feeds", feed, "relay", action), body: {} },
+  words: ["relays", action, feed],
+  isOfHost: true,
+});
+
+export function feedDeletion(feed, { force, tables }) {
+  const query = new URLSearchParams({ confirm: feed, ...(force && { force }), ...(tables && { tables }) });
+  return {
+    request: { method: "DELETE", path: `${path("feeds", feed)}?${query}` },
+    words: ["feeds", "delete", feed, ...flag("--force", force), ...flag("--tables", tables)],
+    isOfHost: true,
+  };
+}

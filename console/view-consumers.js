@@ -2,9 +2,9 @@
 // (docs/PROTOCOL.md, sections 14 and 19).
 
 import { request, unlessMissing } from "./api.js";
-import { form, offer } from "./form.js";
-import { age, ask, button, card, fill, h, moment, number, plain, say, table } from "./page.js";
-import { consumerPlan, listText } from "./requests.js";
+import { act, form, KEPT, offer, REASON } from "./form.js";
+import { age, button, card, fill, h, moment, number, plain, say, table } from "./page.js";
+import { actionPlan, consumerPlan, listText } from "./requests.js";
 
 export const title = "Consumers";
 
@@ -144,28 +144,21 @@ export function mount(root, context) {
   function actionButton(action, name, id) {
     const [label] = ACTIONS[action];
     const text = id === ALL ? `${label} all` : label;
-    return button(text, () => act(action, text, name, id), id && id !== ALL ? `${label} ${id}` : text);
+    return button(text, () => decide(action, text, name, id), id && id !== ALL ? `${label} ${id}` : text);
   }
 
-  async function act(action, text, name, id) {
+  async function decide(action, text, name, id) {
     const position = { name: "position", label: "Position", value: "now", required: true };
-    const given = await ask({
+    await act(context, {
       title: `${text}: ${name}`,
       says: ACTIONS[action][1](name, id),
-      fields: [
-        ...(action === "mark" ? [position] : []),
-        { name: "why", label: "Why", required: true },
-        { name: "by", label: "Your name", required: true, autocomplete: "username" },
-      ],
-      note: "Reason and name are kept with the action for a year.",
+      fields: [...(action === "mark" ? [position] : []), ...REASON],
+      note: KEPT,
       action: text,
+      plan: (values) => actionPlan(context.feed, action, name, id, values),
+      done: `${text}: done to ${name}.`,
+      failed: `${text} was not done to ${name}`,
     });
-    if (!given) return;
-    const at = below("consumers", name);
-    await context.attempt(
-      () => (action === "delete" ? request("DELETE", `${at}?${new URLSearchParams(given)}`)
-        : request("POST", `${at}/${action}`, { body: { ...given, ...(id && { id }) } })),
-      `${text}: done to ${name}.`, `${text} was not done to ${name}`);
     look();
   }
 }

@@ -1,9 +1,9 @@
 // The feeds of the host: list, create and delete them (docs/PROTOCOL.md, section 23).
 
-import { listFeeds, Refused, request } from "./api.js";
-import { form } from "./form.js";
-import { ask, button, card, element, fill, h, plain, table } from "./page.js";
-import { feedPlan } from "./requests.js";
+import { listFeeds, Refused } from "./api.js";
+import { act, form } from "./form.js";
+import { button, card, element, fill, h, plain, table } from "./page.js";
+import { feedDeletion, feedPlan } from "./requests.js";
 
 export const title = "Feeds";
 
@@ -62,7 +62,7 @@ export function mount(root, context) {
   });
 
   async function remove(feed) {
-    const given = await ask({
+    await act(context, {
       title: `Delete: ${feed}`,
       says: "The feed and all its data are removed: log, state, archive, consumers, webhooks, keys and settings. Readers are disconnected. It cannot be undone.",
       fields: [
@@ -71,12 +71,10 @@ export function mount(root, context) {
         { name: "tables", label: "Also remove its Iceberg tables", type: "checkbox" },
       ],
       action: "Delete",
+      plan: (values) => feedDeletion(feed, values),
+      done: `${feed} is deleted; its data are being removed.`,
+      failed: `${feed} was not deleted`,
     });
-    if (!given) return;
-    const query = new URLSearchParams({ confirm: feed });
-    for (const name of ["force", "tables"]) if (given[name]) query.set(name, "true");
-    await context.attempt(() => request("DELETE", `/feeds/${encodeURIComponent(feed)}?${query}`),
-      `${feed} is deleted; its data are being removed.`, `${feed} was not deleted`);
     look();
   }
 }

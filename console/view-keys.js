@@ -1,7 +1,9 @@
 // The keys of the feed (docs/PROTOCOL.md, section 17).
 
 import { request } from "./api.js";
-import { ask, button, card, fill, h, table } from "./page.js";
+import { act } from "./form.js";
+import { button, card, fill, h, table } from "./page.js";
+import { revocation } from "./requests.js";
 
 export const title = "Keys";
 
@@ -28,14 +30,14 @@ export function mount(root, context) {
   });
 
   async function revoke(id) {
-    const given = await ask({
+    await act(context, {
       title: `Revoke: ${id}`,
       says: `${id} is refused within five seconds, and clients that are connected with it are disconnected. It cannot be undone.`,
       action: "Revoke",
+      plan: () => revocation(context.feed, id),
+      done: `${id} is revoked.`,
+      failed: `${id} was not revoked`,
     });
-    if (!given) return;
-    await context.attempt(() => request("POST", below("keys", id, "revoke"), { body: {} }),
-      `${id} is revoked.`, `${id} was not revoked`);
     look();
   }
 }

@@ -1,7 +1,9 @@
 // How the feed is: its followers, and its progress if it is copied from another feed.
 
 import { request, unlessMissing } from "./api.js";
-import { age, ask, button, card, element, fill, h, number, plain, table } from "./page.js";
+import { act } from "./form.js";
+import { age, button, card, element, fill, h, number, plain, table } from "./page.js";
+import { relayPlan } from "./requests.js";
 
 export const title = "Overview";
 
@@ -28,6 +30,7 @@ export function mount(root, context) {
     const status = await request("GET", below("status"));
     showFollowers(status.followers ?? []);
     const relays = await unlessMissing(request("GET", "/relays"));
+    actions.hidden = !(await context.may("admin"));
     showRelay(relays?.relays.find((each) => each.feed === feed && each.source));
   });
 
@@ -52,18 +55,23 @@ export function mount(root, context) {
     };
     if (facts.childElementCount === 0) {
       for (const name of Object.keys(values)) facts.append(element("dt", "", name), element("dd"));
-      actions.append(...Object.keys(RELAY).map((action) => button(RELAY[action][0], () => act(action))));
+      actions.append(...Object.keys(RELAY).map((action) => button(RELAY[action][0], () => decide(action))));
     }
     Object.values(values).forEach((value, at) => {
       facts.querySelectorAll("dd")[at].textContent = plain(value);
     });
   }
 
-  async function act(action) {
+  async function decide(action) {
     const [text, says] = RELAY[action];
-    if (!(await ask({ title: `${text}: ${feed}`, says: says(feed), action: text }))) return;
-    await context.attempt(() => request("POST", below("relay", action), { body: {} }),
-      `${text}: done to ${feed}.`, `${text} was not done to ${feed}`);
+    await act(context, {
+      title: `${text}: ${feed}`,
+      says: says(feed),
+      action: text,
+      plan: () => relayPlan(feed, action),
+      done: `${text}: done to ${feed}.`,
+      failed: `${text} was not done to ${feed}`,
+    });
     look();
   }
 }

@@ -3,9 +3,9 @@
 // consumer, which the view of consumers shows.
 
 import { unlessMissing } from "./api.js";
-import { form, offer, reveal } from "./form.js";
-import { age, ask, button, card, fill, h, moment, number, say, table } from "./page.js";
-import { hookPlan, listText } from "./requests.js";
+import { act, form, KEPT, offer, REASON, reveal } from "./form.js";
+import { age, button, card, fill, h, moment, number, say, table } from "./page.js";
+import { hookDeletion, hookPlan, listText, rotation } from "./requests.js";
 
 export const title = "Webhooks";
 
@@ -114,34 +114,29 @@ export function mount(root, context) {
 
   async function rotate() {
     const name = opened;
-    const given = await ask({
+    const answer = await act(context, {
       title: `Rotate the secret: ${name}`,
       says: `${name} gets a new secret. The present one also signs for 24 hours, so that the receiver can change to the new one.`,
       action: "Rotate",
+      plan: () => rotation(context.feed, name),
+      done: `${name} has a new secret.`,
+      failed: `The secret of ${name} was not rotated`,
     });
-    if (!given) return;
-    let answer;
-    const isDone = await context.attempt(
-      async () => (answer = await request("POST", below("hooks", name, "rotate"), { body: {} })),
-      `${name} has a new secret.`, `The secret of ${name} was not rotated`);
-    if (isDone) showSecret(name, answer.secret);
+    if (answer) showSecret(name, answer.secret);
   }
 
   async function remove() {
     const name = opened;
-    const given = await ask({
+    await act(context, {
       title: `Delete: ${name}`,
       says: `${name} is sent nothing more; its position and its parked messages are removed. It cannot be undone.`,
-      fields: [
-        { name: "why", label: "Why", required: true },
-        { name: "by", label: "Your name", required: true, autocomplete: "username" },
-      ],
-      note: "Reason and name are kept with the action for a year.",
+      fields: REASON,
+      note: KEPT,
       action: "Delete",
+      plan: (values) => hookDeletion(context.feed, name, values),
+      done: `${name} is deleted.`,
+      failed: `${name} was not deleted`,
     });
-    if (!given) return;
-    await context.attempt(() => request("DELETE", `${below("hooks", name)}?${new URLSearchParams(given)}`),
-      `${name} is deleted.`, `${name} was not deleted`);
     look();
   }
 }

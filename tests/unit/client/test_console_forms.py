@@ -238,6 +238,10 @@ def test_a_consumer_is_deleted(host: Host, tab: Tab) -> None:
     tab.press("Open old")
     tab.press("Delete")
     tab.fill("dialog", why="not needed", by="ann")
+    url = host.url.rstrip("/")
+    command = f"tidings consumers delete old --why 'not needed' --by ann --url {url} --feed main"
+    assert tab.text("#dialog-command") == command
+    assert "why=not+needed&by=ann" in tab.text("#dialog-curl")
     tab.page.press("Enter")
     tab.said("Delete: done to old.")
     assert host.http.get("consumers/old").status_code == 404
