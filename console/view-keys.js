@@ -1,20 +1,55 @@
 // The keys of the feed (docs/PROTOCOL.md, section 17).
 
 import { request } from "./api.js";
-import { act } from "./form.js";
+import { act, form, offer, reveal } from "./form.js";
 import { button, card, fill, h, table } from "./page.js";
-import { revocation } from "./requests.js";
+import { keyPlan, revocation } from "./requests.js";
 
 export const title = "Keys";
 
+const ROLES = [
+  ["read", "read: receive events"],
+  ["ingest", "ingest: post events"],
+  ["consume", "consume: be the worker of named consumers"],
+  ["erase", "erase: erase objects"],
+  ["admin", "admin: administer the feed, with consume and erase"],
+];
+const FIELDS = [
+  { name: "roles", label: "Roles", kind: "checks", options: ROLES, hint: "At most those of your own credential" },
+  { name: "types", label: "Types", kind: "list", placeholder: "all, or a,b" },
+  { name: "parents", label: "Parents", kind: "list", placeholder: "all, or x,y" },
+  { name: "expires", label: "Valid for", placeholder: "without an end", hint: "For example 24h or 2160h" },
+  { name: "rate", label: "Requests a second, at most", kind: "number", placeholder: "no limit" },
+  { name: "streams", label: "Open streams, at most", kind: "number", placeholder: "40" },
+  { name: "label", label: "Label", hint: "Who uses the key, and for what" },
+];
+
 export function mount(root, context) {
   const { below } = context;
-  const none = h("p", { class: "soft", hidden: true },
-    "The feed has none: ", h("code", {}, "tidings keys create"), " creates one.");
+  const none = h("p", { class: "soft", hidden: true }, "The feed has none.");
+  const made = card("new-key-card", "Create a key");
   root.append(card("keys-card", "Keys", none,
-    table("keys", "keys-card-title", ["Id", "State", "Roles", "Restricted to", "Until", "Created by", "Label", "Actions"])));
+    table("keys", "keys-card-title", ["Id", "State", "Roles", "Restricted to", "Until", "Created by", "Label", "Actions"])), made);
 
+  const key = form({
+    id: "new-key",
+    title: "Create a key",
+    fields: FIELDS,
+    plan: (values) => keyPlan(context.feed, values),
+    context,
+    async done(answer) {
+      context.say(`The key ${answer.id} is created.`);
+      reveal({
+        title: `The key ${answer.id}`,
+        says: "Give it to its user. It is a password, and is not shown again.",
+        label: "Key",
+        secret: answer.key,
+      });
+      await look();
+    },
+  });
   const look = context.every(async () => {
+    if (!(await context.may("admin"))) return;
     const { keys } = await request("GET", below("keys"));
     none.hidden = keys.length > 0;
     fill(root.querySelector("#keys"), keys, ({ id, state }) => `${id} ${state}`, (each) => [
@@ -27,6 +62,12 @@ export function mount(root, context) {
       each.label,
       () => (each.state === "holds" ? [button("Revoke", () => revoke(each.id), `Revoke ${each.id}`)] : []),
     ]);
+  });
+
+  offer(made, context, "admin", "create keys", key.element);
+  context.access().then((access) => {
+    const own = access?.roles.map(({ role }) => role) ?? ROLES.map(([role]) => role);
+    for (const input of key.element.querySelectorAll("fieldset input")) input.disabled = !own.includes(input.value);
   });
 
   async function revoke(id) {

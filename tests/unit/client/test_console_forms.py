@@ -309,11 +309,42 @@ def test_a_webhook_is_rotated_and_deleted(host: Host, tab: Tab, credential: str)
     assert host.get(f"consumers/{name}/notes")["notes"][0]["why"] == "moved"
 
 
+@EITHER
+def test_a_key_is_created_and_shown_once(host: Host, tab: Tab, credential: str) -> None:
+    """It has the rights that were chosen, and is in the list without its secret."""
+    tab.show("keys", getattr(host, credential))
+    tab.page.until("!!document.querySelector('#new-key')")
+    tab.press("Create")
+    tab.said("choose at least one role", "#new-key-roles-error")
+    tab.page.js("document.querySelector('#new-key-roles [value=read]').click()")
+    tab.fill("new-key", parents="user/42", expires="soon", label=f"shop {credential}")
+    tab.press("Create")
+    tab.said("must be a duration", "#new-key-expires-error")
+    tab.fill("new-key", expires="24h")
+    assert "for the parents user/42 only, valid for 24h" in tab.text("#new-key-effect")
+    tab.press("Create")
+    made = _secret(tab)
+    tab.press("Close")
+    tab.said(f"shop {credential}", "#keys")
+    assert made not in tab.text("body")
+    found = httpx.get(f"{host.url}feeds/main/access", auth=("", made)).json()
+    assert found["roles"] == [{"role": "read", "types": None, "parents": ["user/42"]}]
+
+
+def test_a_key_gets_no_other_roles_than_its_creator_has(host: Host, tab: Tab) -> None:
+    """The view does not offer them."""
+    tab.show("keys", make_key(host.server, "--role", "admin"))
+    offered = "[...document.querySelectorAll('#new-key-roles input:enabled')].map((e) => e.value)"
+    tab.page.until(f"!!document.querySelector('#new-key') && {offered}.length < 5")
+    assert tab.page.js(offered) == ["consume", "erase", "admin"]
+
+
 @pytest.mark.parametrize(
     ("view", "what"),
     [
         ("consumers", "create and change consumers"),
         ("webhooks", "create and change webhooks"),
+        ("keys", "create keys"),
     ],
 )
 def test_a_reader_is_told_which_role_is_missing(host: Host, tab: Tab, view: str, what: str) -> None:
@@ -324,7 +355,7 @@ def test_a_reader_is_told_which_role_is_missing(host: Host, tab: Tab, view: str,
     assert not tab.page.js("document.querySelector('form.form')")
 
 
-@pytest.mark.parametrize("view", ["post", "consumers", "webhooks", "feeds"])
+@pytest.mark.parametrize("view", ["post", "consumers", "webhooks", "keys", "feeds"])
 def test_a_phone_shows_the_forms_without_scrolling_sideways(
     host: Host, tab: Tab, view: str
 ) -> None:
