@@ -69,7 +69,7 @@ in_two_transactions = all_of(
 )
 
 
-async def _metrics_in_loop(served: Any) -> Answer:
+async def _metrics_in_loop(served: Any, _: str) -> Answer:
     return Answer(200, {}, metrics.render_metrics(served._host))
 
 

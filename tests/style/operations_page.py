@@ -1,19 +1,22 @@
 """
-The tables of docs/operations/OPERATIONS.md, as the code has them.
+The tables of docs/operations/OPERATIONS.md and MONITORING.md, as the code has them.
 
-`python -m tests.style.operations_page` writes them into the page.
+`python -m tests.style.operations_page` writes them into the pages.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.style.source import ROOT
 from tidings.aws.config.settings import METRICS_NAMESPACE, SETTINGS
 from tidings.core.metrics import METRICS
+from tidings.server.metrics import COUNTERS, FAMILIES
 
 PAGE = ROOT / "docs/operations/OPERATIONS.md"
+MONITORING = ROOT / "docs/operations/MONITORING.md"
 
 
 def settings() -> str:
@@ -26,17 +29,38 @@ def metrics() -> str:
     return _table((f"metric (namespace `{METRICS_NAMESPACE}`)", "unit", "meaning"), rows)
 
 
-def rendered(page: str) -> str:
+def server_metrics() -> str:
+    rows = [
+        (
+            f"`{each.sample}`",
+            each.kind,
+            ", ".join(f"`{label}`" for label in each.labels),
+            each.meaning,
+        )
+        for each in (*FAMILIES, *COUNTERS)
+    ]
+    return _table(("metric", "type", "labels", "meaning"), rows)
+
+
+TABLES = {
+    PAGE: {"settings": settings, "metrics": metrics},
+    MONITORING: {"server-metrics": server_metrics},
+}
+
+
+def rendered(path: Path) -> str:
     """
-    *page* with fresh tables between its marks.
+    Return the page at *path* with fresh tables between its marks.
 
     Raises:
         ValueError: a mark is missing.
     """
-    for name, table in (("settings", settings()), ("metrics", metrics())):
+    page = path.read_text()
+    for name, build in TABLES[path].items():
+        table = build()
         found = re.search(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", page, re.DOTALL)
         if found is None:
-            raise ValueError(f"{PAGE.name} has no mark <!-- {name} -->")
+            raise ValueError(f"{path.name} has no mark <!-- {name} -->")
         page = page[: found.end(1)] + table + page[found.start(2) :]
     return page
 
@@ -53,4 +77,5 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(rendered(PAGE.read_text()))
+    for each in TABLES:
+        each.write_text(rendered(each))

@@ -14,6 +14,7 @@ from tidings.aws.config.settings import SETTINGS, Settings
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.metrics import METRICS
 from tidings.http.settings import SHARED, Setting, Shared
+from tidings.server.metrics import FAMILIES
 
 PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()
 SERVER = (ROOT / "docs/guides/SERVER.md").read_text()
@@ -30,9 +31,9 @@ PARSED = (
 
 def test_the_operations_page_is_the_code() -> None:
     """Its tables are the catalogues'; `python -m tests.style.operations_page` writes them."""
+    for path in operations_page.TABLES:
+        assert operations_page.rendered(path) == path.read_text()
     page = operations_page.PAGE.read_text()
-
-    assert operations_page.rendered(page) == page
     for setting in SETTINGS:
         assert f"`{setting.variable}`" in page
     for metric in METRICS:
@@ -70,6 +71,15 @@ def test_every_metric_is_counted_and_every_count_is_a_metric() -> None:
     counted = set(re.findall(r"count\(\s*\"(\w+)\"", code))
 
     assert counted == {metric.name for metric in METRICS}
+
+
+def test_every_family_of_a_server_gets_samples() -> None:
+    """A family that no code fills would be documented and never appear."""
+    code = (ROOT / "src/tidings/server/metrics.py").read_text()
+    filled = {each for each in re.findall(r'samples\[f?"([\w{}]+)"\]', code)}
+    filled |= {f"tidings_database_{each}_bytes" for each in ("size", "wal")}
+
+    assert [each.name for each in FAMILIES if each.name not in filled] == []
 
 
 def test_every_error_code_is_in_the_protocol() -> None:

@@ -15,6 +15,7 @@ class Metric:
     unit: str  # a CloudWatch unit
     meaning: str
     measured: bool = False  # True if each sweep measures the value; then values are not summed
+    stage_only: bool = False  # True if a server never counts it
 
 
 METRICS = (
@@ -59,17 +60,29 @@ METRICS = (
         "WebSocket messages refused permanently; the client was disconnected",
     ),
     Metric("OutboxAge", "Seconds", "age of the oldest message in the outbox", measured=True),
-    Metric("LettersForwarded", "Count", "messages of the outbox appended to the log"),
+    Metric(
+        "LettersForwarded",
+        "Count",
+        "messages of the outbox appended to the log",
+        stage_only=True,
+    ),
     Metric(
         "LettersRefused",
         "Count",
         "messages of the outbox set aside because their feed refused them",
+        stage_only=True,
     ),
-    Metric("WritesCaptured", "Count", "writes of captured tables appended to the log"),
+    Metric(
+        "WritesCaptured",
+        "Count",
+        "writes of captured tables appended to the log",
+        stage_only=True,
+    ),
     Metric(
         "WritesRefused",
         "Count",
         "writes of captured tables set aside because they cannot be mapped",
+        stage_only=True,
     ),
     Metric("ListenersRegistered", "Count", "accepted registrations of listeners"),
     Metric("RegistrationsRefused", "Count", "refused registrations of listeners"),

@@ -143,16 +143,18 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 class Arrival:
     """
-    The arrival of a body.
+    Facts about a request that the server and the app pass to each other.
 
     When the whole body has arrived, *body* has the bytes that the app has not received yet. It
-    stays None if the server does not report the end.
+    stays None if the server does not report the end. The app sets *route* to the path of the route,
+    with parameters as in `http.routes`; "" if no route matches. The server counts requests by it.
     """
 
-    __slots__ = ("body",)
+    __slots__ = ("body", "route")
 
     def __init__(self) -> None:
         self.body: bytes | None = None
+        self.route = ""
 
 
 _UNKNOWN = Arrival()

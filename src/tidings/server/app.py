@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from tidings.server.http_server import HostCheck
 
 log = logging.getLogger(__name__)
-METRICS = "/metrics"
+METRICS, CONSOLE = "/metrics", "/console"
 LOOP_BYTES_MAX = 16 * 1024  # the largest body handled in the event loop, which takes some 3 ms
 _ROUTES = HTTP_ROUTES + SERVER_ROUTES
 _METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
@@ -72,6 +73,7 @@ class ServerApp:
         listen = host.notifications.listen
         # A server does not limit the duration of event streams.
         self._events = event_streams(lambda: host, "server", listen=listen)
+        host.meters.event_streams = lambda: self._events.count
         self._waiting = waiting_app(
             lambda: host,
             self._events,
@@ -122,12 +124,14 @@ class ServerApp:
         method, path = scope["method"], raw_path(scope)
         match = self._routes.match(method, path)
         if isinstance(match, list):
-            answer = await self._fallback(headers, method, path, match)
+            answer = await self._fallback(scope, headers, path, match)
             if answer is not None:
                 await send_answer(send, answer, headers, self._origins)
                 return
             assert self._routes.default is not None
             match = self._routes.default
+        else:
+            arrival_of(scope).route = match.route.path
         try:
             if match.route.function not in ("stream", "list"):
                 await self._handle(scope, headers, match, receive, send)
@@ -176,13 +180,14 @@ class ServerApp:
             return await self._answer(function, request._replace(body=body, is_charged=True))
 
     async def _fallback(
-        self, headers: dict[str, str], method: str, path: str, methods: list[str]
+        self, scope: Message, headers: dict[str, str], path: str, methods: list[str]
     ) -> Answer | None:
         """
         Answer a request that no route matches; return None if the default route is to refuse it.
 
         *methods* are the methods that the path allows.
         """
+        method = scope["method"]
         if path == "*":
             return Answer(204, {"allow": ", ".join(_METHODS)})
         if method == "OPTIONS" and methods:
@@ -194,18 +199,23 @@ class ServerApp:
         if method not in ("GET", "HEAD"):
             return None
         if path == METRICS:
-            return await self._metrics()
-        return status.live_page(self._console, path, self._prefix) if self._console else None
+            arrival_of(scope).route = METRICS
+            return await self._metrics(headers.get("accept", ""))
+        page = status.live_page(self._console, path, self._prefix) if self._console else None
+        if page is not None:
+            arrival_of(scope).route = CONSOLE
+        return page
 
-    async def _metrics(self) -> Answer:
+    async def _metrics(self, accept: str) -> Answer:
         """Render the metrics in a thread, because rendering reads the database."""
-        kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+        form = metrics.form_for(accept)
+        render = partial(metrics.render_metrics, self._host, form)
         loop = asyncio.get_running_loop()
         try:
-            text = await loop.run_in_executor(self._host.pool, metrics.render_metrics, self._host)
+            text = await loop.run_in_executor(self._host.pool, render)
         except Unavailable as error:
             return refusal(error)
-        return Answer(200, kind, text)
+        return Answer(200, {"content-type": form, "vary": "Accept"}, text)
 
     async def _answer(self, function: str, request: Request) -> Answer:
         endpoint = self._host.endpoints[function]

@@ -36,6 +36,7 @@ from tidings.core.state.projector import SumDemand
 from tidings.http.durable_streams import StreamReads, StreamWrites
 from tidings.http.outbound.folder_archive import FolderArchive, FolderFeedFiles, FolderLedger
 from tidings.http.outbound.webhooks import Poster
+from tidings.server.meters import EVENT_STREAM, WEBSOCKET, Meters
 from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
@@ -84,7 +85,7 @@ IDLE_REST = 100.0  # the pause of push without connected clients, when it only f
 STATE_CONFIG = FollowerConfig(operations_max=20_000, operations_first=20_000)
 FEW_SUBSCRIPTIONS = 5_000  # indexed at once, in some 10 ms, after one of them has changed
 SUM_ROWS_MAX = 250  # rows counted for the sums in one step of the event loop, in some 2 ms
-_BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
+BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # threads for requests, except those that share a commit (`Host.GROUPED`)
 REPLAY_THREADS = 8  # threads for catch-ups of WebSockets; a catch-up does not wait for its client
 SLOW_THREADS = 32  # threads for requests that wait for operators' webhooks or for unwritten pages
@@ -99,7 +100,7 @@ def steady_ms() -> int:
     """
     Return a time that is never adjusted: the start time of the process plus the time since.
     """
-    return _BEGAN_MS + round((time.monotonic() - _BEGAN_S) * 1000)
+    return BEGAN_MS + round((time.monotonic() - _BEGAN_S) * 1000)
 
 
 def expiring_ms() -> int:
@@ -170,7 +171,7 @@ class Host(Assembly):
         *,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._path, self.database = path, Database(path)
+        self.path, self.database, self.meters = path, Database(path), Meters(loop)
         self._folder = archive or path.parent  # of the archive and the ledger of erasures
         is_rewritten = SqliteFreeSpace(self.database).rewrite_file()
         self.file_rewritten_ms = now_ms() if is_rewritten else 0
@@ -178,12 +179,12 @@ class Host(Assembly):
         self._counters = ThreadCounters()
         self.count = self._counters.add  # implements `Count`
         self.issuer_keys: IssuerKeys | None = None  # created with `guard`
-        self.notifications = FeedNotifications(loop)
-        self.sockets = Sockets(loop, self._replay_soon)
+        self.notifications = FeedNotifications(loop, self.meters.push[EVENT_STREAM].observe)
+        self.sockets = Sockets(loop, self._replay_soon, self.meters.push[WEBSOCKET].observe)
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
         self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="replay")
         self.slow_pool = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="slow-request")
-        self.writer = Writer(self.database, loop)
+        self.writer = Writer(self.database, loop, self.meters.commits.observe)
         self.waker = Wakeups(self._replay_soon)
         self._traced: dict[str, int] = {}  # the last page with a trace of each feed
         self._recent: dict[str, None] = {}  # the feeds that have grown last, the latest one last
@@ -386,7 +387,7 @@ class Host(Assembly):
         )
         starts, chained = SqliteStarts(self.database), self.settings.sources
         return Generations(
-            path=self._path,
+            path=self.path,
             feeds=self.directory,
             starts=starts,
             restorer=restorer,
@@ -461,6 +462,7 @@ class Host(Assembly):
         for feed in dict.fromkeys(feed for feed, _ in pages):
             self._recent.pop(feed, None)
             self._recent[feed] = None
+            self.sockets.mark_committed(feed)
             self.waker.wake(feed, PUSH)
             self.webhooks.wake(feed)
         self.notifications.notify(pages)
@@ -572,7 +574,8 @@ class Host(Assembly):
         handled, pushed = checkpoints.get(STATE, 0), checkpoints.get(PUSH, 0)
         if not self.sockets.count and self._traced.get(feed, 0) <= pushed < handled:
             self.stores.followers.set_checkpoint(feed, PUSH, handled)
-        self.follower.run(feed, pusher)
+        with self.sockets.pushing(feed):
+            self.follower.run(feed, pusher)
 
     @property
     def broadcast(self) -> Broadcast:
@@ -646,7 +649,11 @@ class Host(Assembly):
         return Registry(self.stores.documents)
 
     def _webhooks(self) -> Webhooks:
-        post = Poster(private=self.settings.hooks_private, timeout_s=limits.WEBHOOK_S)
+        post = Poster(
+            private=self.settings.hooks_private,
+            timeout_s=limits.WEBHOOK_S,
+            observe=self.meters.count_call,
+        )
         delivery = WebhookDelivery(
             consumers=self.consumers,
             profiles=self.profiles,

@@ -17,6 +17,7 @@ import resource
 import socket
 import struct
 import termios
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,6 +36,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from tidings.core import limits
 from tidings.http.asgi import ARRIVAL, CUT_AFTER, WRITE_NOW, Arrival, has_length
+from tidings.server.meters import OTHER, Meters
 
 log = logging.getLogger(__name__)
 Abort = Callable[[], object]
@@ -84,10 +86,11 @@ class Admission:
     At the limit, a new connection replaces the connection that has been idle for longest, so that
     idle connections lock no client out. A connection is idle during its TLS handshake, until the
     head of the next request is complete, and as a WebSocket until its client subscribes. If no
-    connection is idle, the new connection is refused.
+    connection is idle, the new connection is refused. *meters* counts what the connections do.
     """
 
     bounds: RequestLimits
+    meters: Meters = field(default_factory=Meters)
     # The functions that reset the idle connections, in the order in which the connections became
     # idle.
     _idle: dict[Abort, None] = field(default_factory=dict)
@@ -149,7 +152,7 @@ class Connection:
         self, transport: asyncio.Transport, admission: Admission, is_receiving: Callable[[], bool]
     ) -> None:
         self._transport, self._admission, self._is_receiving = transport, admission, is_receiving
-        self.bounds = admission.bounds
+        self.bounds, self.meters = admission.bounds, admission.meters
         self._loop = asyncio.get_running_loop()
         # The timer of `wait` is set once for many requests: when it fires, it is set again if the
         # deadline was moved in the meantime. *_on_deadline* is None while the connection is in use.
@@ -160,12 +163,16 @@ class Connection:
         self._stall: asyncio.TimerHandle | None = None
         self._cut: asyncio.TimerHandle | None = None
         self.is_lingering = False
-        self.write, self.abort = transport.write, transport.abort
+        self.abort = transport.abort
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self.meters.sent_bytes += len(data)
+        self._transport.write(data)
 
     def wait(self, seconds: float, on_deadline: Callable[[], None]) -> None:
         """
@@ -321,7 +328,11 @@ class _Refused(Exception):
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its answer."""
+    """One request and its answer. *began_s* is the time at which the app began to handle it."""
+
+    meters: Meters
+    began_s: float
+    arrival: Arrival
 
     async def run_asgi(self, app: Any) -> None:
         """Run *app*; close the connection if *app* has not completed its answer."""
@@ -383,6 +394,9 @@ class Cycle(RequestResponseCycle):
         if not (self.keep_alive or fields.is_last):
             more += b"connection: close\r\n"
         self.transport.write(b"%b%b%b\r\n" % (STATUS_LINE[status], fields.text, more))
+        seconds = time.monotonic() - self.began_s
+        route = self.arrival.route or OTHER
+        self.meters.count_answer(route, self.scope["method"], status, seconds)
 
 
 def _nothing() -> None:
@@ -475,6 +489,7 @@ class HttpProtocol(HttpToolsProtocol):
                 return
         was_idle = not self._in_message
         self._unparsed += len(data)
+        self.admission.meters.received_bytes += len(data)
         try:
             self._parse(data)
         except httptools.HttpParserError:
@@ -612,6 +627,7 @@ class HttpProtocol(HttpToolsProtocol):
             keep_alive=keeps_alive,
             on_response=self.on_response_complete,
         )
+        cycle.arrival = self._arrival
         cycle.scope[WRITE_NOW] = cycle.write_now  # type: ignore[literal-required]
         cycle.scope[CUT_AFTER] = self._connection.cut_after  # type: ignore[literal-required]
         return cycle
@@ -626,6 +642,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _run(self, cycle: Cycle) -> None:
         self._active = cycle
+        cycle.meters, cycle.began_s = self.admission.meters, time.monotonic()
         task = self.loop.create_task(cycle.run_asgi(self.app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -680,6 +697,7 @@ class HttpProtocol(HttpToolsProtocol):
             cycle.message_event.set()
         if cycle is None or (cycle is self.cycle and not cycle.response_started):
             self.transport.write(self._error(status, message))
+            self.admission.meters.refusals[status] += 1
         self.flow.resume_reading()
         self._in_message = True  # so that `close` discards the bytes that still arrive
         self.transport.close()

@@ -29,6 +29,7 @@ from tidings.server.http_protocol import (
     connections_within,
     raise_file_limit,
 )
+from tidings.server.meters import Meters
 from tidings.server.processes import Problem
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ async def serving(
     *,
     grace_s: float,
     bounds: RequestLimits | None = None,
+    meters: Meters | None = None,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     **websockets: Any,
@@ -236,13 +238,14 @@ async def serving(
     Serve *app* on *listener* while the context is open.
 
     On exit, requests in flight have *grace_s* seconds to end. *bounds* are the limits of requests
-    and connections. *websockets* are uvicorn's options of WebSockets; without any, WebSockets are
-    refused.
+    and connections. *meters* counts requests and bytes. *websockets* are uvicorn's options of
+    WebSockets; without any, WebSockets are refused.
     """
     config = _config(app, tls_cert, tls_key, websockets)
     files = raise_file_limit()
-    admission = Admission(bounds or RequestLimits(connections_within(files)))
-    state = ServerState()
+    state, meters = ServerState(), meters or Meters()
+    meters.connections = state.connections
+    admission = Admission(bounds or RequestLimits(connections_within(files)), meters)
     _set_date(state)
     protocol: Callable[..., asyncio.Protocol] = partial(
         HttpProtocol, admission=admission, config=config, server_state=state, app_state={}

@@ -259,6 +259,7 @@ async def _serving(
         KnownProxies(app, proxies, every=options.unix_socket is not None),
         listener,
         grace_s=GRACE_S,
+        meters=host.meters,
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
         ws_max_size=MESSAGE_BYTES_MAX,

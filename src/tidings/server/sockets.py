@@ -16,7 +16,8 @@ import json
 import logging
 import os
 import re
-from collections import deque
+import time
+from collections import Counter, deque
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -32,7 +33,7 @@ from tidings.http.asgi import CUT_AFTER, headers_of
 from tidings.http.streams.tail_poller import SLICE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from websockets.http11 import Request
 
@@ -60,16 +61,22 @@ _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: 
 
 
 class _Messages(NamedTuple):
-    """Messages, also encoded as frames."""
+    """
+    Messages, also encoded as frames.
+
+    *committed_s* is the monotonic time at which their first operation was committed; 0 for messages
+    that `Sockets` does not measure.
+    """
 
     texts: Sequence[str]
     frames: bytes
+    committed_s: float = 0.0
 
     @staticmethod
-    def of(texts: Sequence[str]) -> _Messages:
+    def of(texts: Sequence[str], committed_s: float = 0.0) -> _Messages:
         """Encode *texts*. The frames are the same for every client: a server does not mask them."""
         encoded = (Frame(Opcode.TEXT, text.encode()).serialize(mask=False) for text in texts)
-        return _Messages(texts, b"".join(encoded))
+        return _Messages(texts, b"".join(encoded), committed_s)
 
 
 class _Client:
@@ -103,12 +110,21 @@ class Sockets:
 
     `for_replays` returns the implementation of `Sockets` for catch-ups. *replay* is called in the
     event loop when a client in catch-up has room again.
+
+    When messages of a broadcast are written, *observe* is called in the event loop with the time
+    since the first commit that the push of their feed had to handle, and the number of clients.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, replay: Callable[[str], None] = lambda _: None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        replay: Callable[[str], None] = lambda _: None,
+        observe: Callable[[float, int], object] = lambda *_: None,
     ) -> None:
-        self._loop, self._replay = loop, replay
+        self._loop, self._replay, self._observe = loop, replay, observe
+        self._committed: dict[str, float] = {}  # the time of the first commit since the last push
+        self._pushed_s = 0.0  # this time of the feed in push, which one thread runs; 0: none
+        self._written: Counter[float] = Counter()  # clients by the `committed_s` of the messages
         self._clients: dict[str, _Client] = {}
         self._sending = Lock()  # taken by threads, never by the loop
         self._waking: deque[_Client] = deque()
@@ -142,9 +158,25 @@ class Sockets:
     def count(self) -> int:
         return len(self._clients)
 
-    def has_sent(self, client: _Client, size: int) -> None:
-        """Count *size* bytes as sent, and continue the catch-up that waits for room, if any."""
-        client.sent_bytes += size
+    def mark_committed(self, feed: str) -> None:
+        """Note the time of a commit of *feed*; callable from any thread."""
+        if self._clients:
+            self._committed.setdefault(feed, time.monotonic())
+
+    @contextlib.contextmanager
+    def pushing(self, feed: str) -> Iterator[None]:
+        """Measure the broadcasts of the context, which are those of *feed*; see `observe`."""
+        self._pushed_s = self._committed.pop(feed, 0.0)
+        try:
+            yield
+        finally:
+            self._pushed_s = 0.0
+
+    def has_sent(self, client: _Client, batch: _Messages) -> None:
+        """Count *batch* as sent, and continue the catch-up that waits for room, if any."""
+        client.sent_bytes += len(batch.frames)
+        if batch.committed_s:
+            self._written[batch.committed_s] += 1
         if client.waits and client.bytes <= ROOM_BYTES:
             self._continue(client)
 
@@ -178,7 +210,7 @@ class Sockets:
         for connection_id, texts in messages.items():
             batch = encoded.get(id(texts))
             if batch is None:
-                batch = encoded[id(texts)] = _Messages.of(texts)
+                batch = encoded[id(texts)] = _Messages.of(texts, self._pushed_s)
             client = self._clients.get(connection_id)
             is_long = len(batch.frames) > OUTGOING_BYTES_MAX
             if client is None or is_long or not self._queue(client, batch, OUTGOING_BYTES_MAX):
@@ -230,20 +262,29 @@ class Sockets:
                 client.more.set()
             if client.end is not None:
                 client.cut_after(CLOSE_S)
+        self.observe_written()
         if self._waking:
             self._is_waking = True
             self._loop.call_soon(self._wake_all)
+
+    def observe_written(self) -> None:
+        """Pass the times of the messages written since the last call to *observe*."""
+        if self._written:
+            now_s = time.monotonic()
+            for committed_s, clients in self._written.items():
+                self._observe(now_s - committed_s, clients)
+            self._written.clear()
 
     def _write(self, client: _Client) -> None:
         """Write the messages that the connection accepts now, without waking the client's task."""
         if client.write is None or client.is_sending:
             return
         while client.queued:
-            frames = client.queued[0].frames
-            if not client.write(frames):
+            batch = client.queued[0]
+            if not client.write(batch.frames):
                 return
             client.queued.popleft()
-            self.has_sent(client, len(frames))
+            self.has_sent(client, batch)
 
 
 class ReplaySockets:
@@ -360,8 +401,9 @@ class SocketApp:
                 batch = client.queued.popleft()
                 for text in batch.texts:
                     await send({"type": "websocket.send", "text": text})
-                self._sockets.has_sent(client, len(batch.frames))
+                self._sockets.has_sent(client, batch)
             client.is_sending = False
+            self._sockets.observe_written()
             if client.end is not None:
                 code, reason = client.end
                 with contextlib.suppress(TimeoutError, OSError):
@@ -456,6 +498,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self.transport.meters.received_bytes += len(data)
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(_BAD_HANDSHAKE)

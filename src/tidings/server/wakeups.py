@@ -197,18 +197,26 @@ class _Listening:
     """
     Implements `tail_poller.Notifications`.
 
-    *_pages* is None if the log must be read, as it is while no reader waits.
+    *_pages* is None if the log must be read, as it is while no reader waits. *observe* is called
+    with the time since the first of the pages was committed, and the number of streams that have
+    received them.
     """
 
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
+    def __init__(self, observe: Callable[[float, int], object]) -> None:
+        self._event, self._observe = asyncio.Event(), observe
         self._pages: list[Page] | None = None
+        self._committed_s = self._waited_s = 0.0  # 0: no page was committed
 
     async def wait(self) -> list[Page]:
         await self._event.wait()
         self._event.clear()
         pages, self._pages = self._pages, []
+        self._waited_s, self._committed_s = self._committed_s, 0.0
         return pages or []
+
+    def mark_written(self, streams: int) -> None:
+        if streams and self._waited_s:
+            self._observe(time.monotonic() - self._waited_s, streams)
 
     def look(self) -> None:
         self._pages = None
@@ -217,19 +225,28 @@ class _Listening:
     def add(self, page: Page) -> None:
         if self._pages is not None:
             self._pages.append(page)
+        self._committed_s = self._committed_s or time.monotonic()
         self._event.set()
 
 
 class FeedNotifications:
-    """A notifier of new pages for the readers that wait in the event loop at the end of a feed."""
+    """
+    A notifier of new pages for the readers that wait in the event loop at the end of a feed.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    For *observe* see `_Listening`.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        observe: Callable[[float, int], object] = lambda *_: None,
+    ) -> None:
+        self.loop, self._observe = loop, observe
         self._listening: defaultdict[str, list[_Listening]] = defaultdict(list)
 
     def listen(self, feed: str) -> _Listening:
         """Implement `tail_poller.Listen`."""
-        listening = _Listening()
+        listening = _Listening(self._observe)
         self._listening[feed].append(listening)
         return listening
 

@@ -62,10 +62,19 @@ class _Job:
 
 
 class Writer:
-    """The only writer of *database*: a queue of jobs, which run in *loop* in order of arrival."""
+    """
+    The only writer of *database*: a queue of jobs, which run in *loop* in order of arrival.
 
-    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop) -> None:
-        self._database, self._loop = database, loop
+    *observe* is called with the duration of each commit in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        loop: asyncio.AbstractEventLoop,
+        observe: Callable[[float], object] = lambda _: None,
+    ) -> None:
+        self._database, self._loop, self._observe = database, loop, observe
         database.submit = self.submit
         self._stopped = False
         self._jobs: list[_Job] = []
@@ -147,7 +156,9 @@ class Writer:
             await self._loop.run_in_executor(self._thread, database.commit)
         else:
             database.commit()
-        self._is_slow = time.monotonic() - began_s > SLOW_S
+        seconds = time.monotonic() - began_s
+        self._is_slow = seconds > SLOW_S
+        self._observe(seconds)
 
     def _do_all(self, jobs: list[_Job]) -> None:
         """

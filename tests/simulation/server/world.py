@@ -623,7 +623,7 @@ def _lacks_an_entry(pages: dict[int, Page]) -> bool:
 
 def _set_began(machine: Machine) -> None:
     """Let a process begin now; a copy on another host has no clock of its own here."""
-    host_module._BEGAN_MS = machine.time_ns() // 10**6
+    host_module.BEGAN_MS = machine.time_ns() // 10**6
     host_module._BEGAN_S = machine.now_us / 1e6
 
 

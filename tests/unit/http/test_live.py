@@ -57,6 +57,9 @@ class Signal:
     def look(self) -> None:
         self.event.set()
 
+    def mark_written(self, streams: int) -> None:
+        pass
+
 
 class Poller(TailPoller):
     """Reads the log of *scene* when the test asks for it; raises *error* instead if it *fails*."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
@@ -27,10 +27,20 @@ _LOOK_S = 0.25  # maximum delay until a cancellation is noticed
 
 
 class Poster:
-    """Implements `Post`. *private* allows webhooks on private networks."""
+    """
+    Implements `Post`. *private* allows webhooks on private networks.
 
-    def __init__(self, *, private: bool, timeout_s: float) -> None:
-        self._private, self._timeout_s = private, timeout_s
+    *observe* is called with the verdict of each call and its duration in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        private: bool,
+        timeout_s: float,
+        observe: Callable[[Verdict, float], object] = lambda *_: None,
+    ) -> None:
+        self._private, self._timeout_s, self._observe = private, timeout_s, observe
         self._closed = False
 
     def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]:
@@ -53,6 +63,8 @@ class Poster:
             threads.shutdown(wait=False, cancel_futures=True)
         if self._closed:
             raise Unavailable("the server stops, so it does not call webhooks any more")
+        for call, verdict in zip(calls, verdicts, strict=True):
+            self._observe(verdict, call.seconds)
         return verdicts
 
     def close(self) -> None:
@@ -89,11 +101,20 @@ class _Call:
     def __init__(self, request: Outgoing, timeout_s: float, *, private: bool) -> None:
         self._request, self._timeout_s, self._private = request, timeout_s, private
         self._parts = urlsplit(request.url)
-        self._end_s = time.monotonic() + timeout_s
+        self._began_s = time.monotonic()
+        self._end_s = self._began_s + timeout_s
+        self.seconds = timeout_s  # the duration of the call
         self._connection: _Pinned | None = None
         self._is_cut = False
 
     def verdict(self) -> Verdict:
+        """Make the call."""
+        try:
+            return self._call()
+        finally:
+            self.seconds = time.monotonic() - self._began_s
+
+    def _call(self) -> Verdict:
         try:
             address = self._address()
             if address is None:

@@ -126,6 +126,9 @@ class OpenStreams:
                 self._checking.cancel()
                 self._checking = None
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def end_all(self) -> None:
         """
         End every stream between two events. The clients resume, possibly from another process.
@@ -268,6 +271,11 @@ class EventStreams:
             await self._answer(stream, cursor, scope, receive, send)
         finally:
             await self._release_slot(stream)
+
+    @property
+    def count(self) -> int:
+        """Return the number of open streams."""
+        return len(self._open_streams)
 
     def end_all(self) -> None:
         """End all streams, because the server stops."""

@@ -53,6 +53,9 @@ class Notifications(Protocol):
     def look(self) -> None:
         """Make the next `wait` return at once, because there may already be new pages."""
 
+    def mark_written(self, streams: int) -> None:
+        """Note that the pages after the last `wait` were written to *streams* connections."""
+
 
 class FixedInterval:
     """
@@ -65,6 +68,9 @@ class FixedInterval:
 
     def look(self) -> None:
         """Do nothing, because `wait` returns soon in any case."""
+
+    def mark_written(self, streams: int) -> None:
+        """Do nothing, because the process does not measure it."""
 
 
 Listen = Callable[[str], Notifications]  # a function that returns the notifications of a feed
@@ -168,20 +174,21 @@ class LiveStream:
         if not self.left.done():
             self.left.set_result(None)
 
-    def send(self, texts: _Texts) -> None:
-        """Write the pages that were not sent."""
+    def send(self, texts: _Texts) -> bool:
+        """Write the pages that were not sent; return True if there was something to write."""
         stream = self.stream
         if self.left.done() or (stream.admission.may_end and stream.has_ended()):
             self.leave()
-            return
+            return False
         text = texts.of(stream)
         if text is None or not (text.frame == b"" or self._write(text.frame)):
             self.leave()
-            return
+            return False
         stream.progress = text.progress
         if text.frame:
             self.counter.send(text.events)
             self.mark_sent(text.progress)
+        return text.frame != b""
 
 
 class TailPoller:
@@ -316,14 +323,16 @@ class TailPoller:
         if arrival is not None:
             arrival.set_result(None)
         texts, now_s = _Texts(self._tail), asyncio.get_running_loop().time
-        count, built, until_s = 0, 0, now_s() + SLICE_S
+        count, built, until_s, written = 0, 0, now_s() + SLICE_S, 0
         for live in [*self._live]:
             if count == SLICE or (texts.built > built and now_s() >= until_s):
+                self._notifications.mark_written(written)
                 await asyncio.sleep(0)
-                count, until_s = 0, now_s() + SLICE_S
+                count, until_s, written = 0, now_s() + SLICE_S, 0
             count, built = count + 1, texts.built
             if live in self._live:
-                live.send(texts)
+                written += live.send(texts)
+        self._notifications.mark_written(written)
 
     def _fail(self, error: Exception) -> None:
         self._looking = None

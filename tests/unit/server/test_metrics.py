@@ -1,0 +1,245 @@
+"""`/metrics` of a running server: the values that are counted, their labels, and the format."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from tests.compat.oplog.wire import until
+from tests.contract.answering import Answer, answering
+from tests.unit.server.test_webhooks import create, post
+from tidings.core.changeagent.webhooks import Verdict
+from tidings.core.version import VERSION
+from tidings.http.routes import HTTP_ROUTES
+from tidings.server.meters import BOUNDS_S, OTHER, Histogram, Meters
+from tidings.server.metrics import COUNTERS, FAMILIES, OPEN_METRICS, TEXT, form_for
+from tidings.server.running import Server
+
+PRIVATE = ("--setting", "TIDINGS_HOOKS_PRIVATE=true")
+_SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
+# What Prometheus 2.42 sends.
+SCRAPER = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server("--feeds", "main,other", *PRIVATE) as running:
+        yield running
+
+
+def scrape(server: Server) -> Mapping[str, float]:
+    """Return the value of each sample."""
+    lines = httpx.get(f"{server.url}metrics").text.splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+def answers(server: Server) -> dict[tuple[str, str, str], float]:
+    """Return the number of answers by route, method and status."""
+    pattern = re.compile(r'\w+\{route="(.*)",method="(.*)",status="(.*)"\}')
+    return {
+        (found[1], found[2], found[3]): value
+        for name, value in scrape(server).items()
+        if name.startswith("tidings_http_requests_total") and (found := pattern.fullmatch(name))
+    }
+
+
+def test_requests_are_counted_by_route_and_status_and_never_by_path(server: Server) -> None:
+    """So that no client can create a label."""
+    for each in ("a", "b"):
+        assert httpx.get(f"{server.url}feeds/{each}/consumers/{each}").status_code == 404
+        httpx.get(f"{server.url}unknown/{each}")
+    httpx.request("PURGE", f"{server.url}unknown")
+    httpx.post(f"{server.url}feeds/other/ops", json={"event": "no"})
+    httpx.post(f"{server.url}feeds/other/ops", json=[], headers={"host": "evil.example"})
+    with socket.create_connection(("127.0.0.1", server.port)) as raw:
+        raw.sendall(b"not a request\r\n\r\n")
+        assert raw.recv(100).startswith(b"HTTP/1.1 400")
+    counted = answers(server)
+
+    assert counted["/feeds/{feed}/consumers/{name}", "GET", "404"] == 2
+    assert counted[OTHER, "GET", "404"] == 2
+    assert counted["/feeds/{feed}/ops", "POST", "400"] == 1
+    assert counted[OTHER, "POST", "421"] == 1
+    assert counted["refused", OTHER, "400"] == 1
+    assert {method for _, method, _ in counted} == {"GET", "POST", OTHER}
+    routes = {each.path for each in HTTP_ROUTES} | {OTHER, "refused", "/metrics"}
+    assert {route for route, *_ in counted} <= routes
+    assert answers(server)["/metrics", "GET", "200"] == 1
+    durations = scrape(server)
+    of = '{route="/feeds/{feed}/consumers/{name}",method="GET"}'
+    assert durations[f"tidings_http_request_duration_seconds_count{of}"] == 2
+    assert 0 < durations[f"tidings_http_request_duration_seconds_sum{of}"] < 600
+
+
+def test_an_answer_below_a_prefix_and_behind_a_proxy_has_its_route() -> None:
+    """Both pass a copy of the request's scope to the app."""
+    prefix = ("--setting", "TIDINGS_URL_PREFIX=/below")
+    with Server(*prefix) as running:
+        httpx.get(f"{running.url}below/status", headers={"forwarded": "proto=https"})
+        text = httpx.get(f"{running.url}below/metrics").text
+    assert 'tidings_http_requests_total{route="/status",method="GET",status="200"} 1\n' in text
+
+
+def test_push_is_measured_by_transport_and_clients(server: Server) -> None:
+    """For each client, from the commit until its message is written."""
+    url = f"{server.url}ops?cursor=now"
+    socket_url = server.ws_url
+    event_stream = 'tidings_push_duration_seconds_count{transport="event-stream"}'
+    websocket = 'tidings_push_duration_seconds_count{transport="websocket"}'
+    accept = {"accept": "text/event-stream"}
+    with (
+        httpx.stream("GET", url, headers=accept, timeout=None),
+        httpx.stream("GET", url, headers=accept, timeout=None),
+        connect(socket_url) as client,
+    ):
+        client.send(json.dumps({"action": "subscribe", "cursor": "now"}))
+        assert "subscribed" in str(client.recv(60))
+        until(lambda: scrape(server)['tidings_clients{transport="event-stream"}'] == 2)
+        assert scrape(server)['tidings_clients{transport="websocket"}'] == 1
+        time.sleep(1)  # the streams are at the end of the log
+        assert not scrape(server)[event_stream] and not scrape(server)[websocket]
+        post(server, "a")
+        until(lambda: scrape(server)[event_stream] >= 2)
+        until(lambda: scrape(server)[websocket] >= 1)
+        after = scrape(server)
+    assert (after[event_stream], after[websocket]) == (2, 1)
+    assert 0 < after['tidings_push_duration_seconds_sum{transport="websocket"}'] < 60
+    assert 0 < after['tidings_push_duration_seconds_sum{transport="event-stream"}'] < 120
+    until(lambda: scrape(server)['tidings_clients{transport="event-stream"}'] == 0)
+
+
+def test_webhooks_are_counted_by_result(server: Server) -> None:
+    """The endpoint accepts one message, and refuses the next; parked messages are a gauge."""
+    with answering(Answer(204), Answer(400)) as it:
+        create(server, it.url, "picky", "--attempts", "1")
+        post(server, "a")
+        of = "tidings_webhook_duration_seconds_count"
+        until(lambda: scrape(server)[f'{of}{{result="accepted"}}'] == 1)
+        post(server, "b")
+        until(lambda: scrape(server)['tidings_consumer_parked{feed="main",consumer="picky"}'] == 1)
+        after = scrape(server)
+    assert after[f'{of}{{result="refused"}}'] == 1
+    assert after[f'{of}{{result="failed"}}'] == 0
+
+
+def test_the_process_and_its_files_are_measured(server: Server) -> None:
+    """Under the names that all exporters of Prometheus use; the unit is in the name."""
+    before = scrape(server)
+    for _ in range(20):
+        post(server, "a")
+    after = scrape(server)
+
+    assert abs(after["process_start_time_seconds"] - time.time()) < 600
+    assert after["process_cpu_seconds_total"] > before["process_cpu_seconds_total"] > 0
+    assert 10_000_000 < after["process_resident_memory_bytes"] < 1_000_000_000
+    assert after["process_virtual_memory_bytes"] >= after["process_resident_memory_bytes"]
+    assert 3 < after["process_open_fds"] < after["process_max_fds"]
+    database = (server.data / "feed.db").stat().st_size
+    assert 0 < after["tidings_database_size_bytes"] <= database
+    assert after["tidings_database_wal_bytes"] > 0
+    assert after["tidings_disk_size_bytes"] > after["tidings_disk_free_bytes"] > 0
+    assert any(f'version="{VERSION}"' in name for name in after)
+    commits = "tidings_commit_duration_seconds_count"
+    assert after[commits] - before[commits] >= 20
+    assert after["tidings_received_bytes_total"] - before["tidings_received_bytes_total"] > 2_000
+    assert after["tidings_sent_bytes_total"] - before["tidings_sent_bytes_total"] > 2_000
+
+
+def test_counters_begin_at_zero(server: Server) -> None:
+    """Otherwise Prometheus would miss the first increase."""
+    samples = scrape(server)
+    assert [each.sample for each in COUNTERS if samples.get(each.sample) != 0] == []
+    assert not any("letters" in name or "captured" in name for name in samples)
+
+
+def test_a_scraper_gets_openmetrics_if_it_asks_for_that(server: Server) -> None:
+    """The samples are the same, except for those that change; the types and units are its own."""
+    scrape(server)
+    plain = httpx.get(f"{server.url}metrics")
+    answer = httpx.get(f"{server.url}metrics", headers={"accept": SCRAPER})
+
+    assert plain.headers["content-type"] == TEXT
+    assert answer.headers["content-type"] == OPEN_METRICS
+    assert "accept" in answer.headers["vary"].lower()
+    lines = answer.text.splitlines()
+    assert lines[-1] == "# EOF" and "# EOF" not in plain.text
+    assert "# TYPE tidings_operations_ingested counter" in lines
+    assert "# TYPE tidings_operations_ingested_total counter" in plain.text.splitlines()
+    assert "# UNIT tidings_commit_duration_seconds seconds" in lines
+    assert "# UNIT" not in plain.text
+
+    def names(text: str) -> set[str]:
+        found = (_SAMPLE.fullmatch(line) for line in text.splitlines() if line[:1] != "#")
+        return {each[1] for each in found if each}
+
+    assert names(plain.text) == names(answer.text)
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", TEXT),
+        ("*/*", TEXT),
+        (SCRAPER, OPEN_METRICS),
+        ("text/plain;version=0.0.4", TEXT),
+        ("application/openmetrics-text;q=0.3, text/plain", TEXT),
+    ],
+)
+def test_the_format_is_the_one_preferred_by_name(accept: str, form: str) -> None:
+    assert form_for(accept) == form
+
+
+def test_every_family_has_a_help_text_and_base_units() -> None:
+    """Other units would need a conversion in every query."""
+    names = [each.name for each in (*COUNTERS, *FAMILIES)]
+    assert len(names) == len(set(names))
+    for family in (*COUNTERS, *FAMILIES):
+        assert family.meaning and not family.meaning.endswith(".")
+        assert not family.name.endswith(("_total", "_count", "_sum", "_bucket"))
+        assert not re.search(r"_(ms|s|kb|mb|milliseconds|minutes)$", family.name)
+        assert family.kind != "histogram" or family.unit == "seconds"
+
+
+def test_a_histogram_counts_each_event_once() -> None:
+    """A value at a bound belongs to that bound, as `le` says."""
+    histogram = Histogram()
+    for seconds in (0.0, BOUNDS_S[0], BOUNDS_S[1], BOUNDS_S[-1] + 1):
+        histogram.observe(seconds)
+    histogram.observe(0.2, times=3)
+    assert histogram.counts[:2] == [2, 1] and histogram.counts[-1] == 1
+    assert histogram.count == 7
+    assert (histogram + histogram).count == 14
+    assert histogram.sum_s == pytest.approx(sum((*BOUNDS_S[:2], BOUNDS_S[-1], 1, 0.6)))
+
+
+def test_an_unknown_method_has_no_label_of_its_own() -> None:
+    meters = Meters()
+    for method in ("PURGE", "LINK", "GET"):
+        meters.count_answer("/ops", method, 404, 0.1)
+    assert {key: each.count for key, each in meters.answers.items()} == {
+        ("/ops", OTHER, 404): 2,
+        ("/ops", "GET", 404): 1,
+    }
+
+
+def test_a_call_that_ends_after_the_server_is_not_counted() -> None:
+    """Its thread goes on for a moment; it must not fail."""
+    loop = asyncio.new_event_loop()
+    meters = Meters(loop)
+    meters.count_call(Verdict(204), 0.1)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    meters.count_call(Verdict(204), 0.1)
+    assert meters.calls["accepted"].count == 1
