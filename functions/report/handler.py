@@ -1,4 +1,4 @@
-"""Serve `GET /status`, the status of a feed, and `GET /openapi.json`, the API description."""
+"""Serve `GET /status`, the status of a feed, and the descriptions of the API."""
 
 from __future__ import annotations
 

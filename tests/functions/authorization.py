@@ -132,6 +132,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "GET /ops": {"status": 200},
     "GET /status": {"status": 200},
     "GET /openapi.json": {"status": 200},
+    "GET /asyncapi.json": {"status": 200},
     "GET /schemas/{format}": {"status": 200, "parameters": {"format": "tidings"}},
     "GET /changes": {"status": 200},
     "GET /changes/{id}": {"status": 404, "parameters": {"id": "99999999"}},

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, unquote
 
 from tidings.core import limits
-from tidings.core.errors import Rejected, TooLarge
+from tidings.core.errors import TooLarge
 from tidings.http.answers import preflight_headers, with_headers
-from tidings.http.request import Answer
+from tidings.http.request import Answer, Overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,10 +135,6 @@ def frame_chunk(text: str) -> bytes:
     """Return *text*, which is not empty, as a chunk of HTTP's chunked encoding, for `WRITE_NOW`."""
     body = text.encode()
     return b"%x\r\n%b\r\n" % (len(body), body)
-
-
-class Overloaded(Rejected, code="overloaded", status=503):
-    """Too many bodies are being received at once."""
 
 
 class Arrival:

@@ -17,10 +17,10 @@ from tidings.core.auth import origins
 from tidings.core.auth.guard import Bounded, Role, password_role
 from tidings.core.replication.admin import Action
 from tidings.core.version import VERSION
-from tidings.http.asgi import Overloaded
-from tidings.http.request import InvalidEncoding, UnsupportedEncoding
+from tidings.http.request import InvalidEncoding, Overloaded, UnsupportedEncoding
 from tidings.http.route_docs import (
     DOCS,
+    HTML,
     JSON,
     PARAMETERS,
     PATH_PARAMETERS,
@@ -334,12 +334,16 @@ def _media(schema: Schema) -> dict[str, Any]:
 
 
 def _successes(doc: Doc, *, is_root: bool) -> dict[str, Any]:
-    """Return the responses that are no errors. A GET of the root can also return links (12.12)."""
+    """
+    Return the responses that are not errors.
+
+    A GET of the root returns the console to a browser (9.8), and links to a client of changeagent.
+    """
     content = {kind: {"schema": schema} for kind, schema in doc.answers}
     if doc.answer and not content:
         content = {doc.answer: {"schema": _PLAIN}}
     if is_root and doc.sends:
-        content[JSON] = {"schema": ref("Links")}
+        content |= {JSON: {"schema": ref("Links")}, HTML: {"schema": _PLAIN}}
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in doc.sends}
     found: dict[str, Any] = {
         str(status): {
@@ -349,6 +353,8 @@ def _successes(doc: Doc, *, is_root: bool) -> dict[str, Any]:
         }
         for status in sorted((doc.status, *doc.more))
     }
+    if is_root and doc.sends:
+        found["307"] = {"description": "the console, for browsers"}
     for status, kind, schema in doc.others:
         description = HTTPStatus(status).phrase
         found[str(status)] = {"description": description, "content": {kind: {"schema": schema}}}

@@ -34,6 +34,10 @@ _JSON_TYPE = "application/json"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+class Overloaded(Rejected, code="overloaded", status=503):
+    """Too many bodies are being received at once."""
+
+
 class UnsupportedEncoding(Rejected, code="unsupported_encoding", status=415):
     """The encoding of the body is not supported; the response names a supported encoding."""
 

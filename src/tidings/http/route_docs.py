@@ -30,6 +30,7 @@ from tidings.http.schemas import (
 
 JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
 STREAM, YAML = "text/event-stream", "application/yaml"
+HTML = "text/html"
 FORM = "application/x-www-form-urlencoded"
 _INTEGER = {"type": "integer", "minimum": 0}
 _ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
@@ -733,6 +734,12 @@ DOCS: dict[str, Doc] = {
     ),
     "GET /openapi.json": Doc(
         "this document", "9.7", "getOpenapi", answers=((JSON, {"type": "object"}),)
+    ),
+    "GET /asyncapi.json": Doc(
+        "the messages of streams, WebSockets and webhooks, in AsyncAPI 3.0",
+        "9.9",
+        "getAsyncapi",
+        answers=((JSON, {"type": "object"}),),
     ),
     "GET /schemas/{format}": Doc(
         "the JSON Schema of an event",

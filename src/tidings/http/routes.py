@@ -81,6 +81,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/status", "report", PUBLIC),
     HttpRoute("GET", "/feeds/{feed}/status", "report", PUBLIC),
     HttpRoute("GET", "/openapi.json", "report", PUBLIC),
+    HttpRoute("GET", "/asyncapi.json", "report", PUBLIC),
     HttpRoute("GET", "/schemas/{format}", "report", PUBLIC),
     HttpRoute("GET", "/changes", "list", READ),
     HttpRoute("GET", "/changes/{id}", "list", READ),

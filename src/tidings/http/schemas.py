@@ -62,11 +62,11 @@ def _or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _one_of(*values: str) -> Schema:
+def one_of(*values: str) -> Schema:
     return {"type": "string", "enum": [*values]}
 
 
-def _record(fields: Schema, *optional: str, example: Any = None, **more: Any) -> Schema:
+def record(fields: Schema, *optional: str, example: Any = None, **more: Any) -> Schema:
     """Return the schema of an object that has all *fields*, except perhaps the *optional* ones."""
     required = [name for name in fields if name not in optional]
     return {
@@ -78,10 +78,10 @@ def _record(fields: Schema, *optional: str, example: Any = None, **more: Any) ->
     }
 
 
-def _request(fields: Schema, *required: str, example: Any, **more: Any) -> Schema:
+def request(fields: Schema, *required: str, example: Any, **more: Any) -> Schema:
     """Return the schema of a body that needs the fields *required* and may have the others."""
     optional = [name for name in fields if name not in required]
-    return _record(fields, *optional, example=example, **more)
+    return record(fields, *optional, example=example, **more)
 
 
 _CLOSED = {"additionalProperties": False}
@@ -89,7 +89,7 @@ _NAME_PATTERN: Schema = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _PARENT = _text(1, limits.PARENT_BYTES_MAX)
 _TYPE, _OBJECT_ID = _text(1, limits.TYPE_BYTES_MAX), _text(1, limits.ID_BYTES_MAX)
 _WHY = _text(1, limits.WHY_CHARS_MAX)
-_FILTER: Schema = {
+FILTER: Schema = {
     **dict.fromkeys(FIELDS, list_of(_PARENT, limits.FILTER_VALUES_MAX)),
     ERASURES: _BOOLEAN,
 }
@@ -117,7 +117,7 @@ _EXAMPLE_OPERATION = {
     "timestamp": _EXAMPLE_TIME,
     "data": {"total": 1999},
 }
-_EXAMPLE_OBJECT = {key: value for key, value in _EXAMPLE_OPERATION.items() if key != "event"}
+EXAMPLE_OBJECT = {key: value for key, value in _EXAMPLE_OPERATION.items() if key != "event"}
 
 ENVELOPES: dict[str, Schema] = {
     TIDINGS: {
@@ -131,7 +131,7 @@ ENVELOPES: dict[str, Schema] = {
             "traceparent": _TEXT,
         },
         "additionalProperties": False,
-        "examples": [{"id": EXAMPLE_CURSOR, "event": "update", "data": _EXAMPLE_OBJECT}],
+        "examples": [{"id": EXAMPLE_CURSOR, "event": "update", "data": EXAMPLE_OBJECT}],
     },
     CLOUDEVENTS: {
         "title": "an event of a feed in CloudEvents 1.0",
@@ -161,7 +161,7 @@ ENVELOPES: dict[str, Schema] = {
                 "subject": "order/o-1024",
                 "time": _EXAMPLE_TIME,
                 "datacontenttype": "application/json",
-                "data": _EXAMPLE_OBJECT,
+                "data": EXAMPLE_OBJECT,
                 "cursor": EXAMPLE_CURSOR,
                 "sequence": EXAMPLE_CURSOR[8:],
             }
@@ -201,7 +201,7 @@ ENVELOPES: dict[str, Schema] = {
         "examples": [
             {
                 "before": None,
-                "after": _EXAMPLE_OBJECT,
+                "after": EXAMPLE_OBJECT,
                 "source": {
                     "version": "0.1.0",
                     "connector": "tidings",
@@ -232,12 +232,12 @@ def schema_document(name: str) -> Schema | None:
 
 # Named consumers and webhooks.
 
-_START = {"anyOf": [_one_of("oldest", "now", "copy"), _ID]}
-_FAILURE = _record({"id": _or_null(_ID), "error": _PLAIN, "at_ms": _MS, "times": _INTEGER})
+_START = {"anyOf": [one_of("oldest", "now", "copy"), _ID]}
+_FAILURE = record({"id": _or_null(_ID), "error": _PLAIN, "at_ms": _MS, "times": _INTEGER})
 _STATES = ("working", "idle", "failed", "paused", "fell-off")
 _CONSUMER: Schema = {
     "name": _PLAIN,
-    "state": _one_of(*_STATES),
+    "state": one_of(*_STATES),
     "position": _or_null(_PLAIN),
     "copying": _BOOLEAN,
     "acked": _PLAIN,
@@ -278,16 +278,16 @@ _LEASE: Schema = {
     **dict.fromkeys(FIELDS, _TEXTS),
     ERASURES: _BOOLEAN,
 }
-_ENTRY: Schema = {"id": _ID, "at_ms": _MS, "event": _one_of(*_EVENTS), "data": _OBJECT}
+_ENTRY: Schema = {"id": _ID, "at_ms": _MS, "event": one_of(*_EVENTS), "data": ref("FeedObject")}
 _EXAMPLE_ENTRY = {
     "id": EXAMPLE_CURSOR,
     "at_ms": _EXAMPLE_MS,
     "event": "update",
-    "data": _EXAMPLE_OBJECT,
+    "data": EXAMPLE_OBJECT,
 }
 _WEBHOOK: Schema = {
     "url": _PLAIN,
-    "format": _one_of(*FORMATS),
+    "format": one_of(*FORMATS),
     "attempts": _INTEGER,
     "secrets": _INTEGER,
     "again_ms": _or_null(_MS),
@@ -300,11 +300,11 @@ _LEASED = {"fence": _INTEGER}
 
 _SETTINGS: Schema = {
     "object_url": {"type": "string", "maxLength": limits.OBJECT_URL_CHARS_MAX},
-    "compat": _one_of(*COMPATS),
+    "compat": one_of(*COMPATS),
     "leave": _BOOLEAN,
     "ids_personal": _BOOLEAN,
     "resources": list_of(
-        _request(
+        request(
             {
                 "resource": _TYPE,
                 "subResources": list_of(_PARENT, limits.TAGS_MAX),
@@ -322,7 +322,7 @@ _SETTINGS: Schema = {
 }
 _FEED: Schema = {
     "feed": _PLAIN,
-    "state": _one_of("live", "deleting", "deleted"),
+    "state": one_of("live", "deleting", "deleted"),
     "number": {"type": "integer", "minimum": 1},
     "created_at": _or_null(_TIME),
     "deleted_at": _or_null(_TIME),
@@ -336,17 +336,17 @@ _EXAMPLE_FEED_RECORD = {
     "deleted_at": "2026-11-27T19:04:10.12Z",
     "by": "key 3k2m9c0q8xw1",
 }
-_REMOVAL = _record(
+_REMOVAL = record(
     {
         "number": {"type": "integer", "minimum": 1},
-        "state": _one_of("deleting", "deleted"),
+        "state": one_of("deleting", "deleted"),
         "deleted_at": _or_null(_TIME),
         "done_at": _or_null(_TIME),
-        "tables": _one_of("kept", "pending", "dropped"),
+        "tables": one_of("kept", "pending", "dropped"),
         "removed": {"type": "object", "additionalProperties": _INTEGER},
     }
 )
-_ROLES = list_of(_one_of("read", "ingest", "consume", "erase", "admin"))
+_ROLES = list_of(one_of("read", "ingest", "consume", "erase", "admin"))
 
 # Erasures.
 
@@ -354,7 +354,7 @@ _BOUND: Schema = {**list_of(_PARENT, limits.FILTER_VALUES_MAX), "minItems": 1}
 _KEY: Schema = {
     "feed": _PLAIN,
     "id": _PLAIN,
-    "state": _one_of("holds", "expired", "revoked"),
+    "state": one_of("holds", "expired", "revoked"),
     "roles": _ROLES,
     "types": _or_null(_TEXTS),
     "parents": _or_null(_TEXTS),
@@ -386,8 +386,8 @@ _EXAMPLE_KEY = {
 }
 _ERASURE: Schema = {
     "id": _ID,
-    "object": _record({"type": _PLAIN, "id": _or_null(_PLAIN)}),
-    "state": _one_of("pending", "erased", "done"),
+    "object": record({"type": _PLAIN, "id": _or_null(_PLAIN)}),
+    "state": one_of("pending", "erased", "done"),
     "by": _PLAIN,
     "reason": _PLAIN,
     "parents": _BOOLEAN,
@@ -408,10 +408,10 @@ _EXAMPLE_ERASURE = {
     "erased_at": None,
     "until": "2026-12-11T18:59:33.363Z",
 }
-_LOCATION = _record(
+_LOCATION = record(
     {
         "name": _PLAIN,
-        "status": _one_of("done", "pending", "outside"),
+        "status": one_of("done", "pending", "outside"),
         "until": _or_null(_TIME),
         "note": _PLAIN,
     }
@@ -419,7 +419,7 @@ _LOCATION = _record(
 
 # The status of a feed, chained feeds.
 
-_FOLLOWER = _record(
+_FOLLOWER = record(
     {
         "name": _PLAIN,
         "checkpoint": _INTEGER,
@@ -429,12 +429,12 @@ _FOLLOWER = _record(
     }
 )
 _STATUS: Schema = {
-    "status": _one_of(OK, LAGGING, STALLED, UNAVAILABLE),
+    "status": one_of(OK, LAGGING, STALLED, UNAVAILABLE),
     **dict.fromkeys(COUNTERS, _or_null(_INTEGER)),
     "feed": _PLAIN,
     "feeds": _TEXTS,
     "head": _INTEGER,
-    "frontier": _record({"cursor": _ID, "page": _INTEGER, "exact": _BOOLEAN}),
+    "frontier": record({"cursor": _ID, "page": _INTEGER, "exact": _BOOLEAN}),
     "floor": _INTEGER,
     "followers": list_of(_FOLLOWER),
     "time": _TIME,
@@ -444,7 +444,7 @@ _STATUS: Schema = {
     "problems": _TEXTS,
 }
 _READY = ("feeds", "head", "frontier", "floor", "followers", "source", "generation")
-_END = _or_null(_record({"page": _INTEGER, "cursor": _ID, "time": _TIME}))
+_END = _or_null(record({"page": _INTEGER, "cursor": _ID, "time": _TIME}))
 _RELAY: Schema = {
     "feed": _PLAIN,
     "source": _PLAIN,
@@ -470,12 +470,12 @@ _EXAMPLE_RELAY = {
     "min": {"page": 1, "cursor": "6927c1d50000000001000000", "time": _EXAMPLE_TIME},
     "max": {"page": 42, "cursor": EXAMPLE_END, "time": _EXAMPLE_TIME},
 }
-_ITEM_KIND = _request(
+ITEM_KIND = request(
     {"resource": _TYPE, "subResources": list_of(_PARENT, limits.TAGS_MAX)},
     "resource",
     example=None,
 )
-_EXAMPLE_KIND = {"resource": "vm", "subResources": ["nic"]}
+EXAMPLE_KIND = {"resource": "vm", "subResources": ["nic"]}
 _ROW = {
     "key": _PLAIN,
     "page": _INTEGER,
@@ -493,9 +493,9 @@ _EXAMPLE_CHANGE = {
 }
 
 SCHEMAS: dict[str, Schema] = {
-    "Error": _record(
+    "Error": record(
         {
-            "error": _record(
+            "error": record(
                 {
                     "code": {**_TEXT, "description": "stable; see the examples of the response"},
                     "message": {**_TEXT, "description": "the field and the rule, for people"},
@@ -510,10 +510,10 @@ SCHEMAS: dict[str, Schema] = {
             )
         }
     ),
-    "ChangesError": _record({"error": _PLAIN, "floor": _INTEGER}, "floor"),
-    "Operation": _request(
+    "ChangesError": record({"error": _PLAIN, "floor": _INTEGER}, "floor"),
+    "Operation": request(
         {
-            "event": _one_of(*_POSTED),
+            "event": one_of(*_POSTED),
             "type": _TYPE,
             "id": _OBJECT_ID,
             "parents": list_of(_PARENT, limits.PARENTS_MAX),
@@ -530,8 +530,9 @@ SCHEMAS: dict[str, Schema] = {
         "minItems": 1,
         "examples": [[_EXAMPLE_OPERATION]],
     },
-    "OperationIds": _record({"ids": list_of(_ID)}, example={"ids": [EXAMPLE_CURSOR]}),
-    "Status": _record(
+    "FeedObject": {**_OBJECT, "examples": [EXAMPLE_OBJECT]},
+    "OperationIds": record({"ids": list_of(_ID)}, example={"ids": [EXAMPLE_CURSOR]}),
+    "Status": record(
         _STATUS,
         *(*_READY, "relay", "problems"),
         example={
@@ -550,13 +551,13 @@ SCHEMAS: dict[str, Schema] = {
             "generation": 1,
         },
     ),
-    "NewChange": _request(
+    "NewChange": request(
         {"tags": list_of(_PARENT, limits.PARENTS_MAX), "data": {}},
         example={"tags": ["user/ann"], "data": {"a": 1}},
     ),
-    "ChangeId": _record({"_id": _INTEGER}, example={"_id": 43008}),
-    "Change": _record(_CHANGE, "tags", example=_EXAMPLE_CHANGE),
-    "Changes": _record(
+    "ChangeId": record({"_id": _INTEGER}, example={"_id": 43008}),
+    "Change": record(_CHANGE, "tags", example=_EXAMPLE_CHANGE),
+    "Changes": record(
         {
             "changes": list_of(ref("Change")),
             "atStart": _BOOLEAN,
@@ -574,44 +575,44 @@ SCHEMAS: dict[str, Schema] = {
             "next": 44031,
         },
     ),
-    "Links": _record(
+    "Links": record(
         dict.fromkeys(("changes", "diagnostics", "cluster", "config", "health"), _PLAIN)
     ),
-    "Item": _request(
+    "Item": request(
         {
-            "changeKind": _ITEM_KIND,
+            "changeKind": ITEM_KIND,
             "changedResourceId": _OBJECT_ID,
-            "event": _one_of(*_POSTED),
+            "event": one_of(*_POSTED),
         },
         *("changeKind", "changedResourceId"),
-        example={"changeKind": _EXAMPLE_KIND, "changedResourceId": "vm-7"},
+        example={"changeKind": EXAMPLE_KIND, "changedResourceId": "vm-7"},
     ),
     "Items": {**list_of(ref("Item"), limits.REQUEST_OPERATIONS_MAX), "minItems": 1},
-    "Resource": _record(
+    "Resource": record(
         {"resource": _PLAIN, "subResources": _TEXTS, "bootstrapRoute": _PLAIN},
-        example={**_EXAMPLE_KIND, "bootstrapRoute": "/vms"},
+        example={**EXAMPLE_KIND, "bootstrapRoute": "/vms"},
     ),
-    "Resources": _record(
+    "Resources": record(
         {"resources": list_of(ref("Resource"))},
-        example={"resources": [{**_EXAMPLE_KIND, "bootstrapRoute": "/vms"}]},
+        example={"resources": [{**EXAMPLE_KIND, "bootstrapRoute": "/vms"}]},
     ),
-    "ListenerStats": _record(
+    "ListenerStats": record(
         {
             "listeners": _INTEGER,
             "registrations": list_of(
-                _record({"instance": _PLAIN, "service": {}, "changeKind": _ITEM_KIND})
+                record({"instance": _PLAIN, "service": {}, "changeKind": ITEM_KIND})
             ),
         },
         example={
             "listeners": 1,
-            "registrations": [{"instance": "i-1", "service": "dns", "changeKind": _EXAMPLE_KIND}],
+            "registrations": [{"instance": "i-1", "service": "dns", "changeKind": EXAMPLE_KIND}],
         },
     ),
-    "Objects": _record(
-        {"objects": list_of(_OBJECT), "next": _or_null(_PLAIN)},
-        example={"objects": [_EXAMPLE_OBJECT], "next": None},
+    "Objects": record(
+        {"objects": list_of(ref("FeedObject")), "next": _or_null(_PLAIN)},
+        example={"objects": [EXAMPLE_OBJECT], "next": None},
     ),
-    "Sums": _record(
+    "Sums": record(
         {
             "page": _INTEGER,
             "sums": {
@@ -625,8 +626,8 @@ SCHEMAS: dict[str, Schema] = {
             "sums": ["d0e5e1accc0c818a", *["0000000000000000"] * (limits.BUCKETS - 1)],
         },
     ),
-    "LogEntry": _record(_ENTRY, example=_EXAMPLE_ENTRY),
-    "LogEnds": _record(
+    "LogEntry": record(_ENTRY, example=_EXAMPLE_ENTRY),
+    "LogEnds": record(
         {"oldest": _or_null(_ID), "current": _or_null(_ID), "end": _ID},
         example={
             "oldest": "6927c1d50000000001000000",
@@ -634,17 +635,17 @@ SCHEMAS: dict[str, Schema] = {
             "end": EXAMPLE_END,
         },
     ),
-    "LogEntries": _record(
+    "LogEntries": record(
         {"entries": list_of(ref("LogEntry"))}, example={"entries": [_EXAMPLE_ENTRY]}
     ),
-    "ConsumerRequest": _request(
-        {"from": _START, **_FILTER}, example={"from": "oldest", "types": ["order"]}, **_CLOSED
+    "ConsumerRequest": request(
+        {"from": _START, **FILTER}, example={"from": "oldest", "types": ["order"]}, **_CLOSED
     ),
-    "Consumer": _record(_CONSUMER, *_UNFILTERED, example=_EXAMPLE_CONSUMER),
-    "Consumers": _record(
+    "Consumer": record(_CONSUMER, *_UNFILTERED, example=_EXAMPLE_CONSUMER),
+    "Consumers": record(
         {"consumers": list_of(ref("Consumer"))}, example={"consumers": [_EXAMPLE_CONSUMER]}
     ),
-    "Lease": _record(
+    "Lease": record(
         _LEASE,
         *_UNFILTERED,
         example={
@@ -659,13 +660,13 @@ SCHEMAS: dict[str, Schema] = {
             "types": ["order"],
         },
     ),
-    "LeaseRequest": _request(
+    "LeaseRequest": request(
         {"worker": _text(1, limits.WORKER_CHARS_MAX)},
         "worker",
         example={"worker": "host-1/4711"},
         **_CLOSED,
     ),
-    "Acknowledgement": _request(
+    "Acknowledgement": request(
         {
             **_LEASED,
             "through": _or_null(_ID),
@@ -677,36 +678,36 @@ SCHEMAS: dict[str, Schema] = {
         example={"fence": 3, "through": EXAMPLE_CURSOR},
         **_CLOSED,
     ),
-    "FailureReport": _request(
+    "FailureReport": request(
         {**_LEASED, "id": _ID, "error": _text(1, limits.REQUEST_BYTES_MAX)},
         *("fence", "error"),
         example={"fence": 3, "id": EXAMPLE_CURSOR, "error": "409 Conflict"},
         **_CLOSED,
     ),
-    "Fence": _request(_LEASED, "fence", example={"fence": 3}, **_CLOSED),
-    "Reason": _request(_OPERATOR, "why", example=_EXAMPLE_OPERATOR, **_CLOSED),
-    "Mark": _request(
+    "Fence": request(_LEASED, "fence", example={"fence": 3}, **_CLOSED),
+    "Reason": request(_OPERATOR, "why", example=_EXAMPLE_OPERATOR, **_CLOSED),
+    "Mark": request(
         {**_OPERATOR, "position": _START},
         *("why", "position"),
         example={**_EXAMPLE_OPERATOR, "position": "oldest"},
         **_CLOSED,
     ),
-    "ParkedChoice": _request(
-        {**_OPERATOR, "id": {"anyOf": [_one_of("all"), _ID]}},
+    "ParkedChoice": request(
+        {**_OPERATOR, "id": {"anyOf": [one_of("all"), _ID]}},
         *("why", "id"),
         example={**_EXAMPLE_OPERATOR, "id": EXAMPLE_CURSOR},
         **_CLOSED,
     ),
-    "Stepped": _record({"stepped": ref("LogEntry")}, example={"stepped": _EXAMPLE_ENTRY}),
-    "Parked": _record({"parked": ref("LogEntry")}, example={"parked": _EXAMPLE_ENTRY}),
-    "ParkedMessages": _record(
-        {"parked": list_of(_record({**_ENTRY, "error": _PLAIN, "attempts": _INTEGER}))},
+    "Stepped": record({"stepped": ref("LogEntry")}, example={"stepped": _EXAMPLE_ENTRY}),
+    "Parked": record({"parked": ref("LogEntry")}, example={"parked": _EXAMPLE_ENTRY}),
+    "ParkedMessages": record(
+        {"parked": list_of(record({**_ENTRY, "error": _PLAIN, "attempts": _INTEGER}))},
         example={"parked": [{**_EXAMPLE_ENTRY, "error": "409 Conflict", "attempts": 3}]},
     ),
-    "Notes": _record(
+    "Notes": record(
         {
             "notes": list_of(
-                _record(
+                record(
                     {"at_ms": _MS, "who": _PLAIN, "what": _PLAIN, "why": _PLAIN, "id": _PLAIN},
                     "id",
                 )
@@ -723,29 +724,29 @@ SCHEMAS: dict[str, Schema] = {
             ]
         },
     ),
-    "Deleted": _record({"deleted": _PLAIN}, example={"deleted": "search"}),
-    "WebhookRequest": _request(
+    "Deleted": record({"deleted": _PLAIN}, example={"deleted": "search"}),
+    "WebhookRequest": request(
         {
             "url": _text(1, limits.WEBHOOK_URL_CHARS_MAX),
-            "format": _one_of(*FORMATS),
+            "format": one_of(*FORMATS),
             "attempts": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": limits.WEBHOOK_ATTEMPTS_MAX,
             },
             "secret": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"},
-            "from": {"anyOf": [_one_of("oldest", "now"), _ID]},
-            **_FILTER,
+            "from": {"anyOf": [one_of("oldest", "now"), _ID]},
+            **FILTER,
         },
         "url",
         example={"url": "https://example.com/orders", "types": ["order"]},
         **_CLOSED,
     ),
-    "Webhook": _record(
+    "Webhook": record(
         {
             **_CONSUMER,
             **_WEBHOOK,
-            "state": _one_of(*_STATES, "without a consumer"),
+            "state": one_of(*_STATES, "without a consumer"),
             "secret": _PLAIN,
             "warnings": _TEXTS,
         },
@@ -760,17 +761,17 @@ SCHEMAS: dict[str, Schema] = {
             "again_ms": None,
         },
     ),
-    "Webhooks": _record({"hooks": list_of(ref("Webhook"))}, example={"hooks": []}),
-    "WebhookSecretRequest": _request(
+    "Webhooks": record({"hooks": list_of(ref("Webhook"))}, example={"hooks": []}),
+    "WebhookSecretRequest": request(
         {"secret": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"}},
         example={},
         **_CLOSED,
     ),
-    "WebhookSecret": _record(
+    "WebhookSecret": record(
         {"secret": _PLAIN}, example={"secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}
     ),
-    "Key": _record(_KEY, "feeds", example=_EXAMPLE_KEY),
-    "NewKey": _request(
+    "Key": record(_KEY, "feeds", example=_EXAMPLE_KEY),
+    "NewKey": request(
         {
             "roles": {**_ROLES, "minItems": 1},
             **dict.fromkeys(("types", "parents"), _BOUND),
@@ -789,16 +790,16 @@ SCHEMAS: dict[str, Schema] = {
         example={"roles": ["read"], "parents": ["customer/ann"], "expires": "24h"},
         **_CLOSED,
     ),
-    "CreatedKey": _record(
+    "CreatedKey": record(
         {"key": {"type": "string", "pattern": "^tdk_[0-9a-z]{12}_[A-Za-z0-9_-]{32}$"}, **_KEY},
         "feeds",
         example={"key": f"tdk_3k2m9c0q8xw1_{'x' * 32}", **_EXAMPLE_KEY},
     ),
-    "Access": _record(
+    "Access": record(
         {
             "principal": _or_null(_PLAIN),
             "roles": list_of(
-                _record(
+                record(
                     {
                         "role": _ROLES["items"],
                         "types": _or_null(_TEXTS),
@@ -814,8 +815,8 @@ SCHEMAS: dict[str, Schema] = {
             "roles": [{"role": "read", "types": None, "parents": ["customer/ann"]}],
         },
     ),
-    "Keys": _record({"keys": list_of(ref("Key"))}, example={"keys": []}),
-    "ObjectKeys": _request(
+    "Keys": record({"keys": list_of(ref("Key"))}, example={"keys": []}),
+    "ObjectKeys": request(
         {
             "keys": {
                 **list_of(_text(1, limits.STATE_KEY_BYTES_MAX), limits.LOOKUP_KEYS_MAX),
@@ -827,18 +828,18 @@ SCHEMAS: dict[str, Schema] = {
         example={"keys": ["order/o-1024"]},
         **_CLOSED,
     ),
-    "ObjectRows": _record(
-        {"state": _INTEGER, "rows": list_of(_record(_ROW)), "count": _INTEGER},
+    "ObjectRows": record(
+        {"state": _INTEGER, "rows": list_of(record(_ROW)), "count": _INTEGER},
         example={"state": 42, "rows": [], "count": 1},
     ),
-    "CorrectionReport": _record(
+    "CorrectionReport": record(
         {
             **dict.fromkeys(("applied", "moved", "done", "behind"), _INTEGER),
             "complete": _BOOLEAN,
         },
         example={"applied": 2, "moved": 0, "done": 1, "behind": 3, "complete": True},
     ),
-    "ErasureRequest": _request(
+    "ErasureRequest": request(
         {
             "type": _TYPE,
             "id": _OBJECT_ID,
@@ -850,8 +851,8 @@ SCHEMAS: dict[str, Schema] = {
         example={"type": "customer", "id": "ann", "reason": "request 4711"},
         **_CLOSED,
     ),
-    "Erasure": _record(_ERASURE, example=_EXAMPLE_ERASURE),
-    "ErasureReport": _record(
+    "Erasure": record(_ERASURE, example=_EXAMPLE_ERASURE),
+    "ErasureReport": record(
         {**_ERASURE, "locations": list_of(_LOCATION)},
         example={
             **_EXAMPLE_ERASURE,
@@ -860,18 +861,18 @@ SCHEMAS: dict[str, Schema] = {
             ],
         },
     ),
-    "Erasures": _record(
+    "Erasures": record(
         {"erasures": list_of(ref("Erasure")), "next": _or_null(_ID)},
         example={"erasures": [_EXAMPLE_ERASURE], "next": None},
     ),
     "FeedSettings": {
-        **_request(_SETTINGS, example={"leave": True, "forget_after_days": 30}, **_CLOSED)
+        **request(_SETTINGS, example={"leave": True, "forget_after_days": 30}, **_CLOSED)
     },
-    "FeedSummary": _record(_FEED, example=_EXAMPLE_FEED_RECORD),
-    "FeedRecord": _record(
+    "FeedSummary": record(_FEED, example=_EXAMPLE_FEED_RECORD),
+    "FeedRecord": record(
         {
             **_FEED,
-            "settings": {"anyOf": [_record(_SETTINGS), {"type": "null"}]},
+            "settings": {"anyOf": [record(_SETTINGS), {"type": "null"}]},
             "removals": list_of(_REMOVAL),
         },
         example={
@@ -889,38 +890,38 @@ SCHEMAS: dict[str, Schema] = {
             ],
         },
     ),
-    "Feeds": _record(
+    "Feeds": record(
         {"feeds": list_of(ref("FeedSummary")), "next": _or_null(_PLAIN)},
         example={"feeds": [_EXAMPLE_FEED_RECORD], "next": None},
     ),
-    "RelayReset": _request(
-        {"to": {"anyOf": [_one_of("everything", "latest"), _ID]}, "why": _WHY},
+    "RelayReset": request(
+        {"to": {"anyOf": [one_of("everything", "latest"), _ID]}, "why": _WHY},
         *("to", "why"),
         example={"to": "latest", "why": "a copy is not needed"},
         **_CLOSED,
     ),
-    "RelayYield": _request(
+    "RelayYield": request(
         {"to": _TEXT}, "to", example={"to": "https://feed.example.com/"}, **_CLOSED
     ),
-    "RelayPromotion": _request({"why": _WHY}, example={"why": "the Region is lost"}, **_CLOSED),
+    "RelayPromotion": request({"why": _WHY}, example={"why": "the Region is lost"}, **_CLOSED),
     "Nothing": {"type": "object", "examples": [{}]},
-    "RelayPassword": _request(
+    "RelayPassword": request(
         {"password": {"type": "string", "maxLength": limits.PASSWORD_BYTES_MAX}},
         "password",
         example={"password": "correct horse"},
         **_CLOSED,
     ),
-    "RelayPasswordSet": _record(
-        {"feed": _PLAIN, "password": _one_of("set", "none")},
+    "RelayPasswordSet": record(
+        {"feed": _PLAIN, "password": one_of("set", "none")},
         example={"feed": EXAMPLE_FEED, "password": "set"},
     ),
-    "Relay": _record(
+    "Relay": record(
         _RELAY,
         *("successor", "error", "cursor", "page", "lag_pages", "lag_ms"),
         example=_EXAMPLE_RELAY,
     ),
-    "Relays": _record({"relays": list_of(ref("Relay"))}, example={"relays": [_EXAMPLE_RELAY]}),
-    "Configuration": _request(
+    "Relays": record({"relays": list_of(ref("Relay"))}, example={"relays": [_EXAMPLE_RELAY]}),
+    "Configuration": request(
         {
             "minPurgeRecords": _INTEGER,
             "minPurgeDuration": _PLAIN,
@@ -930,14 +931,14 @@ SCHEMAS: dict[str, Schema] = {
         },
         example={"minPurgeRecords": 1000, "minPurgeDuration": "72h"},
     ),
-    "HealthMark": _request({"up": _PLAIN}, "up", example={"up": "true"}),
+    "HealthMark": request({"up": _PLAIN}, "up", example={"up": "true"}),
     "HealthMarkError": {
         "anyOf": [
             ref("ChangesError"),
-            list_of(_record({"fieldNames": _TEXTS, "classification": _PLAIN, "message": _PLAIN})),
+            list_of(record({"fieldNames": _TEXTS, "classification": _PLAIN, "message": _PLAIN})),
         ]
     },
-    "Cluster": _record(
+    "Cluster": record(
         {"clusterId": _PLAIN, "members": ref("Members")},
         example={"clusterId": "prod", "members": {"1": "feed.example.com"}},
     ),

@@ -1,4 +1,4 @@
-"""Describe the deployment: `/status`, `/openapi.json`, `/schemas/{format}` and `/console`."""
+"""Describe the deployment: its status, its API and formats; serve the files of the console."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
 from tidings.http.answers import json_answer
-from tidings.http.request import Answer
+from tidings.http.request import Answer, base_url
 from tidings.http.router import UnknownPath
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ class Status:
             from tidings.http.openapi import document  # most processes never need this module
 
             return json_answer(200, document(self.feeds, self.prefix))
+        if request.route == "GET /asyncapi.json":
+            from tidings.http import asyncapi  # rarely needed, as above
+
+            return json_answer(200, asyncapi.document(base_url(request.headers, self.prefix)))
         if request.route == "GET /schemas/{format}":
             return _schema(request)
         try:
