@@ -158,6 +158,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "GET /hooks/{name}": {"status": 501},
     "DELETE /hooks/{name}": {"status": 501, "query": "why=w&by=b"},
     "POST /hooks/{name}/rotate": {"status": 501, "body": "{}"},
+    "GET /hooks/{name}/attempts": {"status": 501},
     "GET /pages": {"status": 200},
     "GET /rows": {"status": 200, "query": "bucket=0"},
     "POST /corrections": {"status": 200, "query": "through=0", "kind": NDJSON},

@@ -1,4 +1,4 @@
-"""Requests of operators about one feed: its keys (PROTOCOL 17)."""
+"""Requests of operators about one feed: its keys and the attempts of its webhooks."""
 
 from __future__ import annotations
 
@@ -56,6 +56,14 @@ class Operator(FeedApi):
         """Revoke the key with the id *key_id*, and return its description."""
         path = f"keys/{quote(key_id, safe='')}/revoke"
         return self.ask("POST", path, query=_scope(host=host))
+
+    def attempts(self, hook: str) -> Answer:
+        """
+        Return the last attempts of the webhook *hook*, the latest first, in `attempts`.
+
+        The server has those since the time in `since` (PROTOCOL 19.8).
+        """
+        return self.ask("GET", f"hooks/{quote(hook, safe='')}/attempts")
 
 
 def _scope(*, host: bool) -> dict[str, str]:

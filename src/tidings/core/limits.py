@@ -321,6 +321,8 @@ WEBHOOK_AT_ONCE = 8  # concurrent messages to an endpoint: 80 a second at 100 ms
 WEBHOOK_SECRET_BYTES = 32  # size of a generated secret; Standard Webhooks allows 24 to 64
 WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # time in which the replaced secret also signs
 WEBHOOK_ATTEMPTS_MAX = 10  # attempts per message, in 75 hours with the delays of Standard Webhooks
+WEBHOOK_ATTEMPTS_KEPT = 20  # last attempts of a webhook: two messages with all their attempts
+WEBHOOK_LOGS_MAX = 1_000  # webhooks with attempts in memory, in some 10 MB
 WEBHOOK_TURN_MS = 10_000  # turn of an endpoint, so that others wait less; begun calls are completed
 
 # --- durable streams -------------------------------------------------------------------------

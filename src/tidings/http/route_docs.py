@@ -489,6 +489,13 @@ DOCS: dict[str, Doc] = {
         answers=_json("Webhook"),
         errors=(NoWebhooks, UnknownWebhook),
     ),
+    "GET /hooks/{name}/attempts": Doc(
+        "the last attempts of a webhook",
+        "19.8",
+        "listWebhookAttempts",
+        answers=_json("WebhookAttempts"),
+        errors=(NoWebhooks, UnknownWebhook, errors.InvalidConsumer),
+    ),
     "DELETE /hooks/{name}": Doc(
         "delete a webhook and its consumer",
         "19.2",

@@ -110,6 +110,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", HOOKS + "/{name}", "consume", ADMIN),
     HttpRoute("DELETE", HOOKS + "/{name}", "consume", ADMIN),
     HttpRoute("POST", HOOKS + "/{name}/rotate", "consume", ADMIN),
+    HttpRoute("GET", HOOKS + "/{name}/attempts", "consume", ADMIN),
     HttpRoute("GET", ACCESS, "consume", PUBLIC),
     HttpRoute("GET", KEYS, "consume", ADMIN),
     HttpRoute("POST", KEYS, "consume", ADMIN),

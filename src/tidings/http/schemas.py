@@ -762,6 +762,39 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "Webhooks": record({"hooks": list_of(ref("Webhook"))}, example={"hooks": []}),
+    "WebhookAttempts": record(
+        {
+            "since": _TIME,
+            "attempts": list_of(
+                record(
+                    {
+                        "at": _TIME,
+                        "id": _ID,
+                        "number": {"type": "integer", "minimum": 1},
+                        "accepted": _BOOLEAN,
+                        "status": _or_null(_INTEGER),
+                        "error": _or_null(_PLAIN),
+                        "duration_ms": _INTEGER,
+                    }
+                ),
+                limits.WEBHOOK_ATTEMPTS_KEPT,
+            ),
+        },
+        example={
+            "since": _EXAMPLE_TIME,
+            "attempts": [
+                {
+                    "at": "2026-11-27T19:04:10.12Z",
+                    "id": EXAMPLE_CURSOR,
+                    "number": 2,
+                    "accepted": False,
+                    "status": 503,
+                    "error": "WebHook returned status 503",
+                    "duration_ms": 27,
+                }
+            ],
+        },
+    ),
     "WebhookSecretRequest": request(
         {"secret": {"type": "string", "pattern": "^whsec_[A-Za-z0-9+/=]{32,88}$"}},
         example={},

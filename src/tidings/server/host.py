@@ -25,6 +25,7 @@ from tidings.core.effects import Runtime
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.feeds.remover import FeedDataParts
 from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig
+from tidings.core.hooks.attempts import AttemptLog
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
 from tidings.core.maintenance.restore import Restorer
@@ -641,12 +642,17 @@ class Host(Assembly):
             self.consumers,
             now_ms,
             secrets.token_bytes,
+            self._attempts,
             private=self.settings.hooks_private,
         )
 
     @cached_property
     def _hook_registry(self) -> Registry:
         return Registry(self.stores.documents)
+
+    @cached_property
+    def _attempts(self) -> AttemptLog:
+        return AttemptLog(now_ms())
 
     def _webhooks(self) -> Webhooks:
         post = Poster(
@@ -661,6 +667,7 @@ class Host(Assembly):
             clock=now_ms,
             steady=steady_ms,
             worker=WEBHOOK_WORKER,
+            attempts=self._attempts,
         )
         feeds = partial(feeds_with_webhooks, self.database)
         return Webhooks(self._hook_registry, delivery, feeds, now_ms, post.close)

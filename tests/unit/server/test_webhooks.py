@@ -20,6 +20,7 @@ from standardwebhooks.webhooks import Webhook as Receiver
 from tests.contract.answering import Answer, ReceivedRequest, answering
 from tests.unit.core.hooks.hook_scene import NAME, hooked
 from tests.unit.core.scene import FEED
+from tidings.client import Operator
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
@@ -294,3 +295,27 @@ def test_a_webhook_that_is_never_called_is_reported() -> None:
         words = ["--name", "i", "--url", refusing.url]
         made = CliRunner().invoke(main, ["hooks", "create", "https://a.example/", *words])
         assert (made.exit_code, made.stderr) == (0, "")
+
+
+def test_19_8_attempts_are_shown(server: Server) -> None:
+    """By the command and the client, with the duration, and without the URL."""
+    says = [Answer(503), Answer(200)]
+    with answering(*says) as endpoint:
+        create(server, f"{endpoint.url}?token=s3cret", "attempted", "--types", "attempted")
+        assert run(server, "hooks", "attempts", "attempted").startswith("no attempt since 20")
+        (event,) = post(server, "x", kind="attempted")
+        until(lambda: len(endpoint.asked) >= 2)
+        until(lambda: shown(server, "attempted")["failure"] is None)
+    with Operator(server.url) as operator:
+        made = operator.attempts("attempted")
+    latest, first = map(dict, made["attempts"])
+    assert made["since"] < first["at"] < latest["at"]
+    assert 0 <= first.pop("duration_ms") < 10_000 and first.pop("at") and latest["accepted"]
+    error = "WebHook returned status 503"
+    assert first == {"id": event, "number": 1, "accepted": False, "status": 503, "error": error}
+    assert (latest["id"], latest["number"], latest["error"]) == (event, 2, None)
+    assert json.loads(run(server, "hooks", "attempts", "attempted", "--json")) == made
+    table = run(server, "hooks", "attempts", "attempted").splitlines()
+    assert "accepted" in table[1] and error in table[2] and "s3cret" not in str((table, made))
+    unknown = httpx.get(f"{server.url}feeds/main/hooks/none/attempts")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_webhook")

@@ -51,6 +51,7 @@ _FIELDS = (
     *("copying", "acked", "single_through", *FIELDS, "erasures", "retries", "failure"),
 )
 _HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
+_ATTEMPTS = ("at", "id", "number", "status", "ms", "result")
 _FILTERS = (*FIELDS, "erasures")
 _HOOK_FIELDS = ("format", "attempts")
 _UNKNOWN = ("unknown_consumer", "unknown_webhook")
@@ -424,6 +425,7 @@ def hooks() -> None:
     Examples:
       tidings hooks create https://a.example/events --types video
       tidings hooks list
+      tidings hooks attempts NAME
       tidings consumers retry NAME all --why "it is back"   all parked messages
       tidings consumers mark NAME ID --why "lost a day"     everything after ID
       tidings consumers resume NAME --why "it is back"      after an answer of 410
@@ -536,6 +538,32 @@ def show_hook(name: str, as_json: bool, place: Place) -> None:
       tidings hooks show films | jq .failure
     """
     click.echo(compact(place.ask("GET", _path(name))))
+
+
+@hooks.command(epilog=EXIT_CODES)
+@click.argument("name")
+@json_option
+@place_options
+def attempts(name: str, as_json: bool, place: Place) -> None:
+    """
+    Show the last 20 attempts to send to a webhook since the start of the server, the latest first.
+
+    \b
+    Examples:
+      tidings hooks attempts films
+      tidings hooks attempts films --json | jq '.attempts[].status'
+    """
+    made = place.ask("GET", f"{_path(name)}/attempts")
+    if as_json:
+        answer(made, "", as_json=True)
+        return
+    empty = f"no attempt since {made['since']}"
+    show_list(made["attempts"], _ATTEMPTS, as_json=False, empty=empty, row=_attempt_row)
+
+
+def _attempt_row(attempt: Mapping[str, Any]) -> dict[str, Any]:
+    result = "accepted" if attempt["accepted"] else attempt["error"]
+    return {**attempt, "ms": attempt["duration_ms"], "result": result}
 
 
 @hooks.command(epilog=EXIT_CODES)

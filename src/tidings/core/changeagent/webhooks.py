@@ -48,10 +48,15 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a call of a hook: the *status* of its answer, or the *failure* of the call."""
+    """
+    The result of a call of a hook: the *status* of its answer, or the *failure* of the call.
+
+    The call took *took_ms*.
+    """
 
     status: int = 0
     failure: str = ""
+    took_ms: int = field(default=0, compare=False)
 
     @property
     def accepts(self) -> bool:

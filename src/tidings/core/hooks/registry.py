@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.consumers.service import Consumers, Reason
     from tidings.core.effects import Clock
+    from tidings.core.hooks.attempts import Attempt, AttemptLog
     from tidings.core.model.filters import Filter
 
 _DOCUMENT = "webhooks"
@@ -74,13 +75,14 @@ class WebhookAdmin:
     The operator's actions on webhooks. For other actions, use the named consumer of the webhook.
 
     *random* returns the given number of unpredictable bytes. *private* is True if the deployment
-    calls webhooks at private addresses.
+    calls webhooks at private addresses. *attempts* has the last attempts of each webhook.
     """
 
     registry: Registry
     consumers: Consumers
     clock: Clock
     random: Callable[[int], bytes]
+    attempts: AttemptLog
     private: bool = False
 
     def put(
@@ -168,6 +170,17 @@ class WebhookAdmin:
         if self.consumers.store.consumer(feed, name) is not None:
             self.consumers.remove(feed, name, why)
         self.registry.change(feed, lambda named: {k: v for k, v in named.items() if k != name})
+        self.attempts.forget(feed, name)
+
+    def last_attempts(self, feed: str, name: str) -> list[Attempt]:
+        """
+        Return the last attempts of the webhook *name*, the latest first.
+
+        Raises:
+            UnknownWebhook: the feed has no such webhook.
+        """
+        self.registry.webhook(feed, name)
+        return self.attempts.last(feed, name)
 
     def _secret(self, given: Mapping[str, Any]) -> str:
         if "secret" in given:

@@ -31,6 +31,7 @@ from tidings.core.errors import (
     NothingDone,
     Rejected,
 )
+from tidings.core.hooks.attempts import Attempt
 from tidings.core.model.addresses import may_call
 from tidings.core.model.envelopes import CLOUDEVENTS, FORMATS, encoder
 from tidings.core.model.events import Event, content_of
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.log_view import Entry
     from tidings.core.consumers.service import Consumers
     from tidings.core.effects import Clock
+    from tidings.core.hooks.attempts import AttemptLog
     from tidings.core.settings.profiles import ProfileStore
 
 
@@ -210,7 +212,8 @@ class WebhookDelivery:
     """
     The worker that sends due messages to webhooks.
 
-    *worker* is the name under which it takes leases; no other process may use that name.
+    *worker* is the name under which it takes leases; no other process may use that name. The
+    worker adds each attempt to *attempts*.
     """
 
     consumers: Consumers
@@ -219,6 +222,7 @@ class WebhookDelivery:
     clock: Clock
     steady: Clock
     worker: str
+    attempts: AttemptLog
 
     def run(self, feed: str, hook: Webhook, *, look: bool) -> int | None:
         """
@@ -273,7 +277,7 @@ class WebhookDelivery:
             kept = parked.get(name)
             if kept is None:
                 continue  # an operator dropped the message in the meantime
-            (verdict,) = self.post([self._request(hook, held, name, kept.line)])
+            (verdict,) = self._post(hook, held, [(name, kept.line, kept.attempts + 1)])
             if verdict.accepts:
                 held = self._acknowledge(held, Acknowledgement(retried=(name,)))
             else:
@@ -287,8 +291,9 @@ class WebhookDelivery:
             batch = self._batch(held)
             if batch:
                 held = self._acknowledge(held, Acknowledgement(sending=batch[-1].place))
-                verdicts = self.post(
-                    [self._request(hook, held, e.place.encode(), e.line) for e in batch]
+                messages = [(e.place.encode(), e.line) for e in batch]
+                verdicts = self._post(
+                    hook, held, [(name, line, _attempt(held, name)) for name, line in messages]
                 )
                 held, refused = self._acknowledge_accepted(held, batch, verdicts)
                 if refused is not None:
@@ -320,6 +325,26 @@ class WebhookDelivery:
             objects.add(key)
             batch.append(entry)
         return batch
+
+    def _post(
+        self, hook: Webhook, held: Consumer, messages: Sequence[tuple[str, str, int]]
+    ) -> Sequence[Verdict]:
+        """Send *messages*, each with its id, its line and the number of the attempt."""
+        at_ms = self.clock()
+        said = self.post([self._request(hook, held, name, line) for name, line, _ in messages])
+        made = [
+            Attempt(
+                at_ms=at_ms,
+                id=name,
+                number=number,
+                status=verdict.status,
+                error="" if verdict.accepts else str(verdict),
+                took_ms=verdict.took_ms,
+            )
+            for (name, _, number), verdict in zip(messages, said, strict=True)
+        ]
+        self.attempts.add(held.feed, held.name, made)
+        return said
 
     def _request(self, hook: Webhook, held: Consumer, name: str, line: str) -> Outgoing:
         event = Event(name, *content_of(line, erasures=held.filter.erasures))
@@ -361,6 +386,12 @@ class WebhookDelivery:
 
     def _acknowledge(self, held: Consumer, done: Acknowledgement) -> Consumer:
         return self.consumers.acknowledge(held.feed, held.name, held.fence, done).consumer
+
+
+def _attempt(held: Consumer, name: str) -> int:
+    """Return the number of the next attempt to send the message *name*."""
+    failure = held.failure
+    return failure.times + 1 if failure is not None and failure.id == name else 1
 
 
 def again_ms(consumer: Consumer) -> int:

@@ -14,6 +14,7 @@ from tidings.core.hooks.webhook import (
     may_be_called,
 )
 from tidings.core.model import filters
+from tidings.core.model.timestamps import from_ms
 from tidings.http.answers import json_answer
 from tidings.http.endpoints.consumers import ConsumerRequest, Document, consumer_document
 from tidings.http.routes import NEEDS
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from tidings.http.request import Answer, Request
 
 _FIELDS = ("url", "from", "format", "attempts", "secret")
+
+
+ATTEMPTS = "/attempts"  # the end of the path of the last attempts
 
 
 class NoWebhooks(Rejected, code="no_webhooks", status=501):
@@ -48,7 +52,10 @@ class WebhookRouter:
         if self.admin is None:
             rule = "are called only by `tidings serve`; run `tidings consume` with a program"
             raise NoWebhooks(rule, field="hooks")
-        return json_answer(*self._reply(self.admin, request.method, ConsumerRequest(request, feed)))
+        about = ConsumerRequest(request, feed)
+        if request.route.endswith(ATTEMPTS):
+            return json_answer(200, _attempts(self.admin, about))
+        return json_answer(*self._reply(self.admin, request.method, about))
 
     def _reply(
         self, admin: WebhookAdmin, method: str, consumer_request: ConsumerRequest
@@ -109,3 +116,23 @@ class WebhookRouter:
             return {**own, "state": "without a consumer"}  # the consumer was deleted separately
         own["again_ms"] = again_ms(consumer) or None
         return {**consumer_document(consumer, lag, now_ms), **own}
+
+
+def _attempts(admin: WebhookAdmin, about: ConsumerRequest) -> Document:
+    """Return the last attempts of a webhook, the latest first, without its URL."""
+    about.check_query()
+    return {
+        "since": from_ms(admin.attempts.since_ms),
+        "attempts": [
+            {
+                "at": from_ms(each.at_ms),
+                "id": each.id,
+                "number": each.number,
+                "accepted": not each.error,
+                "status": each.status or None,
+                "error": each.error or None,
+                "duration_ms": each.took_ms,
+            }
+            for each in admin.last_attempts(about.feed, about.name)
+        ],
+    }

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import SplitResult, urlsplit
 
@@ -65,7 +66,10 @@ class Poster:
             raise Unavailable("the server stops, so it does not call webhooks any more")
         for call, verdict in zip(calls, verdicts, strict=True):
             self._observe(verdict, call.seconds)
-        return verdicts
+        return [
+            replace(verdict, took_ms=round(call.seconds * 1000))
+            for call, verdict in zip(calls, verdicts, strict=True)
+        ]
 
     def close(self) -> None:
         """

@@ -12,6 +12,7 @@ from tests.unit.core.consumers.consumer_scene import ConsumerScene
 from tests.unit.core.scene import FEED
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.consumers.consumer import Parked
+from tidings.core.hooks.attempts import AttemptLog
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import Webhook, WebhookDelivery
 from tidings.core.model import filters
@@ -62,8 +63,9 @@ class HookScene(ConsumerScene):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        attempts = AttemptLog(self.scene.now_ms)
         self.registry = Registry(self.documents)
-        self.admin = WebhookAdmin(self.registry, self.consumers, self.scene.clock, bytes)
+        self.admin = WebhookAdmin(self.registry, self.consumers, self.scene.clock, bytes, attempts)
         self.delivery = WebhookDelivery(
             consumers=self.consumers,
             profiles=self.scene.profiles,
@@ -71,6 +73,7 @@ class HookScene(ConsumerScene):
             clock=self.scene.clock,
             steady=self.scene.runtime.steady,
             worker="here",
+            attempts=attempts,
         )
 
     def make(self, types: Sequence[str] | None = None, **given: Any) -> Webhook:

@@ -27,6 +27,7 @@ from tidings.core import limits
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.erasure.entries import Entry, encode_entry
 from tidings.core.errors import InvalidConsumer, Unavailable
+from tidings.core.hooks.attempts import AttemptLog
 from tidings.core.hooks.webhook import (
     InvalidWebhook,
     Secret,
@@ -548,3 +549,46 @@ def test_nothing_is_lost_or_out_of_order_whatever_happens(
         assert firsts == sorted(firsts)
         taken = [place for name, place in moody.told if name == f"video/{each}"]
         assert all(one <= other for one, other in pairwise(taken)), "an older one came last"
+
+
+def attempts_of(scene: HookScene) -> list[tuple[int, int, int]]:
+    """Return message, number of the attempt and status of each attempt, the oldest first."""
+    numbers = {place.encode(): at for at, place in enumerate(scene.places)}
+    made = scene.admin.last_attempts(FEED, NAME)[::-1]
+    return [(numbers[each.id], each.number, each.status) for each in made]
+
+
+def test_19_8_attempts_are_kept_with_their_numbers() -> None:
+    """Also those of parked messages; an accepted one has no error, another one no URL."""
+    scene = hooked("a", "a", attempts=2, url="https://a.example/told?secret=s3cret")
+    scene.endpoint.says = lambda name: OK if name == "1" else BROKEN
+    scene.run_on()
+    assert attempts_of(scene) == [(0, 1, 503), (1, 1, 200), (0, 2, 503)]
+    scene.consumers.retry(FEED, NAME, scene.parked[0].id, WHY)
+    scene.endpoint.says = lambda _: Verdict(failure="WebHook did not answer", took_ms=15_000)
+    scene.run_on()
+    assert attempts_of(scene)[3:] == [(0, 3, 0)]
+    latest, *_, first = scene.admin.last_attempts(FEED, NAME)
+    assert (latest.error, latest.took_ms) == ("WebHook did not answer", 15_000)
+    assert first.error == "WebHook returned status 503" and latest.at_ms > first.at_ms
+    assert "s3cret" not in str(scene.admin.last_attempts(FEED, NAME))
+
+
+def test_19_8_only_the_last_attempts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a limited number of webhooks; a deleted one leaves none to its successor."""
+    most = limits.WEBHOOK_ATTEMPTS_KEPT
+    scene = hooked(*"a" * (most + 5))
+    scene.run_on()
+    kept = scene.admin.last_attempts(FEED, NAME)
+    assert [each.id for each in kept] == [each.encode() for each in scene.places[: -most - 1 : -1]]
+    scene.admin.remove(FEED, NAME, WHY)
+    with pytest.raises(UnknownWebhook):
+        scene.admin.last_attempts(FEED, NAME)
+    scene.make()
+    assert not scene.admin.last_attempts(FEED, NAME)
+
+    monkeypatch.setattr(limits, "WEBHOOK_LOGS_MAX", 2)
+    log = AttemptLog(0)
+    for name in ("a", "b", "a", "c"):
+        log.add(FEED, name, kept[:1])
+    assert [len(log.last(FEED, name)) for name in "abc"] == [2, 0, 1]
