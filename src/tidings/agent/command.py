@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sqlite3
@@ -38,7 +39,9 @@ from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed, parse_integer
 from tidings.core.model.feeds import check_name
+from tidings.server.logs import JSON, configure, log_format_option, report_problem
 
+log = logging.getLogger(__name__)
 HOST = "127.0.0.1"  # by default, other machines cannot reach the agent, as UDP has no password
 PORT = 8042  # the port of oplog, so that oplog's producers need no change
 DRAIN_S = 10.0  # shorter than the time after which a supervisor kills the agent
@@ -229,6 +232,7 @@ def _default_folder() -> Path:
     show_default=True,
     help="Maximum number of queued bytes.",
 )
+@log_format_option
 @click.option(
     "--drain-seconds",
     "drain_s",
@@ -244,6 +248,7 @@ def agent(
     folder: Path | None,
     max_queued_events: int,
     max_queued_bytes: int,
+    log_format: str,
     **others: Any,
 ) -> None:
     """
@@ -281,10 +286,12 @@ def agent(
         bound=Bound(max_queued_events, max_queued_bytes),
         **others,
     )
+    configure(log_format, "tidings-agent")
+    say = _say_as_json if log_format == JSON else _say
     try:
-        left = asyncio.run(_run(wanted))
+        left = asyncio.run(_run(wanted, say))
     except Problem as problem:
-        click.echo(f"tidings agent: {problem}", err=True)
+        report_problem(log_format, "tidings agent", problem)
         sys.exit(1)
     click.echo(f"tidings agent ended, {left:,} operations left in {wanted.folder}")
     sys.stdout.flush()
@@ -292,11 +299,11 @@ def agent(
     os._exit(0)
 
 
-async def _run(wanted: Options) -> int:
+async def _run(wanted: Options, say: Callable[[str], None]) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    running = Agent(wanted, Notices(_say), lock_folder(wanted.folder))
+    running = Agent(wanted, Notices(say), lock_folder(wanted.folder))
 
     def ready() -> None:
         click.echo(f"tidings agent ready {running.address}, {running.held:,} operations queued")
@@ -306,3 +313,7 @@ async def _run(wanted: Options) -> int:
 
 def _say(line: str) -> None:
     click.echo(f"tidings agent: {plain(line)}", err=True)
+
+
+def _say_as_json(line: str) -> None:
+    log.warning("%s", plain(line))

@@ -231,10 +231,11 @@ class ServerApp:
         except BodyPending:
             raise
         except Unavailable as error:  # raised by the commit, after the endpoint has returned
-            log.warning("%s %s: %s", request.method, request.route, error)
+            fields = {**_fields(request), "status": 503, "error": error}
+            log.warning("%(method)s %(route)s: %(error)s", fields)
             return complete(refusal(error, path=request.path), request, self._origins)
         except Exception:
-            log.exception("%s %s failed", request.method, request.route)
+            log.exception("%(method)s %(route)s failed", {**_fields(request), "status": 500})
             return _problem(500, "Internal Server Error", request.path)
 
     def _is_grouped(self, function: str, request: Request) -> bool:
@@ -264,6 +265,12 @@ def _request(
         body=body,
         query_string=query.decode("latin-1"),
     )
+
+
+def _fields(request: Request) -> dict[str, object]:
+    """Return the fields of a log line about *request*. The route is a template, not the path."""
+    feed = {"feed": request.parameters["feed"]} if "feed" in request.parameters else {}
+    return {"method": request.method, "route": request.route.rpartition(" ")[2], **feed}
 
 
 def _with_head(answer: Answer) -> Answer:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from tidings.core.errors import Unavailable
-from tidings.server import operating
+from tidings.server import logs, operating
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S
 from tidings.server.processes import Problem
 
@@ -173,7 +173,8 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--tls-cert", type=FILE, help="File of the certificate chain, PEM; needs --tls-key.")
 @click.option("--tls-key", type=FILE, help="File of the certificate's private key, PEM.")
 @click.option("--verbose", is_flag=True, help="Log normal events too, not only problems.")
-def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
+@logs.log_format_option
+def serve(settings: tuple[str, ...], verbose: bool, log_format: str, **options: Any) -> None:
     """
     Serve feeds from this process: HTTP, event streams, WebSockets, and the web page /console.
 
@@ -201,8 +202,7 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
 
     if (options["tls_cert"] is None) != (options["tls_key"] is None):
         raise click.UsageError("--tls-cert and --tls-key must be given together")
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.configure(log_format, "tidings-serve", logging.INFO if verbose else logging.WARNING)
     try:
         run(
             serving.run,
@@ -210,7 +210,7 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
             serving.Options(settings=pairs(settings), environment=os.environ, **options),
         )
     except Problem as problem:
-        click.echo(f"tidings serve: {problem}", err=True)
+        logs.report_problem(log_format, "tidings serve", problem)
         sys.exit(1)
 
 

@@ -127,11 +127,11 @@ def write_trace(record: TraceRecord) -> None:
     """Implement `TraceSink`: log one line for a traced page, and a warning for a late page."""
     fields = record._asdict()
     trace_id = fields.pop("trace")
-    place = " ".join(f"{name}={value}" for name, value in fields.items())
+    place = " ".join(f"{name}=%({name})s" for name in fields)
     if trace_id:
-        traces.info("traced trace_id=%s %s", trace_id, place)
+        traces.info(f"traced trace_id=%(trace_id)s {place}", {"trace_id": trace_id, **fields})
     else:
-        traces.warning("late %s", place)
+        traces.warning(f"late {place}", fields)
 
 
 def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
@@ -268,9 +268,9 @@ class Host(Assembly):
         for name in deleted_feeds(self.database):
             if name in self.settings.feeds:
                 log.warning(
-                    "the feed %s is configured, but was deleted; `tidings feeds create %s` creates"
-                    " a new feed of that name",
-                    *(name, name),
+                    "the feed %(feed)s is configured, but was deleted; `tidings feeds create"
+                    " %(feed)s` creates a new feed of that name",
+                    {"feed": name},
                 )
 
     # Feeds that are created and deleted while the server runs.
@@ -316,7 +316,10 @@ class Host(Assembly):
             try:
                 self._recover(feed)
             except Unavailable as error:  # such as a full disk; acknowledged pages remain readable
-                log.warning("%s: holes not filled, next attempt in a minute: %s", feed, error)
+                log.warning(
+                    "%(feed)s: holes not filled, next attempt in a minute: %(error)s",
+                    {"feed": feed, "error": error},
+                )
         self._generations.begin()
         self.database.record = self._generations.record
         for feed in self.stores.erasure_ledger.feeds():
@@ -327,9 +330,15 @@ class Host(Assembly):
         """Request the erasures again that a restored data file lacks."""
         try:
             for erasure in self.erasures.request_again(feed):
-                log.warning("%s: an erasure was requested again: %s", feed, erasure.id)
+                log.warning(
+                    "%(feed)s: an erasure was requested again: %(erasure)s",
+                    {"feed": feed, "erasure": erasure.id},
+                )
         except (TidingsError, OSError, ValueError) as error:  # such as a full disk
-            log.warning("%s: erasures were not requested again: %s", feed, error)
+            log.warning(
+                "%(feed)s: erasures were not requested again: %(error)s",
+                {"feed": feed, "error": error},
+            )
 
     def _close_if_used(self, feed: str) -> None:
         """Mark *feed* as closed if it has keys or users; see `used_but_open`."""
@@ -359,7 +368,10 @@ class Host(Assembly):
 
     def _recover(self, feed: str) -> None:
         for numbers in self._recovery.fill(feed):
-            log.warning("%s: filled %s, which a killed process did not write", feed, numbers)
+            log.warning(
+                "%(feed)s: filled %(pages)s, which a killed process did not write",
+                {"feed": feed, "pages": numbers},
+            )
             self.count("HolesFilled", numbers.last - numbers.first + 1)
 
     @cached_property

@@ -339,7 +339,8 @@ class Cycle(RequestResponseCycle):
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
-            log.exception("%s %s failed", self.scope["method"], self.scope["path"])
+            fields = {"method": self.scope["method"], "path": self.scope["path"], "status": 500}
+            log.exception("%(method)s %(path)s failed", fields)
             if not self.response_started:
                 await self.send_500_response()
         finally:

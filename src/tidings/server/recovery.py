@@ -377,11 +377,10 @@ class Generations:
         plan = self.restorer.plan(feed, None, copied_ms=last.at_ms, hint=hint)
         self.restorer.restore(feed, plan)
         log.warning(
-            "%s: the data file was restored or copied. The log ends with page %d and continues"
-            " after page %d. Readers that have seen pages in between learn that these are lost",
-            feed,
-            plan.kept.page,
-            plan.end,
+            "%(feed)s: the data file was restored or copied. The log ends with page %(page)d and"
+            " continues after page %(end)d. Readers that have seen pages in between learn that"
+            " these are lost",
+            {"feed": feed, "page": plan.kept.page, "end": plan.end},
         )
 
 

@@ -173,10 +173,10 @@ def _warn_if_closed(host: Host, data: Path) -> None:
         key = host.directory.find(feed)
         if key is not None and not host.guard.is_protected(key):
             log.warning(
-                "the feed %s is closed: it has no password and no key. Create passwords with"
-                " `tidings feed password read --feed %s --data %s` and the same for ingest;"
-                " --setting TIDINGS_OPEN=true opens it to every client",
-                *(feed, feed, data),
+                "the feed %(feed)s is closed: it has no password and no key. Create passwords with"
+                " `tidings feed password read --feed %(feed)s --data %(data)s` and the same for"
+                " ingest; --setting TIDINGS_OPEN=true opens it to every client",
+                {"feed": feed, "data": data},
             )
 
 

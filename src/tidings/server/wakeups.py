@@ -76,9 +76,11 @@ class Retries:
         try:
             yield
         except TidingsError as error:
-            log.warning("follower stopped: %s %s: %s", self._name, feed, error)
+            fields = {"follower": self._name, "feed": feed, "error": error}
+            log.warning("follower stopped: %(follower)s %(feed)s: %(error)s", fields)
         except Exception:
-            log.exception("follower failed: %s %s", self._name, feed)
+            fields = {"follower": self._name, "feed": feed}
+            log.exception("follower failed: %(follower)s %(feed)s", fields)
         else:
             return
         self._failed.add(feed)
@@ -383,7 +385,10 @@ class Webhooks:
                 try:
                     self._pool.submit(self._turn, key, hook, look)
                 except RuntimeError as error:  # the run is queued, and `_look` starts a thread
-                    log.warning("webhook waits for a thread: %s %s: %s", *key, error)
+                    fields = {"feed": feed, "webhook": name, "error": error}
+                    log.warning(
+                        "webhook waits for a thread: %(feed)s %(webhook)s: %(error)s", fields
+                    )
 
     def _turn(self, key: Key, hook: Webhook, look: bool) -> None:
         again_ms, rests = None, False
@@ -391,9 +396,11 @@ class Webhooks:
             again_ms = self._delivery.run(key[0], hook, look=look)
             rests = look and again_ms is None
         except TidingsError as error:
-            log.warning("webhook stopped: %s %s: %s", *key, error)
+            fields = {"feed": key[0], "webhook": key[1], "error": error}
+            log.warning("webhook stopped: %(feed)s %(webhook)s: %(error)s", fields)
         except Exception:
-            log.exception("webhook failed: %s %s", *key)
+            fields = {"feed": key[0], "webhook": key[1]}
+            log.exception("webhook failed: %(feed)s %(webhook)s", fields)
         self._happened.put(partial(self._has_ended, key, again_ms, rests))
 
     def _has_ended(self, key: Key, again_ms: int | None, rests: bool) -> None:

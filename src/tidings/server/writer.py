@@ -270,7 +270,9 @@ class StateProjection:
         except Unavailable:
             raise
         except Exception:
-            log.exception("%s: the rows of the state were not written with their pages", feed)
+            log.exception(
+                "%(feed)s: the rows of the state were not written with their pages", {"feed": feed}
+            )
         finally:
             self._followers.release(after, force=True)
         return after is not lease and len(some) == len(pages)
