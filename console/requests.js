@@ -18,7 +18,7 @@ const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 // A list with commas between its values, or a JSON array if a value contains a comma.
 export function listOf(text, field) {
   if (!text.trim().startsWith("[\"")) return text.split(",").map((each) => each.trim()).filter(Boolean);
-  const values = jsonOf(text, field);
+  const values = parsed(text, field);
   if (!Array.isArray(values) || values.some((each) => typeof each !== "string")) {
     throw new FieldError(field, "must be a JSON array of strings if it begins with [\"");
   }
@@ -32,9 +32,16 @@ export function listText(values) {
   return isPlain && !text.startsWith("[\"") ? text : JSON.stringify(values);
 }
 
-// Any JSON value; undefined for an empty text. The error contains the browser's reason.
+// The text of a JSON value in one line; undefined for an empty text. It is not written anew, because
+// numbers would lose digits.
 export function jsonOf(text, field) {
   if (!text.trim()) return undefined;
+  parsed(text, field);
+  return text.trim().replace(/\s*\n\s*/g, " ");
+}
+
+// The error contains the browser's reason.
+function parsed(text, field) {
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -65,7 +72,7 @@ export function curlText({ method, path: at, body, headers = {} }, { host, hasPa
     `curl${method === "POST" && body !== undefined ? "" : ` -X ${method}`} ${quoted(host.replace(/\/$/, "") + at)}`,
     hasPassword && "-u \":$TIDINGS_PASSWORD\"",
     ...Object.entries(all).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
-    body !== undefined && `-d ${quoted(JSON.stringify(body))}`,
+    body !== undefined && `-d ${quoted(typeof body === "string" ? body : JSON.stringify(body))}`,
   ].filter(Boolean).join(" \\\n  ");
 }
 
@@ -104,8 +111,10 @@ function updating(words, existing, filter) {
 //   changes     of what exists, as {name, before, after}
 //   button      the text of the button
 
+// *data* is the text of a JSON value.
 export function postPlan(feed, { event, type, id, parents, tags, data, timestamp }) {
-  const body = given({ event, type, id, parents, tags, data, timestamp });
+  const rest = JSON.stringify(given({ event, type, id, parents, tags, timestamp }));
+  const body = data === undefined ? rest : `${rest.slice(0, -1)},"data":${data}}`;
   // The options of the command have no tags.
   const asText = tags?.length > 0;
   return {
@@ -114,9 +123,9 @@ export function postPlan(feed, { event, type, id, parents, tags, data, timestamp
       "post", event, type, id,
       ...(parents ?? []).flatMap((parent) => ["--parent", parent]),
       ...option("--timestamp", timestamp),
-      ...(data === undefined ? [] : ["--data", JSON.stringify(data)]),
+      ...(data === undefined ? [] : ["--data", data]),
     ],
-    input: asText ? JSON.stringify(body) : "",
+    input: asText ? body : "",
     effect: `Appends one event to ${feed}: ${event} of ${type}/${id}. Its clients, consumers and webhooks receive it, and it cannot be taken back.`,
   };
 }

@@ -20,8 +20,8 @@ from tidings.server.running import Server
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 HOSTILE = "it's <b>; rm $HOME"
-JSON_TEXT = '{"a": "it\'s"}'
-POST = {"event": "insert", "type": "video", "id": HOSTILE, "parents": ["a,b"], "data": {"n": 1}}
+JSON_TEXT = '{"a": "it\'s", "n": 12345678901234567890}'  # JavaScript would change the number
+POST = {"event": "insert", "type": "video", "id": HOSTILE, "parents": ["a,b"], "data": JSON_TEXT}
 FILTER = {"types": ["video"], "parents": [], "ids": [], "erasures": False}
 CONSUMER = {"name": "search", "from": "now", **FILTER}
 HOOK = {**CONSUMER, "url": "https://a.example/x", "format": "tidings", "attempts": 4}
@@ -91,6 +91,11 @@ def test_a_list_is_read_from_its_text(text: str, values: list[str]) -> None:
     assert run(f"of.listOf(of.listText({json.dumps(values)}), 'types')") == values
 
 
+def test_json_is_sent_in_one_line_as_it_was_written() -> None:
+    written = json.dumps('\n{\n  "a": 1.10\n}\n')
+    assert run(f"of.jsonOf({written}, 'data')") == '{ "a": 1.10 }'
+
+
 @pytest.mark.parametrize(
     ("call", "field", "rule"),
     [
@@ -120,7 +125,7 @@ def test_a_post_is_the_same_by_curl_and_by_command(server: Server, more: dict[st
     for each in (one, other):
         each.pop("timestamp")
     assert one == other
-    assert (one["id"], one["parents"], one["data"]) == (HOSTILE, ["a,b"], {"n": 1})
+    assert (one["id"], one["parents"], one["data"]) == (HOSTILE, ["a,b"], json.loads(JSON_TEXT))
     assert one.get("tags", []) == more.get("tags", [])
 
 
