@@ -89,6 +89,7 @@ export function form({ id, title, fields, plan, context, submit = "Create", done
     changes.replaceChildren(...(changed ?? []).map(({ name, before, after }) =>
       h("li", {}, h("code", {}, name), ` ${plain(before)} → ${plain(after)}`)));
     same.show(wanted);
+    for (const { field, input } of parts) input.disabled = wanted.unused?.includes(field.name) ?? false;
     if (button.textContent !== named) button.textContent = plain(named);
   }
 

@@ -108,6 +108,7 @@ function updating(words, existing, filter) {
 //   onServer    true if the command reads the data of a server, and has no address
 //   effect      one sentence
 //   note        what to know before, for a name that exists
+//   unused      names of fields that have no effect
 //   changes     of what exists, as {name, before, after}
 //   button      the text of the button
 
@@ -168,6 +169,7 @@ export function consumerPlan(feed, values, existing) {
     button: `Change ${name}`,
     changes: changesOf(existing, filter, FILTER),
     note: `${name} exists already.`,
+    unused: ["from"],
     effect: `Changes the filter of ${name}, which keeps its position. Its worker loses its lease and continues with the new filter.`,
   };
 }
@@ -195,6 +197,7 @@ export function hookPlan(feed, values, existing) {
     button: `Change ${name}`,
     changes: changesOf(existing, body, HOOK),
     note: `${name} exists already.`,
+    unused: ["from"],
     effect: `Changes ${name}, which keeps its position and its secret.`,
   };
 }

@@ -31,12 +31,12 @@ export function mount(root, context) {
   const list = card("hooks-card", "Webhooks", none, table("hooks", "hooks-card-title",
     ["Name", "State", "Address", "Oldest waits for", "Parked", "Next attempt", "Actions"]));
   const failure = h("p", { id: "hook-failure", hidden: true });
-  const attempts = h("div", {}, h("h3", { id: "attempts-title" }, "Recent attempts"), table("attempts", "attempts-title",
+  const attempts = h("div", { hidden: true }, h("h3", { id: "attempts-title" }, "Recent attempts"), table("attempts", "attempts-title",
     ["When", "Event", "Attempt", "Answer", "Took"]));
-  const noAttempts = h("p", { class: "soft", hidden: true }, "There are none since the server started.");
+  const noAttempts = h("p", { class: "soft", hidden: true });
   const details = card("hook", "", failure, h("div", { class: "actions" },
     button("Edit", () => edit()), button("Rotate the secret", () => rotate()), button("Delete", () => remove()),
-    button("Parked messages and position", () => context.go("consumers", { consumer: opened }))), attempts, noAttempts);
+    button("Parked messages and position", () => context.go("consumers", { consumer: opened }))), noAttempts, attempts);
   details.hidden = true;
   const made = card("new-hook-card", "Create or change a webhook");
   root.append(list, details, made);
@@ -86,15 +86,15 @@ export function mount(root, context) {
     const times = shown.failure?.times;
     say(failure, times ? `Failed ${times} time${times === 1 ? "" : "s"}: ${shown.failure.error}` : "");
     const found = await unlessMissing(request("GET", below("hooks", shown.name, "attempts")));
-    attempts.hidden = noAttempts.hidden = !found;
     if (!found) return;
-    noAttempts.hidden = found.attempts.length > 0;
-    fill($("attempts"), found.attempts, (each) => `${each.at_ms} ${each.id} ${each.number}`, (each) => [
-      moment(each.at_ms),
+    say(noAttempts, found.attempts.length ? "" : `None since the server started at ${time(found.since)}.`);
+    attempts.hidden = found.attempts.length === 0;
+    fill($("attempts"), found.attempts, (each) => `${each.at} ${each.id} ${each.number}`, (each) => [
+      time(each.at),
       each.id,
       number(each.number),
-      each.error || String(each.status),
-      `${number(each.ms)} ms`,
+      each.accepted ? `accepted, ${each.status}` : each.error ?? String(each.status),
+      `${number(each.duration_ms)} ms`,
     ]);
   }
 
@@ -140,6 +140,8 @@ export function mount(root, context) {
     look();
   }
 }
+
+const time = (text) => moment(Date.parse(text));
 
 function showSecret(name, secret, warnings) {
   reveal({

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -24,7 +25,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnecti
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    with Server(data=tmp_path_factory.mktemp("data")) as server:
+    private = "TIDINGS_HOOKS_PRIVATE=true"
+    with Server("--setting", private, data=tmp_path_factory.mktemp("data")) as server:
         yield Host(server)
 
 
@@ -171,7 +173,7 @@ def test_a_webhook_is_created_and_changed(host: Host, tab: Tab, credential: str)
     tab.fill("new-hook", name=name, url="ftp://a.example/x")
     tab.press("Create")
     tab.said("must begin with http:// or https://", "#new-hook-url-error")
-    tab.fill("new-hook", url="http://127.0.0.1:9/x", attempts="4", types="film")
+    tab.fill("new-hook", url="http://169.254.169.254/x", attempts="4", types="film")
     assert "After 4 failed attempts a message is parked" in tab.text("#new-hook-effect")
     tab.press("Create")
     first = _secret(tab)
@@ -194,6 +196,27 @@ def test_a_webhook_is_created_and_changed(host: Host, tab: Tab, credential: str)
         "debezium",
         4,
     )
+
+
+def test_the_attempts_of_a_webhook_are_shown(host: Host, tab: Tab, tmp_path: Path) -> None:
+    """With the answer of the receiver, and the time of the next attempt."""
+    with chromium.files(tmp_path) as receiver:  # answers a POST with 501
+        host.put("hooks/busy", url=f"{receiver}/events?secret=s3cret")
+        tab.show("webhooks", host.key)
+        tab.press("Open busy")
+        tab.said("None since the server started", "#hook")
+        host.http.post("ops", json={"event": "insert", "type": "video", "id": "a1"})
+        tab.said("501", "#attempts")
+        (row,) = tab.page.js(
+            "[...document.querySelector('#attempts').children].map((row) => row.innerText)"
+        )
+        assert host.get("log")["current"] in row
+        assert "s3cret" not in row
+        busy = '#hooks tr:has([aria-label="Open busy"])'
+        assert tab.text(f"{busy} td:nth-child(6)").startswith("20")  # the year
+        tab.press("Parked messages and position")
+        tab.page.until("document.querySelector('#consumer-title')?.textContent === 'busy'")
+        assert "consumer=busy" in tab.page.js("location.search")
 
 
 @EITHER
