@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check hooks fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -109,6 +109,10 @@ check: $(STAMP)  ## style, types and import contracts
 hooks: $(STAMP)  ## run the checks before each commit, by a hook of Git
 	$(BIN)/pre-commit install
 
+REPOSITORY ?=
+docs: $(STAMP)  ## the documentation as a site, into site/ (REPOSITORY=https://host/owner/name/blob/main)
+	@$(BIN)/python -m docs.site $(if $(REPOSITORY),--repository $(REPOSITORY))
+
 fmt: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -175,4 +179,4 @@ release: $(STAMP)  ## wheel, npm package, layers and Spark archive into dist/, w
 	$(BIN)/python -m infra.build_release
 
 clean:  ## remove what was built
-	rm -rf $(VENV) .venv-runtime cdk.out build dist layers/vendor .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-runtime cdk.out build dist site layers/vendor .pytest_cache .mypy_cache .ruff_cache

@@ -20,6 +20,8 @@ DOCUMENTS = [
     for pages in (
         "*.md",
         "docs/*.md",
+        "docs/concepts/*.md",
+        "docs/start/*.md",
         "docs/guides/*.md",
         "docs/operations/*.md",
         "docs/design/*.md",
@@ -31,8 +33,12 @@ _MOVING = re.compile(r"^## Moving from oplog\n.*?^## ", re.DOTALL | re.MULTILINE
 _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
 _OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/unit/agent/test_page.py runs
-# Their commands depend on each other: tests/docs/test_chaining.py, tests/unit/lake/test_guide.py.
-_AS_A_SCRIPT = ("CHAINING.md", "GROWING.md", "LAKE.md")
+# Their commands depend on each other: tests/docs/test_chaining.py, tests/unit/lake/test_guide.py,
+# tests/docs/test_quick_starts.py.
+_AS_A_SCRIPT = (
+    *("CHAINING.md", "GROWING.md", "LAKE.md"),
+    *(page.name for page in sorted(ROOT.glob("docs/start/*.md"))),
+)
 _NEEDS = {"java": re.compile("tidings sync|spark"), "curl": re.compile(r"\bcurl\b")}
 _OVER_HTTP = re.compile(
     r"tidings (tail|post|status|consumers|hooks|log|sync|erase|erasures|feeds)\b"
