@@ -45,11 +45,12 @@ import * as consumers from "./view-consumers.js";
 import * as events from "./view-events.js";
 import * as feeds from "./view-feeds.js";
 import * as keys from "./view-keys.js";
+import * as objects from "./view-objects.js";
 import * as overview from "./view-overview.js";
 import * as post from "./view-post.js";
 import * as webhooks from "./view-webhooks.js";
 
-const VIEWS = { events, post, overview, consumers, webhooks, keys, feeds };
+const VIEWS = { events, objects, post, overview, consumers, webhooks, keys, feeds };
 const LOOK_EVERY_MS = 5000;
 
 const $ = (id) => document.getElementById(id);

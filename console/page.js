@@ -5,11 +5,13 @@ const TEXT_CHARS_MAX = 300; // ids may be long, a row is one line
 // Names come from producers: marks that turn the direction of text, and controls, are shown.
 const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
+const escaped = (found) => `\\u${found.codePointAt(0).toString(16).padStart(4, "0")}`;
+
+// Return a text of any length with its lines, for example JSON.
+export const visible = (text) => text.replace(UNPRINTABLE, (found) => (found === "\n" ? found : escaped(found)));
+
 export function plain(value) {
-  const text = String(value).replace(
-    UNPRINTABLE,
-    (found) => `\\u${found.codePointAt(0).toString(16).padStart(4, "0")}`,
-  );
+  const text = String(value).replace(UNPRINTABLE, escaped);
   return text.length > TEXT_CHARS_MAX ? `${text.slice(0, TEXT_CHARS_MAX)}…` : text;
 }
 

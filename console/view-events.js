@@ -5,8 +5,10 @@ import { sparkline, treemap } from "./charts.js";
 import { Reader } from "./client/reader.js";
 import { overSocket } from "./client/socket.js";
 import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
+import { inspect } from "./inspector.js";
 import { EventList } from "./list.js";
 import { button, element, h, plain } from "./page.js";
+import { seek } from "./seek.js";
 
 export const title = "Events";
 
@@ -90,8 +92,9 @@ class Live {
     this.state = "connecting";
     this.isStale = false;
     this.cursor = keptCursor(key);
+    this.seek = seek();
     this.parts = content(this);
-    this.list = new EventList(this.$("events"));
+    this.list = new EventList(this.$("events"), (event) => inspect(event, this.context));
     this.onKey = (event) => this.press(event);
     this.onScheme = () => (this.isChanged = true);
   }
@@ -105,11 +108,11 @@ class Live {
     root.append(this.parts);
     const { feed, params } = context;
     for (const name of ["types", "parents"]) this.$(name).value = params.get(name) ?? "";
-    this.$("from").value = params.get("from") || "0";
-    if (!this.$("from").value) this.$("from").value = "0";
+    const from = params.get("from") || "0";
+    this.seek.set(from);
     const choice = { feed, password: secret };
     for (const name of ["types", "parents"]) choice[name] = valuesOf(this.$(name).value.trim());
-    this.reader = new Reader(overSocket(socketAddress(), choice), this.cursor || this.$("from").value, hooks(this));
+    this.reader = new Reader(overSocket(socketAddress(), choice), this.cursor || from, hooks(this));
     context.onReached(() => this.state === "waiting" && this.reader.start());
     document.addEventListener("keydown", this.onKey);
     dark.addEventListener("change", this.onScheme);
@@ -279,10 +282,11 @@ class Live {
 
   follow(event) {
     event.preventDefault();
+    if (!this.seek.check()) return;
     this.isStale = true; // the same filters begin again, too
     keep(this.key, "");
-    const [types, parents, from] = ["types", "parents", "from"].map((name) => this.$(name).value.trim());
-    this.context.setParams({ types, parents, from });
+    const [types, parents] = ["types", "parents"].map((name) => this.$(name).value.trim());
+    this.context.setParams({ types, parents, from: this.seek.value() });
   }
 }
 
@@ -323,11 +327,10 @@ function content(live) {
     h("input", { id: name, name, placeholder, spellcheck: "false" }));
   const count = (id, heading) => h("div", { class: "figure" }, h("h2", { id: `${id}-title` }, heading), h("output", { id }, "0"));
   return h("div", { class: "live" },
-    h("form", { id: "filters", class: "filters", autocomplete: "off", onsubmit: (event) => live.follow(event) },
+    h("form", { id: "filters", class: "filters", autocomplete: "off", novalidate: true, onsubmit: (event) => live.follow(event) },
       field("types", "Types", "all, or a,b"),
       field("parents", "Parents", "all, or x,y"),
-      h("label", {}, "From ", h("select", { id: "from", name: "from" },
-        h("option", { value: "0" }, "all objects"), h("option", { value: "now" }, "now"))),
+      live.seek.element,
       h("button", { type: "submit" }, "Follow"),
       h("span", { class: "buttons" },
         h("button", { id: "pause", type: "button", "aria-pressed": "false", title: "Do not move the list (key: p)", onclick: () => live.pause() }, "Pause"),
@@ -351,7 +354,7 @@ function content(live) {
       h("h2", { id: "stream-title" }, "Newest first"),
       h("p", { class: "cursor" }, "Cursor: ", h("code", { id: "cursor", title: "The position from which this page resumes" }, "none yet")),
       h("div", { id: "empty", class: "empty" }, h("p", {}, "No event yet. Post one:"), h("pre", { id: "how", tabindex: "0" }, howToPost(live))),
-      h("ol", { id: "events", class: "events", tabindex: "0", "aria-label": "Events, newest first" })));
+      h("ol", { id: "events", class: "events", "aria-label": "Events, newest first; Enter opens an event, the arrow keys move" })));
 }
 
 function howToPost({ feed }) {

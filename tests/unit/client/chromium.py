@@ -82,9 +82,9 @@ class Page:
         return value
 
     def press(self, key: str) -> None:
-        """Press a key by its name, as `Tab`, `Enter`, `Escape`."""
+        """Press a key by its name, as `Tab`, `Enter`, `Escape`, `ArrowDown`."""
         text = {"text": "\r"} if key == "Enter" else {}
-        code = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "End": 35}[key]
         named = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", **named, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **named)

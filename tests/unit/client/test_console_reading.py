@@ -1,0 +1,288 @@
+"""What the console reads: events in full, objects with their history, charts, and a lost host."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import ClientConnection
+
+from tests.hosts import make_key, raise_floor
+from tests.unit.client import chromium
+from tidings.server import operating
+from tidings.server.running import Server
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e"
+# Keep what the page copies, because a browser without a window has no clipboard.
+_CLIPBOARD = """
+const value = { writeText: async (text) => (window.copied = text) };
+Object.defineProperty(navigator, "clipboard", { value });
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
+        yield socket
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server("--feeds", "main,long", data=tmp_path_factory.mktemp("data")) as server:
+        yield server
+
+
+@pytest.fixture
+def page(browser: ClientConnection) -> Iterator[chromium.Page]:
+    with chromium.tab(browser) as found:
+        yield found
+
+
+def _post(host: Server, *operations: dict[str, Any], feed: str = "main") -> list[str]:
+    """Post each operation alone, so that each is a page; return their ids."""
+    url, headers = f"{host.url}feeds/{feed}/ops", {"prefer": "return=representation"}
+    ids = []
+    for operation in operations:
+        answer = httpx.post(url, json=operation, headers=headers).raise_for_status()
+        ids += answer.json()["ids"]
+    return ids
+
+
+def _op(id_: str, event: str = "insert", type_: str = "file", **more: Any) -> dict[str, Any]:
+    return {"event": event, "type": type_, "id": id_, "parents": ["repo/r"], **more}
+
+
+def _sent(host: Server, type_: str, count: int) -> list[dict[str, Any]]:
+    """Return the first *count* events of *type_*, as a stream sends them as CloudEvents."""
+    headers = {"accept": "application/x-ndjson", "last-event-id": "0000000000000000007fffff"}
+    query = {"format": "cloudevents", "types": type_}
+    url = f"{host.url}feeds/main/ops"
+    with httpx.stream("GET", url, params=query, headers=headers) as answer:
+        lines = (line for line in answer.iter_lines() if line)
+        return [json.loads(next(lines)) for _ in range(count)]
+
+
+def _text(page: chromium.Page, selector: str) -> str:
+    return str(page.js(f"document.querySelector({selector!r})?.textContent ?? ''"))
+
+
+def _click(page: chromium.Page, text: str, inside: str = "body") -> None:
+    """Click the button with *text*."""
+    found = (
+        f"[...document.querySelectorAll('{inside} button')].find(b => b.textContent === {text!r})"
+    )
+    page.until(f"!!{found}")
+    page.js(f"{found}.click()")
+
+
+def _rows(page: chromium.Page, body: str, count: int) -> list[list[str]]:
+    page.until(f"document.querySelector('#{body}')?.children.length === {count}")
+    cells = "[...row.children].map((cell) => cell.textContent)"
+    return list(page.js(f"[...document.querySelector('#{body}').children].map((row) => {cells})"))
+
+
+def test_an_event_opens_by_keyboard(host: Server, page: chromium.Page) -> None:
+    """With its data, its fields and a way to copy them; Escape returns to the list."""
+    ids = _post(host, *[_op(f"k{n}", type_="key", data={"n": n, "x": HOSTILE}) for n in range(3)])
+    page.open(f"{host.url}console/?types=key&from=0000000000000000007fffff")
+    page.js(_CLIPBOARD)
+    page.until("document.querySelectorAll('.object').length === 3")
+    page.js("document.querySelector('.object').focus()")
+    page.press("ArrowDown")
+    page.press("Enter")
+    page.until("document.querySelector('#inspector')?.open")
+
+    assert _text(page, "#inspector-title") == "insert key/k1"
+    assert json.loads(_text(page, "#inspected"))["n"] == 1
+    assert "<img" in _text(page, "#inspected") and "\\u202e" in _text(page, "#inspected")
+    for name, value in (("the id", "k1"), ("the cursor", ids[1])):
+        page.js(f"document.querySelector('[aria-label=\"Copy {name}\"]').click()")
+        page.until(f"window.copied === {value!r}")
+    _click(page, "JSON", "#inspector")
+    page.js("document.querySelector('[aria-label=\"Copy the JSON\"]').click()")
+    page.until("window.copied.includes('insert')")
+    assert json.loads(page.js("window.copied"))["id"] == ids[1]
+    page.press("Escape")
+    page.until("!document.querySelector('#inspector')")
+    assert page.js("document.activeElement.textContent") == "key/k1"
+
+
+def test_6_11_the_cloudevents_are_those_of_a_stream(host: Server, page: chromium.Page) -> None:
+    """All attributes, for each operation."""
+    changes = [_op("c", event, "cloud", data={"n": 1}) for event in ("insert", "update", "delete")]
+    _post(host, *changes)
+    page.open(f"{host.url}console/?types=cloud&from=0000000000000000007fffff")
+    page.until("document.querySelectorAll('.object').length === 3")
+    shown = []
+    for at in (2, 1, 0):
+        page.js(f"document.querySelectorAll('.object')[{at}].click()")
+        _click(page, "CloudEvents", "#inspector")
+        shown.append(json.loads(_text(page, "#inspected")))
+        _click(page, "Close", "#inspector")
+        page.until("!document.querySelector('#inspector')")
+
+    assert shown == _sent(host, "cloud", 3)
+
+
+def test_an_event_leads_to_its_object_and_to_its_place(host: Server, page: chromium.Page) -> None:
+    """The address names them, so that they can be shared."""
+    ids = _post(host, *[_op(f"p{n}", type_="place") for n in range(3)])
+    page.open(f"{host.url}console/?types=place&from=0000000000000000007fffff")
+    page.until("document.querySelectorAll('.object').length === 3")
+    page.js("document.querySelectorAll('.object')[2].click()")
+    _click(page, "Object and its history", "#inspector")
+    page.until("location.hash === '#/objects'")
+    assert page.js("location.search") == "?feed=main&type=place&id=p0"
+    _click(page, "insert")
+    _click(page, "Read from here", "#inspector")
+    page.until("location.hash === '#/events'")
+    assert page.js("location.search") == f"?feed=main&from={ids[0]}"
+    page.until("document.querySelectorAll('.object').length === 2")
+    assert page.js("document.querySelector('#from-value').value") == ids[0]
+
+
+def test_an_object_and_its_history(host: Server, page: chromium.Page) -> None:
+    """Its operations and no others, and the ones that arrive while it is shown."""
+    first = _op("o*", data={"n": 1})
+    ids = _post(host, first, _op("o*/other"), _op("o*", "update", data={"n": 2}))
+    page.open(f"{host.url}console/#/objects")
+    page.js("document.querySelector('#object-type').value = 'file'")
+    page.js("document.querySelector('#object-id').value = 'o*'")
+    page.js("document.querySelector('#search').requestSubmit()")
+    rows = _rows(page, "history", 2)
+
+    assert [(row[0], row[2], row[3]) for row in rows] == [
+        ("update", "repo/r", ids[2]),
+        ("insert", "repo/r", ids[0]),
+    ]
+    page.until("document.querySelector('#reach').textContent.startsWith('2 found')")
+    page.until("document.querySelector('#object-state').textContent.includes('\"n\": 2')")
+    _post(host, _op("o*", "delete"))
+    assert _rows(page, "history", 3)[0][0] == "delete"
+    page.until("!document.querySelector('#no-object').hidden")
+    assert page.js("document.querySelector('#object-state').hidden")
+
+
+def test_the_objects_of_a_type(host: Server, page: chromium.Page) -> None:
+    """A list that leads to each; a type without objects says so."""
+    _post(host, _op("l1", type_="list"), _op(HOSTILE, type_="list"), _op("gone", type_="list"))
+    _post(host, _op("gone", "delete", type_="list"))
+    page.open(f"{host.url}console/?type=list#/objects")
+    rows = _rows(page, "objects-found", 2)
+    assert sorted(row[0] for row in rows)[1] == "list/l1"
+    assert page.js("document.images.length") == 1
+    _click(page, "list/l1")
+    _rows(page, "history", 1)
+    page.open(f"{host.url}console/?type=nothing#/objects")
+    page.until("!document.querySelector('#no-objects').hidden")
+
+
+def _trim(host: Server, floor: int) -> None:
+    """Remove the pages below *floor*, like retention without an archive."""
+    raise_floor(host, "main", floor)
+    host.stop()
+    with closing(sqlite3.connect(host.data / operating.FILE)) as sql, sql:
+        sql.execute("DELETE FROM pages WHERE page < ?", (floor,))
+    host.start()
+
+
+def test_a_history_says_where_the_log_ends(browser: ClientConnection, tmp_path: Path) -> None:
+    """Before it there is only the state, which is marked as such."""
+    with Server(data=tmp_path / "data") as host, chromium.tab(browser) as page:
+        _post(host, _op("a", data={"n": 1}), _op("a", "update", data={"n": 2}), _op("b"))
+        _trim(host, 3)
+        page.open(f"{host.url}console/?type=file&id=a#/objects")
+        ((operation, _, _, _),) = _rows(page, "history", 1)
+        assert operation == "state"
+        page.until("document.querySelector('#reach').textContent.includes('no longer')")
+
+
+def test_reading_begins_at_a_cursor_or_a_time(host: Server, page: chromium.Page) -> None:
+    """The form checks a cursor, and writes the choice into the address."""
+    ids = _post(host, *[_op(f"s{n}", type_="seek") for n in range(3)])
+    page.open(f"{host.url}console/?types=seek&from=now")
+    page.until("document.querySelector('#badge').textContent === 'live'")
+
+    def choose(kind: str, value: str) -> None:
+        page.js(f"document.querySelector('#from').value = {kind!r}")
+        page.js("document.querySelector('#from').dispatchEvent(new Event('change'))")
+        page.js(f"document.querySelector('#from-value').value = {value!r}")
+        page.js("document.querySelector('#filters').requestSubmit()")
+
+    choose("cursor", "nonsense")
+    assert page.js("document.querySelector('#from-value').validity.customError")
+    assert page.js("location.search") == "?types=seek&from=now"
+    choose("cursor", ids[1])
+    page.until("document.querySelectorAll('.object').length === 1")
+    assert _text(page, ".object") == "seek/s2"
+    choose("time", "2020-01-01T00:00")
+    page.until("document.querySelectorAll('.object').length === 3")
+    since = page.js("new Date('2020-01-01T00:00').getTime()")
+    assert page.js("location.search").endswith(f"from={since}")
+    page.open(f"{host.url}console/?types=seek&from={since}#/events")
+    assert page.js("document.querySelector('#from-value').value").startswith("2020-01-01T00:00")
+
+
+def test_a_host_that_is_gone_and_returns(browser: ClientConnection, tmp_path: Path) -> None:
+    """One badge says so, no word on the page says OK, and the view is refreshed afterwards."""
+    with Server(data=tmp_path / "data") as host, chromium.tab(browser) as page:
+        page.open(f"{host.url}console/#/overview")
+        page.until("document.querySelector('#badge').textContent === 'OK'")
+        host.stop()
+        page.until("document.querySelector('#badge').textContent === 'not reached'")
+        assert "OK" not in page.js("document.querySelector('header').textContent")
+        since = "document.querySelector('#since').textContent"
+        page.until(f"/last answer \\d+ s ago, next attempt in \\d+ s/.test({since})")
+        host.start()
+        page.until("document.querySelector('#badge').textContent === 'OK'")
+        assert page.js("document.querySelector('#since').hidden")
+
+
+def test_the_events_resume_when_the_host_returns(browser: ClientConnection, tmp_path: Path) -> None:
+    """The badge is that of the host while it is gone, then that of the connection."""
+    with Server(data=tmp_path / "data") as host, chromium.tab(browser) as page:
+        page.open(f"{host.url}console/?from=now")
+        page.until("document.querySelector('#badge').textContent === 'live'")
+        host.stop()
+        page.until("document.querySelector('#badge').textContent === 'not reached'")
+        assert _text(page, "#status") == ""
+        host.start()
+        page.until("document.querySelector('#badge').textContent === 'live'")
+        _post(host, _op("a"))
+        page.until("document.querySelectorAll('.object').length === 1")
+
+
+# Keep the challenge of each answer that the page gets.
+_CHALLENGES = """
+window.challenges = [];
+const before = window.fetch;
+window.fetch = async (...given) => {
+  const answer = await before(...given);
+  if (answer.status === 401) challenges.push(answer.headers.get("www-authenticate"));
+  return answer;
+};
+"""
+
+
+def test_no_view_opens_the_dialog_of_the_browser(browser: ClientConnection, tmp_path: Path) -> None:
+    """P10.5: a browser opens one for a Basic challenge; each view gets another one."""
+    with Server(data=tmp_path / "data") as host, chromium.tab(browser) as page:
+        make_key(host, "--role", "read")
+        page.open(f"{host.url}console/#/overview")
+        page.js(_CHALLENGES)
+        views = page.js("[...document.querySelectorAll('[data-view]')].map((a) => a.dataset.view)")
+        for view in views:
+            page.js(f"document.querySelector('[data-view={view}]').click()")
+            page.until(f"document.querySelector('[aria-current]').dataset.view === {view!r}")
+            page.js("new Promise((done) => setTimeout(done, 300))")
+            page.js("document.querySelector('#dialog')?.close()")
+        page.until("challenges.length >= 3")
+        assert set(page.js("challenges")) == {'Bearer realm="tidings"'}
