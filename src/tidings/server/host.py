@@ -45,7 +45,7 @@ from tidings.server.sqlite.documents import deleted_feeds, feeds_with_webhooks, 
 from tidings.server.sqlite.erasures import SqliteFreeSpace
 from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.stores import FileStores
-from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks, call_later
+from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks
 from tidings.server.writer import StateProjection, Writer
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ WEBHOOK_WORKER = "tidings-serve"
 PUSH_REST, RELAY_REST = 1.0, 1.0
 ARCHIVE_REST = 1.0  # the pause of the archive, which the sweep wakes once a minute
 ERASE_REST = 3.0  # an erasure may take long, and is never urgent
-ERASE_AGAIN_S = 2.0  # the pause while an erasure waits, for example for the archive
+AGAIN_S = 2.0  # the pause while an erasure or a removal waits, for example for a backup
 ERASE_MS = 10  # the duration of a run; the pause after it is longer
 REMOVE_MS = 100  # the duration of a run, which then stores its position
 REMOVE = "remove"  # the job that removes deleted feeds, woken like a follower of the host
@@ -186,7 +186,7 @@ class Host(Assembly):
         self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="replay")
         self.slow_pool = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="slow-request")
         self.writer = Writer(self.database, loop, self.meters.commits.observe)
-        self.waker = Wakeups(self._replay_soon)
+        self.waker = Wakeups(loop, self._replay_soon)
         self._traced: dict[str, int] = {}  # the last page with a trace of each feed
         self._recent: dict[str, None] = {}  # the feeds that have grown last, the latest one last
         self.late_consumers: dict[str, Sequence[Lag]] = {}  # lags of feeds with a late consumer
@@ -296,7 +296,7 @@ class Host(Assembly):
         if self.remover.run(steady_ms() + REMOVE_MS):
             self.waker.wake(HOST, REMOVE)
         elif self.remover.waits():
-            call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, HOST, REMOVE)
+            self.waker.wake_later(HOST, REMOVE, AGAIN_S)
 
     def _if_exists(self, run: Callable[[str], object]) -> Callable[[str], None]:
         """Return *run* without the feeds that were deleted since their wake-up."""
@@ -560,7 +560,7 @@ class Host(Assembly):
         if more:
             self.waker.wake(feed, ERASE)
         elif self.eraser.waits(feed):
-            call_later(self.notifications.loop, ERASE_AGAIN_S, self.waker.wake, feed, ERASE)
+            self.waker.wake_later(feed, ERASE, AGAIN_S)
 
     def wake_due_erasures(self, feed: str, erases: bool) -> int | None:
         return super().wake_due_erasures(feed, True)  # the followers of a server do not know this

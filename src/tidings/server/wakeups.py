@@ -146,15 +146,16 @@ class Runs:
 
 class Wakeups:
     """
-    Implements `Waker`. *replay* runs the catch-up of a connection.
+    Implements `Waker`. *replay* runs the catch-up of a connection. *loop* has the timers.
 
     *runs* has one thread for each follower. *relays* has one thread for each chained feed, because
     the run of a relay waits for its upstream. The follower `state` has no thread, because
     *wake_state* schedules its runs in the event loop.
     """
 
-    def __init__(self, replay: Callable[[str], None]) -> None:
-        self._replay = replay
+    def __init__(self, loop: asyncio.AbstractEventLoop, replay: Callable[[str], None]) -> None:
+        self._loop, self._replay = loop, replay
+        self._planned: set[tuple[str, str]] = set()
         self.wake_state: Callable[[str], object] = _ignore
         self.runs: dict[str, Runs] = {}
         self.relays: dict[str, Runs] = {}
@@ -171,6 +172,16 @@ class Wakeups:
         runs = self.relays.get(feed) if follower == RELAY else self.runs.get(follower)
         if runs is not None:
             runs.wake(feed)
+
+    def wake_later(self, feed: str, follower: str, seconds: float) -> None:
+        """Wake *follower* after *seconds*, unless such a call already waits; for any thread."""
+        if (feed, follower) not in self._planned:
+            self._planned.add((feed, follower))
+            call_later(self._loop, seconds, self._wake_planned, feed, follower)
+
+    def _wake_planned(self, feed: str, follower: str) -> None:
+        self._planned.discard((feed, follower))
+        self.wake(feed, follower)
 
     def replay(self, connection_id: str) -> None:
         self._replay(connection_id)

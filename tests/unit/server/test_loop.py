@@ -371,6 +371,23 @@ def test_a_rollback_that_fails_keeps_no_lock(tmp_path: Path) -> None:
         assert [each.number for each in log.read(FEED, 0)] == [2]
 
 
+def test_a_reader_that_cannot_be_rolled_back_is_closed(tmp_path: Path) -> None:
+    """Its transaction would keep the write-ahead log from being truncated."""
+    with closing(Database(tmp_path / "feed.db")) as database:
+        log = SqliteLog(database)
+        log.put(FEED, Page(1, "{}", "a", 1))
+        log.read(FEED, 0)  # opens a reader, which the next read uses
+        reader: Any = Refusing(database._readers[-1])
+        database._readers[-1] = reader
+        with pytest.raises(ValueError, match="stop"), database.reading() as sql:
+            sql.execute("SELECT * FROM pages").fetchall()
+            raise ValueError("stop")
+
+        assert reader not in database._readers
+        log.put(FEED, Page(2, "{}", "b", 1))
+        assert database.truncate_wal()
+
+
 @pytest.mark.parametrize("statement", ["ROLLBACK", "SAVEPOINT part", "ROLLBACK TO part"])
 def test_a_disk_that_fails_to_undo_is_unavailable(tmp_path: Path, statement: str) -> None:
     """The callers of the writer get no error of SQLite, which would be a mistake of the server."""

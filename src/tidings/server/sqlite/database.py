@@ -497,8 +497,10 @@ class Database:
 
     def _keep(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:  # after an exception
-            connection.execute("ROLLBACK")
-        if self._closed or len(self._readers) >= READERS_KEPT:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        # A transaction that stays open would keep the write-ahead log from being truncated.
+        if connection.in_transaction or self._closed or len(self._readers) >= READERS_KEPT:
             connection.close()
         else:
             self._readers.append(connection)
