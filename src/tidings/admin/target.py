@@ -14,16 +14,19 @@ import click
 
 from tidings.aws.config import stages, twin_keys
 from tidings.client.cli.options import (
+    LOCAL,
     Command,
+    complete_context,
+    context_feed_option,
     endpoint_option,
-    feed_option,
     is_given,
+    locate,
     stage_option,
 )
 from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.model.feeds import HOST, check_name
+from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
 from tidings.core.settings.profiles import Profile, ProfileStore, validate
 from tidings.server import operating
 from tidings.server.processes import Problem
@@ -78,20 +81,22 @@ def feed_options(
     of_host: bool = False,
 ) -> Callable[[Command], Command]:
     """
-    Return a decorator that adds --feed, --stage and --endpoint-url and passes one *target*.
+    Return a decorator that adds the options of a place to a command, which receives one *target*.
 
-    *find* creates the target from the values of these options. The value of --stage or of
-    --endpoint-url is None. With *found_in*, the command also has --data. If --data is given,
-    *opened* opens that folder, by default as the documents of a server, and *found_in* creates the
-    target from the result. With *of_host*, the command also has --host, for which the feed of the
-    target is `HOST`.
+    The options are --feed, --stage, --context and --endpoint-url. Without an option, the stage and
+    the feed are those of the current context. *find* creates the target from the feed, the stage
+    and the endpoint, of which one is None. With *found_in*, the command also has --data. If --data
+    is given, *opened* opens that folder, by default as the documents of a server, and *found_in*
+    creates the target from the result. With *of_host*, the command also has --host, for which the
+    feed of the target is `HOST`.
     """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_target(
-            feed: str,
+            feed: str | None,
             stage: str | None,
+            context: str | None,
             endpoint_url: str | None,
             data: Path | None = None,
             host: bool = False,
@@ -99,11 +104,13 @@ def feed_options(
         ) -> None:
             if host and is_given("feed"):
                 raise click.UsageError("name either a feed with --feed or the host with --host")
-            if sum(place is not None for place in (stage, endpoint_url, data)) != 1:
-                rule = "name one of --stage, --data for a server, and --endpoint-url for a twin"
-                raise click.UsageError(rule)
+            given = sum(place is not None for place in (stage, endpoint_url, data, context))
+            if given > 1:
+                raise click.UsageError(_PLACES)
+            if given == 0 or context is not None:
+                stage, feed = _of_context(context, feed)
             with one_sentence_errors():
-                name = HOST if host else check_name(feed)
+                name = HOST if host else check_name(feed or DEFAULT_FEED)
                 if data is None or found_in is None:
                     command(target=find(name, stage, endpoint_url), **others)
                     return
@@ -112,13 +119,39 @@ def feed_options(
 
         of_server = (data_option,) if found_in else ()
         all_of_it = (host_option,) if of_host else ()
-        for option in (*of_server, endpoint_option, stage_option, *all_of_it, feed_option):
+        places = (*of_server, endpoint_option, context_option, stage_option)
+        for option in (*places, *all_of_it, context_feed_option):
             with_target = option(with_target)
         return with_target
 
     return decorate
 
 
+_PLACES = "name one of --stage, --context, --data for a server, and --endpoint-url for a twin"
+
+
+def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
+    """
+    Return the stage and the feed of the context *name*, or of the current context.
+
+    The command needs the stores of the feed, so it cannot use a context with an address.
+
+    Raises:
+        UsageError: the context has no stage on AWS.
+    """
+    location = locate(name, {})
+    if not location.stage or location.stage == LOCAL:
+        reason = f"; {location.source} has no stage" if location.is_given else ""
+        raise click.UsageError(f"{_PLACES}{reason}")
+    return location.stage, location.feed(feed)
+
+
+context_option = click.option(
+    "--context",
+    metavar="NAME",
+    help="Use the stage and feed of this context; see `tidings context`.",
+    shell_complete=complete_context,
+)
 host_option = click.option(
     "--host", is_flag=True, help="All feeds of the host instead of one feed."
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -179,7 +180,7 @@ def test_another_operators_change_is_kept(
         (["set", "--object-url", "/{{ID}}"], "", 1, "only the placeholders"),
         (["show", "--feed", "mian"], "", 1, "feed: no such feed here"),
         (["show", "--feed", "MAIN"], "", 1, "feed: must be 1 to 63 of"),
-        (["show", "--endpoint-url", "http://x"], "", 2, "name one of --stage, --data"),
+        (["show", "--endpoint-url", "http://x"], "", 2, "name one of --stage, --context"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(
@@ -189,6 +190,29 @@ def test_what_is_wrong_is_said_in_one_sentence(
     done = feed(*arguments, said=said)
     assert (done.exit_code, sentence in done.stderr) == (code, True), done.output
     assert profiles.profile("main") == Profile()
+
+
+def test_the_stage_and_the_feed_of_a_context(
+    profiles: DynamoDBProfiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named, or current; a context with an address has no stores, and an option replaces it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    runner = CliRunner()
+    for arguments in (["there", "--url", "https://feeds.test"], ["mine", "--stage", "dev"]):
+        runner.invoke(main, ["context", "set", *arguments], catch_exceptions=False)
+    settings = ["feed", "set", "--object-url", "https://x.test/{{id}}"]
+
+    named = runner.invoke(main, [*settings, "--context", "mine"])
+    other = runner.invoke(main, ["feed", "show"])
+    runner.invoke(main, ["context", "use", "mine"])
+    current = runner.invoke(main, ["feed", "show"])
+    both = runner.invoke(main, ["feed", "show", "--context", "mine", "--stage", "dev"])
+
+    assert named.exit_code == 0, named.stderr
+    assert profiles.profile("main").object_url == "https://x.test/{{id}}"
+    assert "https://x.test/{{id}}" in current.output
+    assert (other.exit_code, both.exit_code) == (2, 2)
+    assert "the context there has no stage" in other.stderr
 
 
 def test_a_stage_that_is_not_there(profiles: DynamoDBProfiles) -> None:

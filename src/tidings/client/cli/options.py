@@ -45,14 +45,14 @@ feed_option = click.option(
     "--feed", default=DEFAULT_FEED, show_default=True, help="Name of the feed."
 )
 # Like `feed_option`, for commands that may use a context, which may name another feed.
-_feed_option = click.option(
+context_feed_option = click.option(
     "--feed", help=f"Name of the feed.  [default: the feed of the context, or {DEFAULT_FEED}]"
 )
-_context_option = click.option(
+context_option = click.option(
     "--context",
     metavar="NAME",
     help="Use the address, feed and password of this context; see `tidings context`.",
-    shell_complete=lambda ctx, param, incomplete: _complete_context(incomplete),
+    shell_complete=lambda *given: complete_context(*given),
 )
 timeout_option = click.option(
     "--timeout",
@@ -251,7 +251,7 @@ def address_options(command: Command) -> Command:
         shell_complete=_complete,
         help="Stage instead of an address: dev, staging, prod, or local for a twin.",
     )
-    return at(named(_context_option(timeout_option(with_address))))
+    return at(named(context_option(timeout_option(with_address))))
 
 
 def url_options(command: Command) -> Command:
@@ -274,7 +274,7 @@ def address_without_password(command: Command) -> Command:
             url = DEFAULT_URL if location.stage == LOCAL else _addresses_of(location.stage).feed
         command(url=url, feed=location.feed(feed), **others)
 
-    return click.option(_URL, help=_URL_HELP)(_feed_option(_context_option(with_url)))
+    return click.option(_URL, help=_URL_HELP)(context_feed_option(context_option(with_url)))
 
 
 def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -303,7 +303,10 @@ def _addresses_of(stage: str) -> Any:
     return importlib.import_module(_TARGET_MODULE).addresses(stage)
 
 
-def _complete_context(incomplete: str) -> list[CompletionItem]:
+def complete_context(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the contexts whose names begin with *incomplete*, for the shell."""
     from tidings.client import contexts
 
     environment = os.environ  # noqa: TID251 (the environment of the user, not of a function)
@@ -352,12 +355,12 @@ class Place:
 
 def place_options(command: Command) -> Command:
     """Add the options of `address_options`, --feed and a password; the command gets *place*."""
-    return address_options(_feed_option(password_options(_with_place(command))))
+    return address_options(context_feed_option(password_options(_with_place(command))))
 
 
 def status_options(command: Command) -> Command:
     """Add the options of `address_options` and --feed to a command that needs no password."""
-    return address_options(_feed_option(command))
+    return address_options(context_feed_option(command))
 
 
 def place_of_argument(command: Command) -> Command:
@@ -423,7 +426,7 @@ def location_options(command: Command) -> Command:
         with_password(location=location, feed=location.feed(feed), **others)
 
     at = click.option(_URL, help=_URL_HELP)
-    return _feed_option(at(stage_option(endpoint_option(_context_option(with_location)))))
+    return context_feed_option(at(stage_option(endpoint_option(context_option(with_location)))))
 
 
 def check_once(*places: str | None) -> None:

@@ -28,6 +28,15 @@ WITHOUT_TIMEOUT = {
     "tables follow": "runs until it is stopped",
     "tables status": "requests are a small part of its work, and are repeated",
 }
+# Commands with --stage and without --context, each with the reason.
+WITHOUT_CONTEXT = {
+    "archive show": "reads an archive, which may belong to no host",
+    "archive status": "reads an archive, which may belong to no host",
+    "context set": "writes the context",
+    "doctor": "also runs before the stage exists",
+    "sync approve": "answers a sync, which belongs to one stage",
+    "sync reject": "answers a sync, which belongs to one stage",
+}
 COMMANDS = [each for each in every_command() if not each.is_group]
 
 
@@ -55,10 +64,11 @@ def test_commands_that_print_have_json(found: Found) -> None:
 
 @pytest.mark.parametrize("found", COMMANDS, ids=lambda found: found.name)
 def test_commands_with_an_address_have_contexts_and_timeouts(found: Found) -> None:
-    """The options that name a feed over HTTP are the same everywhere."""
+    """The options that name a feed are the same everywhere."""
     has_url = "--url" in found.options and found.name != "context set"
+    has_place = has_url or "--stage" in found.options
 
-    assert ("--context" in found.options) == has_url
+    assert ("--context" in found.options) == (has_place and found.name not in WITHOUT_CONTEXT)
     if has_url:
         assert ("--timeout" in found.options) != (found.name in WITHOUT_TIMEOUT)
         (url,) = (each for each in found.command.params if "--url" in each.opts)
