@@ -88,6 +88,10 @@ ELSEWHERE = {
         ),
         "tests/unit/server/test_feed_rights.py: such a key closes the feeds of other commands",
     ),
+    "prometheus --config.file=prometheus.yml": "tests/world/test_monitoring.py",
+    "curl -s 'http://localhost:9090/api/v1/query?query=tidings_log_head'": (
+        "tests/world/test_monitoring.py"
+    ),
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
 MAKE = re.compile(r"make ([a-z-]+)")

@@ -26,7 +26,7 @@ COMMANDS = sorted(set(_COMMAND.findall(TEXT)))
 SECTIONS = [part.partition("\n") for part in TEXT.split("\n## ")[1:]]
 
 
-def _anchor(title: str) -> str:
+def anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
 
 
@@ -70,7 +70,7 @@ def test_a_command_of_a_runbook_is_one(command: str) -> None:
 
 def test_every_alarm_leads_to_a_section() -> None:
     """And every section that alarms lead to is there."""
-    anchors = {_anchor(title) for title, _, _ in SECTIONS}
+    anchors = {anchor(title) for title, _, _ in SECTIONS}
     assert set(names.SECTIONS.values()) <= anchors
     assert names.description("Failures").endswith("#a-function-fails")
     assert names.description("LogReadThrottleEvents").endswith("#throttles")

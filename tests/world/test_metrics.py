@@ -19,13 +19,12 @@ from tests.compat.oplog.feed import op
 from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.hosts import make_key
 from tests.unit.client.command import tidings
-from tidings.server.processes import free_port
+from tests.world.prometheus import Prometheus
 from tidings.server.running import Server
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.promtool]
 PRODUCERS, POSTS, OPERATIONS = 6, 40, 20
 SCRAPERS = 2
-STOP_S = 30.0
 
 
 def test_promtool_has_nothing_to_object_to(tmp_path: Path) -> None:
@@ -59,49 +58,14 @@ def _metrics(server: Server) -> str:
     return httpx.get(f"{server.url}metrics", timeout=PATIENCE_S).text
 
 
-class Prometheus:
-    """A real one that scrapes *port* several times a second, by as many jobs as there are."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self._url = f"http://127.0.0.1:{free_port()}"
-        jobs = [
-            {"job_name": f"job{number}", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
-            for number in range(SCRAPERS)
-        ]
-        times = {"scrape_interval": "100ms", "scrape_timeout": "100ms"}
-        self._file = folder / "prometheus.yml"  # JSON is YAML
-        self._file.write_text(json.dumps({"global": times, "scrape_configs": jobs}))
-        self._folder = folder
-
-    def has(self, expression: str, value: float) -> bool:
-        """Return True if *value* is the newest one of *expression*."""
-        try:
-            query = {"query": expression}
-            answer = httpx.get(f"{self._url}/api/v1/query", params=query, timeout=PATIENCE_S)
-            found = answer.json()["data"]["result"]
-        except (httpx.HTTPError, json.JSONDecodeError, KeyError):  # it has not started yet
-            return False
-        return bool(found) and float(found[0]["value"][1]) == value
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        with (self._folder / "prometheus.log").open("w") as log:
-            process = subprocess.Popen(
-                [
-                    "prometheus",
-                    f"--config.file={self._file}",
-                    f"--storage.tsdb.path={self._folder / 'data'}",
-                    f"--web.listen-address={self._url.removeprefix('http://')}",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-            try:
-                yield
-            finally:
-                process.terminate()
-                process.wait(STOP_S)
+def _prometheus(folder: Path, port: int) -> Prometheus:
+    """Return one that scrapes *port* several times a second, by as many jobs as there are."""
+    jobs = [
+        {"job_name": f"job{number}", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        for number in range(SCRAPERS)
+    ]
+    times = {"scrape_interval": "100ms", "scrape_timeout": "100ms"}
+    return Prometheus(folder, json.dumps({"global": times, "scrape_configs": jobs}))
 
 
 @contextmanager
@@ -160,7 +124,7 @@ def test_scrapes_under_load_stop_nothing(tmp_path: Path, keyed: bool) -> None:
     with Server(data=tmp_path / "data") as server:
         key = make_key(server, "--role", "ingest") if keyed else ""
         headers = {"authorization": f"Bearer {key}"} if keyed else {}
-        prometheus = Prometheus(tmp_path, server.port)
+        prometheus = _prometheus(tmp_path, server.port)
         tasks = [partial(_scrape, server.url)] * SCRAPERS
         with (
             prometheus.running(),
