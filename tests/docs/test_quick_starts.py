@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """Where the commands of a page run, and with which port instead of each in the page."""
+    """The folder in which the commands of a page run, and the ports that replace those of the page."""
 
     path: Path
     ports: Mapping[str, str]

@@ -127,7 +127,7 @@ _EXAMPLE_ID = {**_ID, "examples": [EXAMPLE_CURSOR]}
 
 
 def _waiting(most_s: int) -> Schema:
-    rule = "how many seconds to wait for entries if there are none"
+    rule = "seconds to wait if no entry is available"
     return {**_INTEGER, "maximum": most_s, "description": rule}
 
 

@@ -62,7 +62,7 @@ def test_an_event_is_posted(host: Host, tab: Tab, credential: str) -> None:
 
 
 def test_errors_are_next_to_their_fields(host: Host, tab: Tab) -> None:
-    """Those of the form, and those that the host names; nothing is posted."""
+    """Errors of the form and of the host; nothing is posted."""
     before = host.get("log")["end"]
     tab.show("post", host.key)
     tab.fill("post", data="{")

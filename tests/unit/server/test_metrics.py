@@ -235,7 +235,7 @@ def test_an_unknown_method_has_no_label_of_its_own() -> None:
 
 
 def test_a_call_that_ends_after_the_server_is_not_counted() -> None:
-    """Its thread goes on for a moment; it must not fail."""
+    """Its thread continues for a moment; it must not fail."""
     loop = asyncio.new_event_loop()
     meters = Meters(loop)
     meters.count_call(Verdict(204), 0.1)

@@ -132,7 +132,7 @@ def digest_of(secret: str) -> str:
 
 
 def fresh(new_key: Callable[[int], bytes]) -> PresentedKey:
-    """Return a new key. *new_key* returns so many random bytes."""
+    """Return a new key. *new_key* returns the given number of random bytes."""
     number = int.from_bytes(new_key(_ID_RANDOM_BYTES))
     characters = []
     for _ in range(ID_LENGTH):
@@ -222,10 +222,10 @@ def covers(creator: Allowed, scope: str, key: Key) -> bool:
 
 def within(wanted: Key, creator: Allowed, roles: Collection[Role], *, scope: str) -> Key:
     """
-    Return *wanted*, a new key for *scope*, within the rights of its *creator*.
+    Return *wanted*, a new key for *scope*, with at most the rights of its *creator*.
 
-    The creator has *roles* for all of *scope*. A limit that *wanted* does not set is
-    that of the creator.
+    The creator has *roles* for all of *scope*. Limits that *wanted* does not set are those of the
+    creator.
 
     Raises:
         OutsideKey: the key would have more rights than its creator.
@@ -253,7 +253,7 @@ def within(wanted: Key, creator: Allowed, roles: Collection[Role], *, scope: str
 
 
 def _at_most(wanted: int, own: int, field: str) -> int:
-    """Return *wanted*, or *own* if *wanted* is 0; 0 is no limit."""
+    """Return the limit *wanted*, or *own* if *wanted* is 0, which means unlimited."""
     if own and wanted > own:
         limit = "end no later than the" if field == "expires" else f"be at most {own}, like the"
         raise OutsideKey(f"must {limit} credential of the request", field=field)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AccessReport:
-    """The endpoint that returns the roles of the caller, and who the caller is."""
+    """The endpoint that returns the roles and the principal of the caller."""
 
     guard: Guard
     feeds: FeedNames

@@ -575,7 +575,7 @@ def test_19_8_attempts_are_kept_with_their_numbers() -> None:
 
 
 def test_19_8_only_the_last_attempts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a limited number of webhooks; a deleted one leaves none to its successor."""
+    """The number of webhooks is limited; a deleted one leaves none to its successor."""
     most = limits.WEBHOOK_ATTEMPTS_KEPT
     scene = hooked(*"a" * (most + 5))
     scene.run_on()
