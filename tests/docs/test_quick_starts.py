@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The folder in which the commands of a page run, and the ports that replace those of the page."""
+    """The folder in which the commands of a page run, and the ports that replace its ports."""
 
     path: Path
     ports: Mapping[str, str]

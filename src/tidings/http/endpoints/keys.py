@@ -31,10 +31,9 @@ _SWITCHES = {"true": True, "false": False}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRouter:
     """
-    The endpoint of the routes of keys. *new_key* returns the given number of
-    random bytes.
+    The endpoint of the routes of keys.
 
-    A caller creates only keys with at most its own rights. So a credential that is restricted or
+    *new_key* returns the given number of random bytes. A caller creates only keys with at most its own rights. So a credential that is restricted or
     ends gives no client more access, and none that lasts longer.
     """
 
