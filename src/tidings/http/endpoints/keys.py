@@ -33,8 +33,8 @@ class KeyRouter:
     """
     The endpoint of the routes of keys.
 
-    *new_key* returns the given number of random bytes. A caller creates only keys with at most its own rights. So a credential that is restricted or
-    ends gives no client more access, and none that lasts longer.
+    *new_key* returns the given number of random bytes. A caller creates only keys with at most its
+    own rights, so a credential that is restricted or expires gives no client more or longer access.
     """
 
     issuer: KeyIssuer
