@@ -59,7 +59,7 @@ def test_schemas_are_those_of_openapi(served: dict[str, Any]) -> None:
     schemas = served["components"]["schemas"]
     shared = {name: schema for name, schema in schemas.items() if name in SCHEMAS}
 
-    assert {"Event", "CloudEvent", "DebeziumEvent", "FeedObject", "Error"} <= {*shared}
+    assert {"FeedEvent", "CloudEvent", "DebeziumEvent", "FeedObject", "Error"} <= {*shared}
     assert all(schema == SCHEMAS[name] for name, schema in shared.items())
 
 

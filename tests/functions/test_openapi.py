@@ -130,7 +130,9 @@ def test_examples_match_their_schemas(served: dict[str, Any]) -> None:
         for media in operation.get("requestBody", {}).get("content", {}).values():
             check(media["schema"], media["example"])
     with pytest.raises(jsonschema_rs.ValidationError):
-        check({"$ref": "#/components/schemas/Event"}, {"id": EXAMPLE_CURSOR, "event": "unknown"})
+        check(
+            {"$ref": "#/components/schemas/FeedEvent"}, {"id": EXAMPLE_CURSOR, "event": "unknown"}
+        )
 
 
 def test_every_error_is_described() -> None:
@@ -161,4 +163,4 @@ def test_feeds_are_those_that_there_are(served: dict[str, Any]) -> None:
 
 def test_addresses_begin_with_the_prefix() -> None:
     assert document(["main"], "/prod")["servers"] == [{"url": "/prod"}]
-    assert SCHEMAS["Event"]["additionalProperties"] is False
+    assert SCHEMAS["FeedEvent"]["additionalProperties"] is False

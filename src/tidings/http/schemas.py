@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 SCHEMA_TYPE = "application/schema+json"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The names of the schemas of events, by format.
-EVENTS = {TIDINGS: "Event", CLOUDEVENTS: "CloudEvent", DEBEZIUM: "DebeziumEvent"}
+EVENTS = {TIDINGS: "FeedEvent", CLOUDEVENTS: "CloudEvent", DEBEZIUM: "DebeziumEvent"}
 
 EXAMPLE_FEED = "orders"
 EXAMPLE_CURSOR = "6927c1d5000000002a000000"
@@ -119,108 +119,123 @@ _EXAMPLE_OPERATION = {
 }
 EXAMPLE_OBJECT = {key: value for key, value in _EXAMPLE_OPERATION.items() if key != "event"}
 
-ENVELOPES: dict[str, Schema] = {
-    TIDINGS: {
-        "title": "an event of a feed",
-        "type": "object",
-        "required": ["id", "event"],
-        "properties": {
-            "id": _CURSOR,
-            "event": {"enum": _EVENTS},
-            "data": _OBJECT,
-            "traceparent": _TEXT,
-        },
-        "additionalProperties": False,
-        "examples": [{"id": EXAMPLE_CURSOR, "event": "update", "data": EXAMPLE_OBJECT}],
-    },
-    CLOUDEVENTS: {
-        "title": "an event of a feed in CloudEvents 1.0",
-        "type": "object",
-        "required": ["specversion", "id", "source", "type", "cursor"],
-        "properties": {
-            "specversion": {"const": "1.0"},
-            "id": _TEXT,
-            "source": {"type": "string", "pattern": "^/feeds/"},
-            "type": {"enum": [f"tidings.{name}" for name in _EVENTS]},
-            "subject": _TEXT,
-            "time": _TIME,
-            "datacontenttype": {"const": "application/json"},
-            "data": _OBJECT,
-            "cursor": _CURSOR,
-            "sequence": _SEQUENCE,
-            "traceparent": _TEXT,
-        },
-        "dependentRequired": {"data": ["datacontenttype", "subject"]},
-        "additionalProperties": False,
-        "examples": [
-            {
-                "specversion": "1.0",
-                "id": EXAMPLE_CURSOR,
-                "source": f"/feeds/{EXAMPLE_FEED}",
-                "type": "tidings.update",
-                "subject": "order/o-1024",
-                "time": _EXAMPLE_TIME,
-                "datacontenttype": "application/json",
-                "data": EXAMPLE_OBJECT,
-                "cursor": EXAMPLE_CURSOR,
-                "sequence": EXAMPLE_CURSOR[8:],
-            }
-        ],
-    },
-    DEBEZIUM: {
-        "title": "an event of a feed as the value of a change event of Debezium",
-        "type": "object",
-        "required": ["before", "after", "source", "op", "ts_ms"],
-        "properties": {
-            "before": {"anyOf": [_OBJECT, {"type": "null"}]},
-            "after": {"anyOf": [_OBJECT, {"type": "null"}]},
-            "source": {
-                "type": "object",
-                "required": ["version", "connector", "name", "ts_ms", "snapshot", "db", "table"],
-                "properties": {
-                    "version": _TEXT,
-                    "connector": {"const": "tidings"},
-                    "name": _TEXT,
-                    "ts_ms": _MS,
-                    "snapshot": {"enum": ["true", "false"]},
-                    "db": _TEXT,
-                    "table": {"type": ["string", "null"]},
-                    "sequence": {"anyOf": [_SEQUENCE, {"type": "null"}]},
-                    "cursor": _CURSOR,
-                    "event": {"enum": _EVENTS},
-                    "traceparent": _TEXT,
-                },
-                "additionalProperties": False,
+
+def _envelopes(of_object: Schema) -> dict[str, Schema]:
+    """Return the schemas of events by format; *of_object* is the schema of their objects."""
+    return {
+        TIDINGS: {
+            "title": "an event of a feed",
+            "type": "object",
+            "required": ["id", "event"],
+            "properties": {
+                "id": _CURSOR,
+                "event": {"enum": _EVENTS},
+                "data": of_object,
+                "traceparent": _TEXT,
             },
-            "op": {"enum": ["c", "u", "d", "r", "t", "m"]},
-            "ts_ms": _MS,
-            "transaction": {"type": "null"},
-            "message": {"type": "object"},
+            "additionalProperties": False,
+            "examples": [{"id": EXAMPLE_CURSOR, "event": "update", "data": EXAMPLE_OBJECT}],
         },
-        "additionalProperties": False,
-        "examples": [
-            {
-                "before": None,
-                "after": EXAMPLE_OBJECT,
-                "source": {
-                    "version": "0.1.0",
-                    "connector": "tidings",
-                    "name": EXAMPLE_FEED,
-                    "ts_ms": _EXAMPLE_MS,
-                    "snapshot": "false",
-                    "db": EXAMPLE_FEED,
-                    "table": "order",
-                    "sequence": EXAMPLE_CURSOR[8:],
+        CLOUDEVENTS: {
+            "title": "an event of a feed in CloudEvents 1.0",
+            "type": "object",
+            "required": ["specversion", "id", "source", "type", "cursor"],
+            "properties": {
+                "specversion": {"const": "1.0"},
+                "id": _TEXT,
+                "source": {"type": "string", "pattern": "^/feeds/"},
+                "type": {"enum": [f"tidings.{name}" for name in _EVENTS]},
+                "subject": _TEXT,
+                "time": _TIME,
+                "datacontenttype": {"const": "application/json"},
+                "data": of_object,
+                "cursor": _CURSOR,
+                "sequence": _SEQUENCE,
+                "traceparent": _TEXT,
+            },
+            "dependentRequired": {"data": ["datacontenttype", "subject"]},
+            "additionalProperties": False,
+            "examples": [
+                {
+                    "specversion": "1.0",
+                    "id": EXAMPLE_CURSOR,
+                    "source": f"/feeds/{EXAMPLE_FEED}",
+                    "type": "tidings.update",
+                    "subject": "order/o-1024",
+                    "time": _EXAMPLE_TIME,
+                    "datacontenttype": "application/json",
+                    "data": EXAMPLE_OBJECT,
                     "cursor": EXAMPLE_CURSOR,
-                    "event": "update",
+                    "sequence": EXAMPLE_CURSOR[8:],
+                }
+            ],
+        },
+        DEBEZIUM: {
+            "title": "an event of a feed as the value of a change event of Debezium",
+            "type": "object",
+            "required": ["before", "after", "source", "op", "ts_ms"],
+            "properties": {
+                "before": {"anyOf": [of_object, {"type": "null"}]},
+                "after": {"anyOf": [of_object, {"type": "null"}]},
+                "source": {
+                    "type": "object",
+                    "required": [
+                        "version",
+                        "connector",
+                        "name",
+                        "ts_ms",
+                        "snapshot",
+                        "db",
+                        "table",
+                    ],
+                    "properties": {
+                        "version": _TEXT,
+                        "connector": {"const": "tidings"},
+                        "name": _TEXT,
+                        "ts_ms": _MS,
+                        "snapshot": {"enum": ["true", "false"]},
+                        "db": _TEXT,
+                        "table": {"type": ["string", "null"]},
+                        "sequence": {"anyOf": [_SEQUENCE, {"type": "null"}]},
+                        "cursor": _CURSOR,
+                        "event": {"enum": _EVENTS},
+                        "traceparent": _TEXT,
+                    },
+                    "additionalProperties": False,
                 },
-                "op": "u",
-                "ts_ms": _EXAMPLE_MS,
-                "transaction": None,
-            }
-        ],
-    },
-}
+                "op": {"enum": ["c", "u", "d", "r", "t", "m"]},
+                "ts_ms": _MS,
+                "transaction": {"type": "null"},
+                "message": {"type": "object"},
+            },
+            "additionalProperties": False,
+            "examples": [
+                {
+                    "before": None,
+                    "after": EXAMPLE_OBJECT,
+                    "source": {
+                        "version": "0.1.0",
+                        "connector": "tidings",
+                        "name": EXAMPLE_FEED,
+                        "ts_ms": _EXAMPLE_MS,
+                        "snapshot": "false",
+                        "db": EXAMPLE_FEED,
+                        "table": "order",
+                        "sequence": EXAMPLE_CURSOR[8:],
+                        "cursor": EXAMPLE_CURSOR,
+                        "event": "update",
+                    },
+                    "op": "u",
+                    "ts_ms": _EXAMPLE_MS,
+                    "transaction": None,
+                }
+            ],
+        },
+    }
+
+
+# The schemas of events that are complete in themselves.
+ENVELOPES = _envelopes(_OBJECT)
 assert {*ENVELOPES} == {*FORMATS} == {*EVENTS}
 
 
@@ -985,5 +1000,8 @@ SCHEMAS: dict[str, Schema] = {
         "examples": [{"arch": "x86_64", "os": "linux", "maxprocs": "2"}],
     },
     "JsonSchema": {"type": "object", "examples": [{"$schema": DIALECT, "type": "object"}]},
-    **{EVENTS[name]: schema for name, schema in ENVELOPES.items()},
+    **{
+        EVENTS[name]: {**schema, "title": EVENTS[name], "description": schema["title"]}
+        for name, schema in _envelopes(ref("FeedObject")).items()
+    },
 }
