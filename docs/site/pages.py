@@ -26,7 +26,16 @@ SHOWN = {"clients/javascript/src/index.d.ts": "reference/JAVASCRIPT.md"}
 SOURCES = "source"  # the folder of the pages that show files outside docs/
 COPIED = {".md", ".png", ".svg"}
 _UNLISTED = "---\nsearch:\n  exclude: true\n---\n"
-_LANGUAGES = {".py": "python", ".js": "javascript", ".ts": "typescript", ".sh": "sh", ".go": "go"}
+_LANGUAGES = {
+    ".go": "go",
+    ".html": "html",
+    ".js": "javascript",
+    ".json": "json",
+    ".py": "python",
+    ".sh": "sh",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 _CODE = re.compile(r"^(```+).*?^\1|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^)\s\"#]+)")
 
