@@ -78,15 +78,19 @@ export function mount(root, context) {
   });
   offer(made, context, "admin", "create and change webhooks", hook.element);
 
-  async function showDetails(shown) {
+  async function showDetails(shown, { focus = false } = {}) {
     details.hidden = !shown;
     if (!shown) return;
     const heading = $("hook-title");
-    if (heading.textContent !== shown.name) heading.textContent = shown.name;
+    if (heading.textContent !== shown.name) {
+      heading.textContent = shown.name;
+      attempts.hidden = noAttempts.hidden = true; // those of another webhook
+    }
+    if (focus) heading.focus();
     const times = shown.failure?.times;
     say(failure, times ? `Failed ${times} time${times === 1 ? "" : "s"}: ${shown.failure.error}` : "");
     const found = await unlessMissing(request("GET", below("hooks", shown.name, "attempts")));
-    if (!found) return;
+    if (!found || opened !== shown.name) return;
     say(noAttempts, found.attempts.length ? "" : `None since the server started at ${time(found.since)}.`);
     attempts.hidden = found.attempts.length === 0;
     fill($("attempts"), found.attempts, (each) => `${each.at} ${each.id} ${each.number}`, (each) => [
@@ -98,10 +102,9 @@ export function mount(root, context) {
     ]);
   }
 
-  async function open(name) {
+  function open(name) {
     opened = name;
-    await look();
-    if (opened === name && !details.hidden) $("hook-title").focus();
+    showDetails(known.get(name), { focus: true }).catch(look); // which shows the error
   }
 
   function edit(name = opened) {
