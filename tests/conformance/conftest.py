@@ -75,5 +75,7 @@ def _target(
         skips["21.*"] = "the target has no durable streams"
     if httpx.get(f"{any_feed}/erasures", verify=TRUSTED).status_code == 501:
         skips["22.*"] = "the target has no erasures"
+    if httpx.get(f"{any_feed}/history", verify=TRUSTED).status_code == 501:
+        skips["9.10"] = "the target keeps no history"
     streams = (option("--stream-url") or base_url).rstrip("/")
     return Target(base_url, ws_url, streams, feed, alone, skips, SETTINGS | settings)

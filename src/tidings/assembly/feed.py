@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.append import Appender, Precondition
     from tidings.core.log.reader import Filler, Reader
+    from tidings.core.maintenance.history import History
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Sweeper
     from tidings.core.replication.admin import RelayControl, ReplicaMonitor
@@ -146,6 +147,11 @@ class Assembly:
     @property
     def webhook_admin(self) -> WebhookAdmin | None:
         """Return the administration of webhooks; None if this host calls no webhooks."""
+        return None
+
+    @property
+    def history(self) -> History | None:
+        """Return the samples of the last hour; None if this host keeps none."""
         return None
 
     def __init__(
@@ -1044,10 +1050,15 @@ class Assembly:
     def _consume(self) -> Endpoint:
         from tidings.http.endpoints.consumers import ConsumerRouter
         from tidings.http.router import by_path
-        from tidings.http.routes import ACCESS, HOOKS, KEYS
+        from tidings.http.routes import ACCESS, HISTORY, HOOKS, KEYS
 
         consumers = ConsumerRouter(self.consumers, self.guard, self.directory)
-        below = {HOOKS: self._hooks, KEYS: self._keys, ACCESS: self._access}
+        below = {
+            HOOKS: self._hooks,
+            KEYS: self._keys,
+            ACCESS: self._access,
+            HISTORY: self._history,
+        }
         return by_path(below, consumers)
 
     def _hooks(self) -> Endpoint:
@@ -1059,6 +1070,11 @@ class Assembly:
         from tidings.http.endpoints.access import AccessReport
 
         return AccessReport(self.guard, self.directory)
+
+    def _history(self) -> Endpoint:
+        from tidings.http.endpoints.history import FeedHistory
+
+        return FeedHistory(self.guard, self.directory, self.history)
 
     def _keys(self) -> Endpoint:
         from tidings.core.auth.keys import KeyIssuer

@@ -65,6 +65,10 @@ class Operator(FeedApi):
         """
         return self.ask("GET", f"hooks/{quote(hook, safe='')}/attempts")
 
+    def history(self) -> Answer:
+        """Return the samples of the last hour in `samples`, the oldest first (PROTOCOL 9.10)."""
+        return self.ask("GET", "history")
+
 
 def _scope(*, host: bool) -> dict[str, str]:
     return {"host": "true"} if host else {}

@@ -15,6 +15,7 @@ from tidings.core.model.feeds import NAME
 from tidings.core.model.filters import ERASURES, FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.http.endpoints.erasures import InvalidErasure, UnknownErasure
+from tidings.http.endpoints.history import NoHistory
 from tidings.http.endpoints.hooks import NoWebhooks
 from tidings.http.request import NotAcceptable
 from tidings.http.router import UnknownPath
@@ -515,6 +516,13 @@ DOCS: dict[str, Doc] = {
     ),
     "GET /access": Doc(
         "the roles that the credential grants", "10.10", "getAccess", answers=_json("Access")
+    ),
+    "GET /history": Doc(
+        "samples of the last hour",
+        "9.10",
+        "getHistory",
+        answers=_json("History"),
+        errors=(NoHistory,),
     ),
     "GET /keys": Doc(
         "all keys, without their secrets",

@@ -31,6 +31,8 @@ CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
 ACCESS = "/feeds/{feed}/access"
 HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
+HISTORY = "/feeds/{feed}/history"
+
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
@@ -112,6 +114,7 @@ HTTP_ROUTES = (
     HttpRoute("POST", HOOKS + "/{name}/rotate", "consume", ADMIN),
     HttpRoute("GET", HOOKS + "/{name}/attempts", "consume", ADMIN),
     HttpRoute("GET", ACCESS, "consume", PUBLIC),
+    HttpRoute("GET", HISTORY, "consume", READ_ALL),
     HttpRoute("GET", KEYS, "consume", ADMIN),
     HttpRoute("POST", KEYS, "consume", ADMIN),
     HttpRoute("POST", KEYS + "/{id}/revoke", "consume", ADMIN),

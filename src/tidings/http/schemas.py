@@ -777,6 +777,33 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "Webhooks": record({"hooks": list_of(ref("Webhook"))}, example={"hooks": []}),
+    "History": record(
+        {
+            "interval_ms": _INTEGER,
+            "samples": list_of(
+                record(
+                    {
+                        "ms": _MS,
+                        **dict.fromkeys(("operations", "events", "head"), _INTEGER),
+                        "lags": {"type": "object", "additionalProperties": _INTEGER},
+                    }
+                ),
+                limits.HISTORY_SAMPLES,
+            ),
+        },
+        example={
+            "interval_ms": limits.SWEEP_EVERY_MS,
+            "samples": [
+                {
+                    "ms": _EXAMPLE_MS,
+                    "operations": 120,
+                    "events": 240,
+                    "head": 42,
+                    "lags": {"push": 0, "state": 0, "consumer search": 3},
+                }
+            ],
+        },
+    ),
     "WebhookAttempts": record(
         {
             "since": _TIME,

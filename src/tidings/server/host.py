@@ -28,6 +28,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig
 from tidings.core.hooks.attempts import AttemptLog
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
+from tidings.core.maintenance.history import Figures, History
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.feeds import ERASE, HOST, PUSH, public_name
@@ -446,6 +447,8 @@ class Host(Assembly):
             ExceptionGroup: the errors of the failed steps.
         """
         failures = Failures()
+        with failures.record("the history"):
+            self.history.sample(now_ms(), [*self.late_consumers])
         with failures.record("the sweep"):
             self.sweeper.run()
         with failures.record("the file feed.db.started"):
@@ -481,6 +484,20 @@ class Host(Assembly):
         self.notifications.notify(pages)
         while len(self._recent) > limits.FEEDS_NAMED:
             del self._recent[next(iter(self._recent))]
+
+    @cached_property
+    def history(self) -> History:
+        return History(self._figures)
+
+    def _figures(self, feed: str) -> Figures:
+        """Return the figures of *feed*; read the followers first, so that no lag is negative."""
+        self.directory.check(feed)
+        checkpoints = self.stores.followers.checkpoints(feed)
+        head = self.stores.log.head(feed)
+        lags = {name: max(0, head - page) for name, page in sorted(checkpoints.items())}
+        for consumer, lag in self.consumers.all(feed):
+            lags[f"consumer {consumer.name}"] = lag.pages
+        return Figures(head, lags)
 
     def recent_feeds(self) -> frozenset[str]:
         """
@@ -534,6 +551,7 @@ class Host(Assembly):
             on_appended=self.notifications.look,  # readers with `leave=true` wait for the state
         )
         self.waker.wake_state = self.state.wake
+        self.database.counted = self.history.count
         push = lambda feed: self._push(feed, pusher)  # noqa: E731
         self.waker.runs = {
             PUSH: Runs(PUSH, self._if_exists(push), self._push_rest, loop),

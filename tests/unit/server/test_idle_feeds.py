@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,5 +216,25 @@ def test_metrics_have_labels_for_a_few_feeds_and_sums_of_the_others(
             assert 'tidings_consumer_lag{feed="feed-0000",consumer="c"} 2\n' in text
             assert 'tidings_consumer_lag{feed="",consumer=""} 1\n' in text
             assert 'tidings_consumer_fell_off{feed="",consumer=""} 0\n' in text
+
+    asyncio.run(run())
+
+
+def test_9_10_the_history_has_what_was_posted_and_sent(tmp_path: Path) -> None:
+    """With the lag of each follower and consumer; a feed without changes has no samples."""
+
+    async def run() -> None:
+        async with hosted(tmp_path / "feed.db", **feeds_of(3)) as (host, _):
+            await asyncio.to_thread(use, host, 2)
+            await asyncio.to_thread(post, host, 1)
+            await pushed(host, 2)
+            serve = partial(host.stores.counters.serve, name_of(1), connections=1, sent=7)
+            await asyncio.to_thread(serve)
+            await asyncio.to_thread(host.sweep)
+            first, second, third = (host.history.samples(name_of(at)) for at in range(3))
+            assert [(each.operations, each.events, each.head) for each in first] == [(2, 0, 2)]
+            assert first[0].lags == {"push": 0, "state": 0, "consumer c": 1}
+            assert [(each.operations, each.events, each.head) for each in second] == [(1, 7, 1)]
+            assert third == []
 
     asyncio.run(run())

@@ -153,8 +153,9 @@ class Database:
     has written; it may write further rows. When the transaction is on disk, and before another
     transaction begins, *record* is called with the same pages, and *documents_changed* with the
     feed and the kind of each changed document that the sweep takes into account. Then *committed*
-    is called in the committing thread, also with the pages. A *shared* file is opened by several
-    processes, which take turns.
+    is called in the committing thread, also with the pages. *counted* is called in a transaction
+    with a feed and the number of its new operations or sent events. A *shared* file is opened by
+    several processes, which take turns.
 
     One connection writes. `reading` uses other connections, so that readers never wait. The
     database of a server is written by the event loop only: *submit* is then `Writer.submit`, which
@@ -165,12 +166,14 @@ class Database:
             not a file of Tidings.
     """
 
+    submit: Callable[[Callable[[], Any]], Any] | None = None
+
     def __init__(self, path: Path, *, shared: bool = False) -> None:
         self.before_commit: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.record: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.committed: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
+        self.counted: Callable[..., object] = _ignore_counts
         self.documents_changed: Callable[[str, str], object] = _ignore
-        self.submit: Callable[[Callable[[], Any]], Any] | None = None
         self._pages: list[tuple[str, Page]] = []
         self._changed: set[str] = set()  # feeds that this transaction makes due
         # The feeds that were marked in the table `due` since they were settled, each with the
@@ -684,6 +687,10 @@ def _mark_as_backup(path: Path) -> None:
 
 def _nothing(_: object) -> None:
     """Do nothing; the default of *before_commit*, *record* and *committed*."""
+
+
+def _ignore_counts(feed: str, *, operations: int = 0, events: int = 0) -> None:
+    """Do nothing; the default of *counted*."""
 
 
 def _ignore(feed: str, kind: str) -> None:

@@ -132,6 +132,7 @@ class SqliteLog:
         self._tails.clear()
         sql.executemany(_MOVE, [(feed, each.head, each.operations) for feed, each in tails])
         for feed, tail in tails:
+            self._database.counted(feed, operations=tail.operations)
             sql.executemany(_ADD, [_columns(feed, page) for page in tail.pages.values()])
 
     def put(self, feed: str, page: Page) -> str:
@@ -175,6 +176,7 @@ class SqliteLog:
             return False
         self._put_all(sql, feed, pages)
         sql.execute(_MOVE, (feed, head, operations))
+        self._database.counted(feed, operations=operations)
         return True
 
     def read(
@@ -466,6 +468,8 @@ class SqliteCounters:
             " connections = connections + excluded.connections, sent = sent + excluded.sent",
             (feed, more.refused, more.connections, more.sent),
         )
+        if more.sent:
+            self._database.counted(feed, events=more.sent)
 
 
 class SqliteRelays:
