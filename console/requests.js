@@ -202,20 +202,26 @@ export function hookPlan(feed, values, existing) {
   };
 }
 
-export function keyPlan(feed, { roles, types, parents, expires, rate, streams, label }) {
+// The place of keys: those of a feed, or with *ofHost* those of all feeds of the host.
+const keysPath = (feed, ofHost, ...parts) => path("feeds", feed, "keys", ...parts) + (ofHost ? "?host=true" : "");
+
+// *feeds* are prefixes of names, for a key of the host.
+export function keyPlan(feed, { roles, types, parents, expires, rate, streams, label, feeds = [] }, { ofHost = false } = {}) {
   if (!roles.length) throw new FieldError("roles", "choose at least one role");
-  const body = given({ roles, types, parents, expires, rate, streams, label });
+  const body = given({ roles, types, parents, expires, rate, streams, label, feeds });
+  const where = !ofHost ? feed : feeds.length ? `all feeds whose names begin with ${feeds.join(" or ")}` : "all feeds of the host";
   const limits = [
     types.length && `the types ${types.join(", ")}`,
     parents.length && `the parents ${parents.join(", ")}`,
   ].filter(Boolean).join(" and ");
   return {
-    request: { method: "POST", path: `${path("feeds", feed)}/keys`, body },
-    words: ["keys", "create", ...roles.flatMap((role) => ["--role", role]),
+    request: { method: "POST", path: keysPath(feed, ofHost), body },
+    words: ["keys", "create", ...flag("--host", ofHost), ...feeds.flatMap((each) => ["--feeds", each]), ...roles.flatMap((role) => ["--role", role]),
       ...types.flatMap((type) => ["--type", type]), ...parents.flatMap((parent) => ["--parent", parent]),
       ...option("--expires", expires), ...option("--rate", rate), ...option("--streams", streams), ...option("--label", label)],
     onServer: true,
-    effect: `Creates a key of ${feed} with ${roles.length === 1 ? "the role" : "the roles"} ${roles.join(", ")}${limits ? `, for ${limits} only` : ""}, ${expires ? `valid for ${expires}` : "without an end"}. The key is shown once.`,
+    isOfHost: ofHost,
+    effect: `Creates a key of ${where} with ${roles.length === 1 ? "the role" : "the roles"} ${roles.join(", ")}${limits ? `, for ${limits} only` : ""}, ${expires ? `valid for ${expires}` : "without an end"}. The key is shown once.`,
   };
 }
 
@@ -260,10 +266,11 @@ export const rotation = (feed, name) => ({
   words: ["hooks", "rotate", name],
 });
 
-export const revocation = (feed, id) => ({
-  request: { method: "POST", path: path("feeds", feed, "keys", id, "revoke"), body: {} },
-  words: ["keys", "revoke", id],
+export const revocation = (feed, id, { ofHost }) => ({
+  request: { method: "POST", path: keysPath(feed, ofHost, id, "revoke"), body: {} },
+  words: ["keys", "revoke", id, ...flag("--host", ofHost)],
   onServer: true,
+  isOfHost: ofHost,
 });
 
 export const relayPlan = (feed, action) => ({

@@ -24,18 +24,23 @@ const FIELDS = [
   { name: "label", label: "Label", hint: "Who uses the key, and for what" },
 ];
 
+const FEEDS = { name: "feeds", label: "Feeds", kind: "list", placeholder: "all, or prefixes of names" };
+
 export function mount(root, context) {
   const { below } = context;
-  const none = h("p", { class: "soft", hidden: true }, "The feed has none.");
+  const ofHost = context.params.get("scope") === "host";
+  const scope = button(ofHost ? "Keys of this feed" : "Keys of the host",
+    () => context.setParams({ scope: ofHost ? "" : "host" }));
+  const none = h("p", { class: "soft", hidden: true }, "There are none.");
   const made = card("new-key-card", "Create a key");
-  root.append(card("keys-card", "Keys", none,
+  root.append(card("keys-card", ofHost ? "Keys of the host" : `Keys of ${context.feed}`, h("div", { class: "actions" }, scope), none,
     table("keys", "keys-card-title", ["Id", "State", "Roles", "Restricted to", "Until", "Created by", "Label", "Actions"])), made);
 
   const key = form({
     id: "new-key",
     title: "Create a key",
-    fields: FIELDS,
-    plan: (values) => keyPlan(context.feed, values),
+    fields: ofHost ? [...FIELDS, FEEDS] : FIELDS,
+    plan: (values) => keyPlan(context.feed, values, { ofHost }),
     context,
     async done(answer) {
       context.say(`The key ${answer.id} is created.`);
@@ -50,7 +55,8 @@ export function mount(root, context) {
   });
   const look = context.every(async () => {
     if (!(await context.may("admin"))) return;
-    const { keys } = await request("GET", below("keys"));
+    const { keys } = await request("GET", below("keys") + (ofHost ? "?host=true" : ""));
+    if (!ofHost) offerRoles();
     none.hidden = keys.length > 0;
     fill(root.querySelector("#keys"), keys, ({ id, state }) => `${id} ${state}`, (each) => [
       each.id,
@@ -65,17 +71,20 @@ export function mount(root, context) {
   });
 
   offer(made, context, "admin", "create keys", key.element);
-  context.access().then((access) => {
+
+  // The host gives a key no other roles than its creator has.
+  async function offerRoles() {
+    const access = await context.access();
     const own = access?.roles.map(({ role }) => role) ?? ROLES.map(([role]) => role);
     for (const input of key.element.querySelectorAll("fieldset input")) input.disabled = !own.includes(input.value);
-  });
+  }
 
   async function revoke(id) {
     await act(context, {
       title: `Revoke: ${id}`,
       says: `${id} is refused within five seconds, and clients that are connected with it are disconnected. It cannot be undone.`,
       action: "Revoke",
-      plan: () => revocation(context.feed, id),
+      plan: () => revocation(context.feed, id, { ofHost }),
       done: `${id} is revoked.`,
       failed: `${id} was not revoked`,
     });
@@ -83,9 +92,9 @@ export function mount(root, context) {
   }
 }
 
-function restriction({ types, parents }) {
-  const named = Object.entries({ types, parents }).filter(([, values]) => values);
-  return named.map(([name, values]) => `${name} ${values.join(", ")}`).join("; ") || "all of the feed";
+function restriction({ feeds, types, parents }) {
+  const named = Object.entries({ feeds, types, parents }).filter(([, values]) => values);
+  return named.map(([name, values]) => `${name} ${values.join(", ")}`).join("; ") || (feeds === undefined ? "all of the feed" : "all feeds");
 }
 
 export function unmount() {}

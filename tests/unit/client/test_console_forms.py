@@ -263,6 +263,28 @@ def test_a_key_is_created_and_shown_once(host: Host, tab: Tab, credential: str) 
     assert found["roles"] == [{"role": "read", "types": None, "parents": ["user/42"]}]
 
 
+def test_a_key_of_the_host_is_created_and_revoked(browser: ClientConnection) -> None:
+    """With a key of the host, for the feeds whose names begin with a prefix."""
+    with Server() as server, chromium.tab(browser) as page:
+        host = Host(server)
+        tab = Tab(page, host)
+        tab.show("keys", make_key(server, "--host", "--role", "admin", "--role", "read"))
+        tab.press("Keys of the host")
+        page.until("!!document.querySelector('#new-key-roles [value=read]')")
+        page.js("document.querySelector('#new-key-roles [value=read]').click()")
+        tab.fill("new-key", feeds="team-a-")
+        assert "begin with team-a- with the role read" in tab.text("#new-key-effect")
+        assert "keys create --host --feeds team-a-" in tab.text("#new-key-command")
+        tab.press("Create")
+        made = _secret(tab)
+        tab.press("Close")
+        tab.said("feeds team-a-", "#keys")
+        tab.press(f"Revoke {made.split('_')[1]}")
+        page.until("document.activeElement.id === 'dialog-do'")
+        page.press("Enter")
+        tab.said("revoked", "#keys")
+
+
 def test_a_key_gets_no_other_roles_than_its_creator_has(host: Host, tab: Tab) -> None:
     """The view does not offer them."""
     tab.show("keys", make_key(host.server, "--role", "admin"))
