@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -113,6 +114,18 @@ def test_the_reference_has_every_declaration_in_javascript() -> None:
     assert all(each.code.count("{") == each.code.count("}") for each in found)
     feed = next(each for each in found if each.name == "Feed")
     assert feed.comment.startswith("The events of a feed") and "Throws `Refused`" in feed.comment
+
+
+@pytest.mark.parametrize("picture", sorted(pages.DOCS.rglob("*.svg")), ids=lambda each: each.name)
+def test_a_diagram_is_accessible(picture: Path) -> None:
+    """With a title and a description for screen readers, in dark mode, with the system's fonts."""
+    root = ElementTree.fromstring(picture.read_text())
+    found = {each.tag.rpartition("}")[2]: each for each in root}
+
+    assert root.attrib["aria-labelledby"] == "title desc" and root.attrib["role"] == "img"
+    assert (found["title"].text or "") and len(found["desc"].text or "") > 100
+    assert "prefers-color-scheme: dark" in (found["style"].text or "")
+    assert "system-ui" in root.attrib["font-family"] and "@font-face" not in picture.read_text()
 
 
 @pytest.mark.parametrize(
