@@ -356,6 +356,9 @@ PAGE_NUMBER_MAX = 2**40 - 1  # largest page number with ten hex digits, as in an
 JUMPS_MIN = 64  # a jump of page numbers skips at most a 64th of the remaining ones, at first 2^34
 LOST_RANGES_MAX = 100  # ranges in a profile, which is read with each cursor; older ones are merged
 
+# --- telemetry ----------------------------------------------------------------------------------
+SPANS_QUEUED_MAX = 2_048  # answers that wait to become spans, some 2 MB; the SDK's queue is as long
+
 # --- creating and deleting feeds ----------------------------------------------------------------
 FEED_AGE_MS = 3_000  # a record is cached for this time; with EXISTS_S, readers end within 5 s
 FEED_STALE_MS = 5_000  # FEED_AGE_MS, a read of the record, and clocks of functions that differ

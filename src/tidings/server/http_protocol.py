@@ -398,6 +398,8 @@ class Cycle(RequestResponseCycle):
         seconds = time.monotonic() - self.began_s
         route = self.arrival.route or OTHER
         self.meters.count_answer(route, self.scope["method"], status, seconds)
+        if self.meters.observe_answer is not None:
+            self.meters.observe_answer(self.scope, route, status, seconds)
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
@@ -73,6 +73,8 @@ class Meters:
         self.received_bytes = self.sent_bytes = 0
         self.connections: Collection[object] = ()  # the open connections of the HTTP server
         self.event_streams: Callable[[], int] = int  # returns the number of open event streams
+        # Called with the scope, the route, the status and the seconds of each answer, if not None.
+        self.observe_answer: Callable[[Any, str, int, float], object] | None = None
 
     def count_answer(self, route: str, method: str, status: int, seconds: float) -> None:
         """

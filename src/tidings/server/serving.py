@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidings.server.http_server import Network
+    from tidings.server.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 GRACE_S = 2  # time for requests in flight when the server stops
 SWITCH_S = 0.0005  # Python's switch interval; its default of 5 ms delays each change of threads
 STREAM_THREADS = 32  # threads for event streams, lists and WebSockets; none waits for new pages
 MESSAGE_BYTES_MAX = 128 * 1024  # the largest message of a WebSocket client, the same as on a stage
+METRICS_EVERY_S = 60.0  # between two exports by OTLP, the default of OpenTelemetry
+_OTLP = "http/protobuf"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SETTINGS = (
@@ -99,6 +102,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         if change is not None:
             await asyncio.to_thread(_apply, host, change)
         await asyncio.to_thread(host.start)
+        await stack.enter_async_context(_exporting(host, options.environment))
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         host_check = HostCheck(names, settings.cors_origins)
         app = ServerApp(host, host_check, processes.find_installed().console)
@@ -270,6 +274,57 @@ async def _serving(
         finally:
             app.end_streams()
             host.sockets.close_all()
+
+
+@contextlib.asynccontextmanager
+async def _exporting(host: Host, environment: Mapping[str, str]) -> AsyncIterator[None]:
+    """
+    Export traces and metrics by OTLP if *environment* has an endpoint.
+
+    The names are those of OpenTelemetry's specification. Without an endpoint, nothing is imported.
+    """
+    traces, metrics = (_exports(signal, environment) for signal in ("TRACES", "METRICS"))
+    if not (traces or metrics):
+        yield
+        return
+    if environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", _OTLP) != _OTLP:
+        log.warning("OTEL_EXPORTER_OTLP_PROTOCOL has no effect: the server exports %s", _OTLP)
+    try:
+        telemetry = await asyncio.to_thread(_telemetry, host, environment, traces, metrics)
+    except ImportError:
+        log.warning("OTLP is not exported, because it needs: pip install 'tidings[otel]'")
+        yield
+        return
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(telemetry.stop)
+
+
+def _exports(signal: str, environment: Mapping[str, str]) -> bool:
+    """Return True if *environment* has an endpoint for *signal* and does not disable it."""
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    return (
+        any(environment.get(each) for each in endpoints)
+        and environment.get(f"OTEL_{signal}_EXPORTER", "otlp") == "otlp"
+        and environment.get("OTEL_SDK_DISABLED", "").lower() != "true"
+    )
+
+
+def _telemetry(
+    host: Host, environment: Mapping[str, str], traces: bool, metrics: bool
+) -> Telemetry:
+    """
+    Return the exporters of *host*.
+
+    Raises:
+        ImportError: the extra `tidings[otel]` is not installed.
+    """
+    from tidings.server.telemetry import Telemetry
+
+    interval_ms = environment.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    seconds = int(interval_ms) / 1000 if interval_ms.isdigit() else METRICS_EVERY_S
+    return Telemetry(host, traces=traces, metrics=metrics, interval_s=seconds)
 
 
 @contextlib.asynccontextmanager
