@@ -61,6 +61,23 @@ def test_an_event_is_posted(host: Host, tab: Tab, credential: str) -> None:
     assert tab.page.js("document.images.length") == 1
 
 
+def test_an_event_is_posted_by_keyboard_alone(host: Host, tab: Tab) -> None:
+    """Tab reaches every field, and Enter sends the form."""
+    tab.show("post", host.key)
+    tab.page.until("!!document.querySelector('#post-type')")
+    reached = []
+    while "post-do" not in reached:
+        tab.page.press("Tab")
+        reached.append(tab.page.js("document.activeElement.id"))
+        assert len(reached) < 60
+        if reached[-1] in ("post-type", "post-id"):
+            tab.page.write("typed")
+    names = ("event", "type", "id", "parents", "tags", "timestamp", "data", "curl", "command")
+    assert {f"post-{name}" for name in names} <= {*reached}
+    tab.page.press("Enter")
+    tab.said("Posted insert of typed/typed")
+
+
 def test_errors_are_next_to_their_fields(host: Host, tab: Tab) -> None:
     """Errors of the form and of the host; nothing is posted."""
     before = host.get("log")["end"]
