@@ -22,7 +22,7 @@ import click
 import yaml
 
 from docs.site import links, reference
-from docs.site.pages import ROOT, Site, titled
+from docs.site.pages import ROOT, BrokenLink, Site, titled
 
 BUILD = ROOT / "build/site"  # the staged documents and the complete configuration
 HTML = "html"  # the folder in `BUILD` into which the generator writes
@@ -49,6 +49,7 @@ def build(target: Path, repository: str = "") -> None:
     Build the site into the folder *target*.
 
     Raises:
+        BrokenLink: a document links to a file that does not exist.
         Failed: the generator warned, a link is broken, or a page is not in the navigation.
     """
     staged = BUILD / "docs"
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         build(ROOT / "site", given.repository)
-    except Failed as error:
+    except (BrokenLink, Failed) as error:
         click.echo(error, err=True)
         return 1
     click.echo("built site/index.html")

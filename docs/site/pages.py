@@ -40,6 +40,13 @@ _CODE = re.compile(r"^(```+).*?^\1|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^)\s\"#]+)")
 
 
+class BrokenLink(Exception):
+    """A document links to a file that does not exist."""
+
+    def __init__(self, path: str, address: str) -> None:
+        super().__init__(f"{path}: {address}: no such file")
+
+
 @dataclass(frozen=True)
 class Site:
     """
@@ -53,7 +60,12 @@ class Site:
     repository: str = ""
 
     def stage(self) -> None:
-        """Write all documents, and a page for each file that they link to."""
+        """
+        Write all documents, and a page for each file that they link to.
+
+        Raises:
+            BrokenLink: a document links to a file that does not exist.
+        """
         shutil.rmtree(self.folder, ignore_errors=True)
         linked = set[str]()
         for path, page in documents().items():
@@ -81,6 +93,8 @@ class Site:
         if "://" in address or address.startswith(("mailto:", "/")):
             return address
         target = os.path.relpath((ROOT / path).parent / address, ROOT)
+        if not (ROOT / target).exists():
+            raise BrokenLink(path, address)
         here = {**documents(), **SHOWN}
         if target in here:
             target = here[target]
@@ -117,12 +131,7 @@ def source_page(path: str) -> str:
 
 
 def shown(path: str) -> str:
-    """
-    Return a page with the content of a file, or with the names in a folder.
-
-    Raises:
-        FileNotFoundError: a document links to a file that does not exist.
-    """
+    """Return a page with the content of a file, or with the names in a folder."""
     place = ROOT / path
     if place.is_dir():
         names = sorted(each.name for each in place.iterdir() if not each.name.startswith("__"))

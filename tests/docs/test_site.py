@@ -57,6 +57,18 @@ def test_a_repository_shows_the_files_instead(tmp_path: Path) -> None:
     assert not (tmp_path / "source").exists()
 
 
+def test_a_link_to_a_missing_file_names_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is rendered."""
+    (tmp_path / "README.md").write_text("`[code](no.py)` and [a file](no.py)")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "documents", lambda: {"README.md": "project/README.md"})
+
+    with pytest.raises(pages.BrokenLink, match=re.escape("README.md: no.py: no such file")):
+        pages.Site(tmp_path / "site").stage()
+
+
 def test_the_reference_has_every_command(built: Path) -> None:
     """With its options, as its help."""
     text = _text(built, "reference/COMMANDS")
