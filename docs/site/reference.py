@@ -173,7 +173,9 @@ def messages() -> str:
     document = asyncapi.document("http://127.0.0.1:8042")
     components, parts = document["components"], []
     for name, channel in document["channels"].items():
-        address = f" at `{channel['address']}`" if channel["address"] else ""
+        servers = [each["$ref"].rpartition("/")[2] for each in channel.get("servers", ())]
+        prefix = document["servers"][servers[0]]["pathname"].rstrip("/") if servers else ""
+        address = f" at `{prefix}{channel['address'].rstrip('/')}`" if servers else ""
         parts.append(f"## {channel['title']}{address}\n\n{channel['description']}\n")
         for operation in document["operations"].values():
             if operation["channel"]["$ref"] == f"#/channels/{name}":

@@ -24,7 +24,7 @@ from tidings.server import processes
 ROOT = Path(__file__).parents[2]
 START = ROOT / "docs/start"
 BIN = Path(sys.executable).parent
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 PORTS = ("8042", "8052", "8000")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 # What differs from run to run: ids and cursors, and times.
