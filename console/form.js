@@ -215,13 +215,15 @@ function fieldPart(id, field) {
 function requestBox(id, context) {
   const curl = preview(`${id}-curl`, "The request, for curl");
   const command = preview(`${id}-command`, "The same by command");
+  const password = h("p", { class: "soft", hidden: true }, "Your password or key is read from the variable ", h("code", {}, "TIDINGS_PASSWORD"), ".");
   return {
-    element: h("div", { class: "same" }, curl.element, command.element),
+    element: h("div", { class: "same" }, curl.element, command.element, password),
     show(plan) {
       const { request, words, isOfHost } = plan;
       const place = { host: address("/"), feed: isOfHost ? "" : context.feed, hasPassword: isSignedIn() };
       curl.show(request ? curlText(request, place) : "");
       command.show(words ? commandText(words, place, plan) : "");
+      password.hidden = !request || !place.hasPassword;
     },
   };
 }
