@@ -80,7 +80,7 @@ async function copy(text, beside) {
 // are the texts of its header.
 export function table(id, labelledBy, columns) {
   const head = columns.map((text) => h("th", { scope: "col" }, text));
-  return h("div", { class: "scroll" },
+  return h("div", { class: "scroll", role: "group", tabindex: "0", "aria-labelledby": labelledBy },
     h("table", { "aria-labelledby": labelledBy },
       h("thead", {}, h("tr", {}, head)), h("tbody", { id })));
 }
