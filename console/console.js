@@ -102,8 +102,10 @@ function show({ again = false } = {}) {
   $("feed").value = feed;
   document.title = `${view.title} · ${plain(feed)} · Tidings`;
   for (const link of $("views").children) {
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === name) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   view.mount($("view"), contextOf(shown, params));
   if (isOtherFeed) health = { state: "connecting" };

@@ -1,8 +1,10 @@
-// How the feed is: its followers, and its progress if it is copied from another feed.
+// How the feed is: its throughput and lag over the last hour, its followers, and its progress if it
+// is copied from another feed.
 
-import { request, unlessMissing } from "./api.js";
+import { Refused, request, unlessMissing } from "./api.js";
+import { lineChart } from "./lines.js";
 import { act } from "./form.js";
-import { age, button, card, element, fill, h, number, plain, table } from "./page.js";
+import { age, button, card, element, fill, h, number, plain, say, table } from "./page.js";
 import { relayPlan } from "./requests.js";
 
 export const title = "Overview";
@@ -15,6 +17,9 @@ const RELAY = {
   start: ["Start", (feed) => `${feed} takes part in elections again, and continues where it stopped.`],
 };
 
+const SEEN_MAX = 720; // an hour of samples of five seconds
+const seen = new Map(); // feed -> samples that this page took itself, oldest first
+
 export function mount(root, context) {
   const { feed, below } = context;
   const followers = card("followers-card", "Followers",
@@ -24,15 +29,59 @@ export function mount(root, context) {
   const actions = h("div", { class: "actions", role: "group", "aria-labelledby": "relay-title" });
   const relay = card("relay", "Copied from another feed", facts, actions);
   relay.hidden = true;
-  root.append(followers, relay);
+  const throughput = lineChart("throughput", "Throughput", "a minute");
+  const lag = lineChart("lag", "Lag", "pages");
+  const origin = h("p", { class: "soft", id: "origin" });
+  root.append(card("hour", "The last hour", origin, throughput.element, lag.element), followers, relay);
 
   const look = context.every(async () => {
     const status = await request("GET", below("status"));
     showFollowers(status.followers ?? []);
+    await showHour(status);
     const relays = await unlessMissing(request("GET", "/relays"));
     actions.hidden = !(await context.may("admin"));
     showRelay(relays?.relays.find((each) => each.feed === feed && each.source));
   });
+
+  // Draw what the host kept; without that, what this page saw.
+  async function showHour(status) {
+    const kept = await unlessMissing(request("GET", below("history"))).catch((error) => {
+      if (error instanceof Refused) return null;
+      throw error;
+    });
+    const samples = kept?.samples ?? (await watch(status));
+    const perMinute = (each, count) => Math.round((count * 60000) / (kept?.interval_ms ?? each.interval_ms));
+    say(origin, kept ? "One value a minute, kept by the host."
+      : "This page draws what it has seen since it was opened: the host has no history for it.");
+    throughput.show(samples.map((each) => ({
+      ms: each.ms,
+      values: { "operations posted": perMinute(each, each.operations), "events sent": perMinute(each, each.events) },
+    })));
+    lag.show(samples.map(({ ms, lags }) => ({ ms, values: lags })));
+  }
+
+  // Take a sample from *status*; return all of them.
+  async function watch(status) {
+    const found = await request("GET", below("consumers")).catch(() => null);
+    const mine = seen.get(feed) ?? seen.set(feed, []).get(feed);
+    const last = mine.at(-1);
+    const ms = Date.now();
+    const named = (each, prefix = "") => [`${prefix}${each.name}`, each.lag_pages ?? 0];
+    mine.push({
+      ms,
+      received: status.events_received,
+      sent: status.events_sent,
+      interval_ms: Math.max(1, last ? ms - last.ms : 1),
+      operations: Math.max(0, status.events_received - (last?.received ?? status.events_received)),
+      events: Math.max(0, status.events_sent - (last?.sent ?? status.events_sent)),
+      lags: Object.fromEntries([
+        ...(status.followers ?? []).map((each) => named(each)),
+        ...(found?.consumers ?? []).map((each) => named(each, "consumer ")),
+      ]),
+    });
+    mine.splice(0, mine.length - SEEN_MAX);
+    return mine;
+  }
 
   function showFollowers(found) {
     fill(root.querySelector("#followers"), found, ({ name }) => name, (each) => [
