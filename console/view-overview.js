@@ -34,6 +34,8 @@ export function mount(root, context) {
   const origin = h("p", { class: "soft", id: "origin" });
   root.append(card("hour", "The last hour", origin, throughput.element, lag.element), followers, relay);
 
+  let hasHistory = true;
+
   const look = context.every(async () => {
     const status = await request("GET", below("status"));
     showFollowers(status.followers ?? []);
@@ -45,24 +47,22 @@ export function mount(root, context) {
 
   // Draw what the host kept; without that, what this page saw.
   async function showHour(status) {
-    const kept = await unlessMissing(request("GET", below("history"))).catch((error) => {
-      if (error instanceof Refused) return null;
-      throw error;
-    });
+    const kept = hasHistory ? await unlessMissing(request("GET", below("history"))).catch(unlessRefused) : null;
+    hasHistory = kept !== null;
     const samples = kept?.samples ?? (await watch(status));
     const perMinute = (each, count) => Math.round((count * 60000) / (kept?.interval_ms ?? each.interval_ms));
-    say(origin, kept ? "One value a minute, kept by the host."
-      : "This page draws what it has seen since it was opened: the host has no history for it.");
+    if (!kept) say(origin, "This is what the page has seen since it was opened: the host keeps no history, or not for this credential.");
+    else say(origin, samples.length ? "One value a minute, kept by the host." : "The host has no value yet; it takes one each minute after the first change.");
     throughput.show(samples.map((each) => ({
       ms: each.ms,
-      values: { "operations posted": perMinute(each, each.operations), "events sent": perMinute(each, each.events) },
+      values: { "operations posted": perMinute(each, each.operations), "events sent on streams": perMinute(each, each.events) },
     })));
     lag.show(samples.map(({ ms, lags }) => ({ ms, values: lags })));
   }
 
   // Take a sample from *status*; return all of them.
   async function watch(status) {
-    const found = await request("GET", below("consumers")).catch(() => null);
+    const found = await request("GET", below("consumers")).catch(unlessRefused);
     const mine = seen.get(feed) ?? seen.set(feed, []).get(feed);
     const last = mine.at(-1);
     const ms = Date.now();
@@ -123,6 +123,11 @@ export function mount(root, context) {
     });
     look();
   }
+}
+
+function unlessRefused(error) {
+  if (error instanceof Refused) return null;
+  throw error;
 }
 
 export function unmount() {}

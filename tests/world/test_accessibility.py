@@ -78,41 +78,43 @@ def test_the_console_has_no_findings(
     host: Server, browser: ClientConnection, axe: str, width: str, scheme: str
 ) -> None:
     """In each view, and with an open event, consumer and dialog."""
-    findings: dict[str, list[str]] = {}
     with chromium.tab(browser) as page:
         page.scheme(scheme)
-        page.open(f"{host.url}console/", width=WIDTHS[width], height=800)
-        page.js(f"new Function({axe!r})()")
-        for view in page.js(
-            "[...document.querySelectorAll('[data-view]')].map((a) => a.dataset.view)"
-        ):
-            _show(page, view)
-            findings[view] = _check(page)
-        _show(page, "consumers")
-        page.js("document.querySelector('#consumers button').click()")
-        page.until("!document.querySelector('#consumer')?.hidden")
-        findings["a consumer"] = _check(page)
-        pause = "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Pause')"
-        page.js(f"{pause}.click()")
-        page.until("document.querySelector('#dialog')?.open")
-        findings["a dialog"] = _check(page)
-        page.js("document.querySelector('#dialog').close()")
-        _show(page, "events")
-        page.until("!!document.querySelector('.object')")
-        page.js("document.querySelector('details').open = true")
-        page.until("document.querySelectorAll('#groups tr').length > 0")
-        findings["a table of objects"] = _check(page)
-        page.js("document.querySelector('.object').click()")
-        findings["an event"] = _check(page)
-        page.js("document.querySelector('#inspector').close()")
-        page.open(
-            f"{host.url}console/?type=file&id=docs/f2#/objects", width=WIDTHS[width], height=800
-        )
-        page.js(f"new Function({axe!r})()")
-        page.until("document.querySelectorAll('#history tr').length > 0")
-        findings["an object"] = _check(page)
-    lines = [f"{view}: {finding}" for view, found in findings.items() for finding in found]
-    assert not lines, "\n".join(lines)
+        found = [
+            f"{place}: {finding}"
+            for place in _places(page, host.url, axe, WIDTHS[width])
+            for finding in _check(page)
+        ]
+    assert not found, "\n".join(found)
+
+
+def _places(page: chromium.Page, url: str, axe: str, width: int) -> Iterator[str]:
+    """Yield the name of each place, while it is shown."""
+    page.open(f"{url}console/", width=width, height=800)
+    page.js(f"new Function({axe!r})()")
+    for view in page.js("[...document.querySelectorAll('[data-view]')].map((a) => a.dataset.view)"):
+        _show(page, view)
+        yield view
+    _show(page, "consumers")
+    page.js("document.querySelector('#consumers button').click()")
+    page.until("!document.querySelector('#consumer')?.hidden")
+    yield "a consumer"
+    pause = "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Pause')"
+    page.js(f"{pause}.click()")
+    page.until("document.querySelector('#dialog')?.open")
+    yield "a dialog"
+    page.js("document.querySelector('#dialog').close()")
+    _show(page, "events")
+    page.until("!!document.querySelector('.object')")
+    page.js("document.querySelector('details').open = true")
+    page.until("document.querySelectorAll('#groups tr').length > 0")
+    yield "a table of objects"
+    page.js("document.querySelector('.object').click()")
+    yield "an event"
+    page.open(f"{url}console/?type=file&id=docs/f2#/objects", width=width, height=800)
+    page.js(f"new Function({axe!r})()")
+    page.until("document.querySelectorAll('#history tr').length > 0")
+    yield "an object"
 
 
 def _show(page: chromium.Page, view: str) -> None:

@@ -260,6 +260,80 @@ def test_the_events_resume_when_the_host_returns(browser: ClientConnection, tmp_
         page.until("document.querySelectorAll('.object').length === 1")
 
 
+# Answer requests for the history of a feed in place of the host, which takes a sample a minute.
+_HISTORY = """
+const before = window.fetch;
+window.fetch = async (url, options) => {
+  if (!url.endsWith("/history")) return before(url, options);
+  window.requests = (window.requests ?? 0) + 1;
+  return new Response(JSON.stringify(ANSWER), { status: STATUS });
+};
+"""
+
+
+def _overview(page: chromium.Page, host: Server, answer: object, status: int = 200) -> None:
+    """Show the overview of a page that gets *answer* for the history."""
+    page.open(f"{host.url}console/#/feeds")
+    script = _HISTORY.replace("ANSWER", json.dumps(answer)).replace("STATUS", str(status))
+    page.js(f"new Function({script!r})()")
+    page.js("document.querySelector('[data-view=overview]').click()")
+
+
+def _legend(page: chromium.Page, chart: str) -> list[str]:
+    found = f"document.querySelector('#{chart}').parentElement.querySelectorAll('.legend li')"
+    page.until(f"{found}.length > 0")
+    return list(page.js(f"[...{found}].map((each) => each.textContent.trim())"))
+
+
+def test_9_10_the_charts_show_the_hour_that_the_host_kept(
+    host: Server, page: chromium.Page
+) -> None:
+    """Each line has a name in the legend and its values in a table; the largest come first."""
+    now = int(page.js("Date.now()"))
+    lags = [{"state": n, "consumer search": 10 * n, **{f"consumer c{i}": 0 for i in range(6)}}
+            for n in range(3)]  # fmt: skip
+    samples = [
+        {"ms": now - 60_000 * (3 - n), "operations": 7 * n, "events": n, "head": n, "lags": lags[n]}
+        for n in range(3)
+    ]
+    _overview(page, host, {"interval_ms": 60_000, "samples": samples})
+
+    assert _legend(page, "throughput") == [
+        "operations posted: 14 a minute",
+        "events sent on streams: 2 a minute",
+    ]
+    lines = _legend(page, "lag")
+    assert lines[:2] == ["consumer search: 20 pages", "state: 2 pages"]
+    assert lines[-1] == "and 2 more in the table" and len(lines) == 7
+    assert page.js("document.querySelectorAll('#lag path').length") == 6
+    drawn = str(page.js("document.querySelector('#throughput .line1').getAttribute('d')"))
+    assert drawn.count("L") == 2
+    heights = [float(step.split()[1]) for step in drawn.replace("M", "L").split("L")[1:]]
+    assert heights == sorted(heights, reverse=True) and heights[0] > heights[-1]
+    label = str(page.js("document.querySelector('#lag').getAttribute('aria-label')"))
+    assert "consumer search 20" in label
+    assert [row[1:3] for row in _rows(page, "lag-rows", 3)] == [
+        ["20", "2"],
+        ["10", "1"],
+        ["0", "0"],
+    ]
+
+
+def test_without_a_history_the_charts_show_what_the_page_saw(
+    host: Server, page: chromium.Page
+) -> None:
+    """A stage keeps none; the page says so, asks once, and counts by itself."""
+    _overview(page, host, {"error": {"code": "no_history", "message": "CloudWatch has it"}}, 501)
+    page.until("document.querySelector('#origin')?.textContent.includes('keeps no history')")
+    _post(host, _op("seen"))
+    counted = "[...document.querySelectorAll('#throughput-rows td:nth-child(2)')]"
+    page.until(f"{counted}.some((cell) => cell.textContent !== '0')")  # a status is a second old
+
+    assert _legend(page, "lag") == ["push: 0 pages", "state: 0 pages"]
+    assert page.js(f"{counted}.at(-1).textContent") == "0"
+    assert page.js("window.requests") == 1
+
+
 # Keep the challenge of each answer that the page gets.
 _CHALLENGES = """
 window.challenges = [];
