@@ -41,7 +41,7 @@ EITHER = pytest.mark.parametrize("credential", ["key", "password"])
 
 @EITHER
 def test_an_event_is_posted(host: Host, tab: Tab, credential: str) -> None:
-    """With the request and the command that do the same; its id is told."""
+    """With the request and the command that do the same; its id is shown."""
     tab.show("post", getattr(host, credential))
     tab.fill("post", event="update", type="video", id=HOSTILE, parents="user/42,a/b", tags="t")
     tab.fill("post", data='{"title": "Films"}')
@@ -281,7 +281,7 @@ def test_a_key_is_created_and_shown_once(host: Host, tab: Tab, credential: str) 
 
 
 def test_a_key_of_the_host_is_created_and_revoked(browser: ClientConnection) -> None:
-    """With a key of the host, for the feeds whose names begin with a prefix."""
+    """With a key of the host, for the feeds with a prefix."""
     with Server() as server, chromium.tab(browser) as page:
         host = Host(server)
         tab = Tab(page, host)
