@@ -283,6 +283,9 @@ class TestSubscriptions:
                 feed
             )
         assert stores.subscriptions.all_if_at_most(f"{feed}-other", 0) == []
+        assert stores.subscriptions.some(feed, 3) == stores.subscriptions.all(feed)
+        assert len(stores.subscriptions.some(feed, 1)) == 1
+        assert stores.subscriptions.some(f"{feed}-other", 1) == []
 
     def test_strings_no_store_takes_are_survived(self, stores: Stores, feed: str) -> None:
         """A client may filter on a lone surrogate, which no operation ever holds."""

@@ -150,6 +150,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "GET /consumers/{name}/parked": {"status": 404},
     "GET /consumers/{name}/notes": {"status": 200},
     "GET /access": {"status": 200},
+    "GET /clients": {"status": 200},
     "GET /history": {"status": 501},
     "GET /keys": {"status": 200},
     "POST /keys": {"status": 400, "body": '{"unknown":1}'},

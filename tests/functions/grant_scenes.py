@@ -268,8 +268,9 @@ def capturing(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) 
 def browsing(monkeypatch: pytest.MonkeyPatch, start_recording: StartRecording) -> None:
     declare()
     start_recording()
-    objects = "/feeds/{feed}/objects"
-    for route in ("/changefeeds", "/changefeeds/stats", "/feeds/{feed}/sums", objects):
+    objects, of_feed = "/feeds/{feed}/objects", "/feeds/{feed}"
+    listed = ("/changefeeds", "/changefeeds/stats", f"{of_feed}/sums", f"{of_feed}/clients")
+    for route in (*listed, objects):
         answer = browse(event("http_get_status", routeKey=f"GET {route}"), None)
         assert answer["statusCode"] == 200, answer
     one = {"type": "video", "id": "x32"}

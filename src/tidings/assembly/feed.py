@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.append import Appender, Precondition
     from tidings.core.log.reader import Filler, Reader
+    from tidings.core.maintenance.clients import ClientReporter, OpenRequests
     from tidings.core.maintenance.history import History
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Sweeper
@@ -885,6 +886,26 @@ class Assembly:
     # Maintenance.
 
     @cached_property
+    def open_requests(self) -> OpenRequests:
+        """Return the requests of this process that send events or wait for them."""
+        from tidings.core.maintenance.clients import OpenRequests
+
+        return OpenRequests()
+
+    @cached_property
+    def client_reporter(self) -> ClientReporter:
+        from tidings.core.maintenance.clients import SubscribedClients
+
+        return SubscribedClients(
+            subscriptions=self.stores.subscriptions,
+            checkpoints=self.stores.followers,
+            counters=self.stores.counters,
+            log=self.stores.log,
+            clock=self.runtime.clock,
+            lanes=self.lanes.count,
+        )
+
+    @cached_property
     def sweeper(self) -> Sweeper:
         from tidings.core.changeagent.config import Purges
         from tidings.core.consumers.service import ConsumerMonitor, ConsumerRetention
@@ -1026,9 +1047,15 @@ class Assembly:
     def _browse(self) -> Endpoint:
         from tidings.http.endpoints.browse import Resources
         from tidings.http.router import by_path
-        from tidings.http.routes import SUMS
+        from tidings.http.routes import CLIENTS, SUMS
 
-        return by_path({SUMS: self._sums}, Resources(self.change_feeds))
+        below = {SUMS: self._sums, CLIENTS: self._clients}
+        return by_path(below, Resources(self.change_feeds))
+
+    def _clients(self) -> Endpoint:
+        from tidings.http.endpoints.clients import FeedClients
+
+        return FeedClients(self.guard, self.directory, self.client_reporter)
 
     @cached_property
     def change_feeds(self) -> ChangeFeeds:

@@ -39,6 +39,7 @@ def event_streams(
         origins=host.settings.cors_origins,
         longest_ms=longest_ms,
         listen=listen,
+        requests=host.open_requests,
     )
 
 
@@ -114,6 +115,7 @@ def _lists(here: Callable[[], Assembly], listen: Listen) -> tuple[App, App]:
         listen=listen,
         lister=lambda: here().lister,
         gate=lambda: here().gate,
+        requests=host.open_requests,
         prefix=host.settings.url_prefix,
         charges=lambda feed, admission: here().charge_for(feed, admission),
     )
@@ -123,6 +125,7 @@ def _lists(here: Callable[[], Assembly], listen: Listen) -> tuple[App, App]:
         feeds=changes.feeds,
         origins=changes.origins,
         listen=changes.listen,
+        requests=changes.requests,
         replication_reader=lambda: here().replication_reader,
     )
     return changes, pages

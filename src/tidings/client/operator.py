@@ -69,6 +69,10 @@ class Operator(FeedApi):
         """Return the samples of the last hour in `samples`, the oldest first (PROTOCOL 9.10)."""
         return self.ask("GET", "history")
 
+    def clients(self) -> Answer:
+        """Return the connected clients in `clients`, and their number in `total` (9.11)."""
+        return self.ask("GET", "clients")
+
 
 def _scope(*, host: bool) -> dict[str, str]:
     return {"host": "true"} if host else {}

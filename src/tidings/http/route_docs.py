@@ -517,6 +517,7 @@ DOCS: dict[str, Doc] = {
     "GET /access": Doc(
         "the roles that the credential grants", "10.10", "getAccess", answers=_json("Access")
     ),
+    "GET /clients": Doc("the connected clients", "9.11", "listClients", answers=_json("Clients")),
     "GET /history": Doc(
         "samples of the last hour",
         "9.10",

@@ -31,7 +31,7 @@ CORRECTIONS, ERASURES = "/feeds/{feed}/corrections", "/feeds/{feed}/erasures"
 ACCESS = "/feeds/{feed}/access"
 HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
-HISTORY = "/feeds/{feed}/history"
+HISTORY, CLIENTS = "/feeds/{feed}/history", "/feeds/{feed}/clients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse", READ_ALL),
     HttpRoute("GET", "/feeds/{feed}/objects", "browse", READ),
     HttpRoute("GET", SUMS, "browse", REPLICATE),
+    HttpRoute("GET", CLIENTS, "browse", READ_ALL),
     HttpRoute("GET", "/feeds/{feed}/log", "consume", READ_ALL),
     HttpRoute("GET", "/feeds/{feed}/consumers", "consume", READ_ALL),
     HttpRoute("PUT", "/feeds/{feed}/consumers/{name}", "consume", ADMIN),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.core import limits
+from tidings.core.maintenance.clients import TRANSPORTS
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, UNAVAILABLE
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
 from tidings.core.model.feeds import NAME
@@ -777,6 +778,41 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "Webhooks": record({"hooks": list_of(ref("Webhook"))}, example={"hooks": []}),
+    "Clients": record(
+        {
+            "total": _INTEGER,
+            "head": _INTEGER,
+            "clients": list_of(
+                record(
+                    {
+                        "transport": one_of(*TRANSPORTS),
+                        "since": _or_null(_TIME),
+                        "principal": _or_null(_PLAIN),
+                        "filter": {"type": "object"},
+                        "page": _or_null(_INTEGER),
+                        "lag_pages": _or_null(_INTEGER),
+                        "user_agent": _or_null(_PLAIN),
+                    }
+                ),
+                limits.CLIENTS_LISTED,
+            ),
+        },
+        example={
+            "total": 1,
+            "head": 42,
+            "clients": [
+                {
+                    "transport": "sse",
+                    "since": _EXAMPLE_TIME,
+                    "principal": "3k2m9c0q8xw1",
+                    "filter": {"types": ["order"]},
+                    "page": 40,
+                    "lag_pages": 2,
+                    "user_agent": "tidings-client/1.0",
+                }
+            ],
+        },
+    ),
     "History": record(
         {
             "interval_ms": _INTEGER,

@@ -28,6 +28,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, FollowerConfig
 from tidings.core.hooks.attempts import AttemptLog
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.webhook import WebhookDelivery
+from tidings.core.maintenance.clients import LocalClients
 from tidings.core.maintenance.history import Figures, History
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
@@ -488,6 +489,16 @@ class Host(Assembly):
     @cached_property
     def history(self) -> History:
         return History(self._figures)
+
+    @cached_property
+    def client_reporter(self) -> LocalClients:
+        return LocalClients(
+            requests=self.open_requests,
+            connections=self.stores.connections,
+            checkpoints=self.stores.followers,
+            log=self.stores.log,
+            user_agent=self.sockets.user_agent,
+        )
 
     def _figures(self, feed: str) -> Figures:
         """Return the figures of *feed*; read the followers first, so that no lag is negative."""

@@ -101,6 +101,9 @@ class MemorySubscriptions:
         stored, subscriptions = self._read(lane)
         return subscriptions if stored <= at_most else None
 
+    def some(self, lane: str, at_most: int) -> Sequence[Subscription]:
+        return self._read(lane)[1][:at_most]
+
     def all(self, lane: str) -> Sequence[Subscription]:
         return self._read(lane)[1]
 

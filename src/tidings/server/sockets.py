@@ -27,6 +27,7 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import State
 
 from tidings.core.errors import Rejected, TidingsError
+from tidings.core.maintenance.clients import user_agent_of
 from tidings.core.triton.registration import listener_of
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.http.asgi import CUT_AFTER, headers_of
@@ -95,6 +96,7 @@ class _Client:
         self.more = asyncio.Event()
         self.end: tuple[int, str] | None = None
         self.waits = False
+        self.user_agent = ""
         self.set_waiting: Callable[[bool], None] = lambda _: None  # see `SocketProtocol`
         self.cut_after: CutAfter = lambda _: None
 
@@ -132,6 +134,11 @@ class Sockets:
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         return self._post(connection_id, frame, OUTGOING_BYTES_MAX)
+
+    def user_agent(self, connection_id: str) -> str:
+        """Return the name of the client's program; "" if it is unknown."""
+        client = self._clients.get(connection_id)
+        return client.user_agent if client else ""
 
     def close(self, connection_id: str) -> None:
         client = self._clients.get(connection_id)
@@ -339,6 +346,7 @@ class SocketApp:
         connection_id = base64.urlsafe_b64encode(os.urandom(12)).decode()
         self._connections.open(Connection(connection_id, self._clock(), listener=listener))
         client = self._sockets.add(connection_id, scope.get(_WRITE_FRAME))
+        client.user_agent = user_agent_of(headers_of(scope))
         client.set_waiting = scope.get(_SET_WAITING, client.set_waiting)
         client.cut_after = scope.get(CUT_AFTER, client.cut_after)
         try:

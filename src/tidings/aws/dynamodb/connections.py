@@ -298,6 +298,9 @@ class DynamoDBSubscriptions(TableStore):
         items = self._table.few_of_kind(subscription_kind(lane), at_most)
         return _distinct(items) if items is not None else None
 
+    def some(self, lane: str, at_most: int) -> Sequence[Subscription]:
+        return _distinct(self._table.first_of_kind(subscription_kind(lane), at_most))
+
 
 def _distinct(items: Iterable[Item]) -> list[Subscription]:
     """Return each subscription once, although it has an item for each key of its filter."""

@@ -202,6 +202,10 @@ class Table:
         more = "LastEvaluatedKey" in answer or len(answer["Items"]) > at_most
         return None if more else list(answer["Items"])
 
+    def first_of_kind(self, kind: str, at_most: int) -> list[Item]:
+        """Return the first items of *kind*, with one strongly consistent request."""
+        return list(self.page(_OF_KIND, {":kind": text(kind)}, Limit=at_most)["Items"])
+
 
 class TableStore:
     """The base class of a store that has all its items in one table, *table*."""

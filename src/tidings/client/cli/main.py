@@ -49,6 +49,7 @@ SUBCOMMANDS = {
     "post": Subcommand(f"{_CLI}.post", "Post operations to a feed."),
     "tail": Subcommand(f"{_CLI}.tail", "Show the events of a feed as they arrive."),
     "status": Subcommand(f"{_CLI}.status", "Show the status of a feed."),
+    "clients": Subcommand(f"{_CLI}.clients", "Show the connected clients of a feed."),
     "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a feed as a Triton listener."),
     "consume": Subcommand(f"{_CLI}.consumers", "Run a worker of a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),

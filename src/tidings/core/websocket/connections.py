@@ -239,6 +239,13 @@ class SubscriptionStore(Protocol):
         A subscription counts once for each key under which it is stored.
         """
 
+    def some(self, lane: str, at_most: int) -> Sequence[Subscription]:
+        """
+        Return some subscriptions with one read; all of them if *at_most* are stored.
+
+        A subscription counts once for each key under which it is stored.
+        """
+
     def add(self, lane: str, subscription: Subscription) -> None:
         """Store *subscription* under each of its keys."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +24,7 @@ from tidings.core.auth.quotas import free
 from tidings.core.changeagent.changes import ID_MAX
 from tidings.core.changeagent.list import Listing, Query, extend_listing, parse
 from tidings.core.errors import InvalidChange, TidingsError, parse_integer
+from tidings.core.maintenance.clients import LONG_POLL, Client, OpenRequests, user_agent_of
 from tidings.core.model.feeds import DEFAULT_FEED, public_name
 from tidings.core.replication import serve
 from tidings.core.replication.wire import ReplicationBatch, encode_batch, encode_rows
@@ -64,11 +66,16 @@ _PACKING = 1  # level of gzip; five times as fast as the default, with an eighth
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request that arrived at the time *came_s*. *gone* is done when the client disconnects."""
+    """
+    A request that arrived at the time *came_s*. *gone* is done when the client disconnects.
+
+    *keys* has the id of its key, if any, once the request is admitted.
+    """
 
     scope: Message
     headers: dict[str, str]
     gone: Future[None]
+    keys: list[str] = field(default_factory=list)
     came_s: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     def may_wait(self, until_s: float) -> bool:
@@ -85,7 +92,8 @@ class WaitingList(ABC):
     An app for one kind of list. *guard* is built for the first request.
 
     *origins* are the origins of web pages that may read. *listen* returns the notifications of a
-    feed. By default, the end of the log is polled at a fixed interval.
+    feed. By default, the end of the log is polled at a fixed interval. *requests* has the waiting
+    requests for operators.
     """
 
     guard: Callable[[], Guard]
@@ -93,6 +101,7 @@ class WaitingList(ABC):
     feeds: FeedNames
     origins: tuple[str, ...]
     listen: Listen = at_fixed_interval
+    requests: OpenRequests = field(default_factory=OpenRequests)
 
     def __post_init__(self) -> None:
         self.pollers = TailPollers(self.listen)
@@ -143,9 +152,16 @@ class WaitingList(ABC):
             FeedDeleted: the feed was deleted.
         """
         left_s = request.left_s(until_s)
-        await poller.wait(page, request.gone, min(left_s, limits.EXISTS_S))
+        with self.requests.connected(feed, partial(self._describe, request, page)):
+            await poller.wait(page, request.gone, min(left_s, limits.EXISTS_S))
         if request.left_s(until_s) <= left_s - limits.EXISTS_S:
             await in_thread(self.feeds.check, feed)
+
+    def _describe(self, request: _Request, page: int) -> Client:
+        since_ms = self.clock() - round((time.monotonic() - request.came_s) * 1000)
+        key = request.keys[0] if request.keys else ""
+        agent = user_agent_of(request.headers)
+        return Client(LONG_POLL, since_ms, page=page, key=key, user_agent=agent)
 
     async def _check_again(self, request: _Request, feed: str, allowed: Allowed) -> None:
         """
@@ -199,6 +215,7 @@ class ChangeLists(WaitingList):
         if scope["method"] == "OPTIONS":
             return preflight(headers, self.origins, "GET", "POST")
         feed, allowed = await in_thread(self._admit, match["feed"] or DEFAULT_FEED, headers)
+        request.keys.extend(filter(None, [allowed.admission.key]))
         if match["id"] is not None:
             number = _number(match["id"])
             change = await in_thread(self.lister().one, feed, number, allowed.bound)
@@ -308,6 +325,7 @@ class ReplicationApp(WaitingList):
         match = COPIED.fullmatch(scope["path"])
         assert match is not None  # other paths are not routed here
         feed, allowed = await in_thread(self._admit, match["feed"], request.headers)
+        request.keys.extend(filter(None, [allowed.admission.key]))
         query = query_of(scope)
         if match["what"] == "rows":
             text = await in_thread(self._rows, feed, query, allowed)

@@ -23,6 +23,7 @@ from tidings.core.catchup.sse import RESUME, Chunk, Stream, Streamer
 from tidings.core.counters import CounterDelta, Counters, StreamCounter
 from tidings.core.effects import Clock
 from tidings.core.errors import TidingsError
+from tidings.core.maintenance.clients import NDJSON, SSE, Client, OpenRequests, user_agent_of
 from tidings.core.model.cursors import NOW
 from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.core.settings.profiles import CompatibilityMode
@@ -232,6 +233,7 @@ class EventStreams:
     *origins* are the origins of web pages that may read. A stream ends after *longest_ms*, because
     Lambda does not report a disconnect, so the stream occupies a function until then. If
     *longest_ms* is None, streams have no time limit. *listen* returns the notifications of a feed.
+    *requests* has the open streams for operators.
     """
 
     def __init__(
@@ -244,7 +246,9 @@ class EventStreams:
         origins: tuple[str, ...],
         longest_ms: int | None,
         listen: Listen = at_fixed_interval,
+        requests: OpenRequests | None = None,
     ) -> None:
+        self._requests = requests or OpenRequests()
         self._clients, self._pollers = clients, TailPollers(listen)
         self._open_streams = OpenStreams(lasting=longest_ms is None)
         self._streamer, self._compatibility = streamer, compatibility
@@ -289,7 +293,8 @@ class EventStreams:
         left = _limits_of(headers, self._clock(), self._longest_ms)
         cut_s = None if self._longest_ms is None else (self._longest_ms + LAST_MS) / 1000
         cut_after: CutAfter = scope.get(CUT_AFTER, lambda _: None)
-        with suppress(TimeoutError):
+        describe = partial(_describe, stream, user_agent_of(headers))
+        with suppress(TimeoutError), self._requests.connected(stream.feed, describe):
             async with asyncio.timeout(cut_s):
                 with self._open_streams.serving(stream, receive, cut_after) as one:
                     async with self._clients.counting(stream.feed) as counter:
@@ -419,6 +424,12 @@ class EventStreams:
 
     def _as_oplog(self, path: str) -> bool:
         return self._compatibility().are_oplogs(feed_of(path))
+
+
+def _describe(stream: Stream, user_agent: str) -> Client:
+    transport = NDJSON if stream.lines else SSE
+    key, page = stream.admission.key, stream.progress.page
+    return Client(transport, stream.since_ms, stream.filter, page, key, user_agent)
 
 
 def accepts_events(accept: str) -> bool:

@@ -560,7 +560,7 @@ def attempts_of(scene: HookScene) -> list[tuple[int, int, int]]:
 
 def test_19_8_attempts_are_kept_with_their_numbers() -> None:
     """Also those of parked messages; an accepted one has no error, another one no URL."""
-    scene = hooked("a", "a", attempts=2, url="https://a.example/told?secret=s3cret")
+    scene = hooked("a", "a", attempts=2, url="https://a.example/hook?secret=s3cret")
     scene.endpoint.says = lambda name: OK if name == "1" else BROKEN
     scene.run_on()
     assert attempts_of(scene) == [(0, 1, 503), (1, 1, 200), (0, 2, 503)]
