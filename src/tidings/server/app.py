@@ -23,7 +23,6 @@ from tidings.http.asgi import (
     CUT_AFTER,
     BodyBudget,
     Gone,
-    Overloaded,
     answer_head,
     arrival_of,
     below,
@@ -37,7 +36,7 @@ from tidings.http.asgi import (
 )
 from tidings.http.durable_streams import ACCEPTED
 from tidings.http.endpoints import status
-from tidings.http.request import Answer, BodyPending, Request
+from tidings.http.request import Answer, BodyPending, Overloaded, Request
 from tidings.http.router import CHANGEAGENT, Match, RouteTable, WrongMethod, pattern
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.server import metrics, sockets
