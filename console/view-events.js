@@ -349,7 +349,10 @@ function content(live) {
       h("details", { ontoggle: () => (live.isChanged = true) }, h("summary", {}, "As a table"),
         h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Type and folder"), h("th", { scope: "col" }, "Objects"))),
           h("tbody", { id: "groups" }))),
-      h("h2", {}, "By type"), h("div", { id: "bars", class: "bars" })),
+      h("h2", {}, "By type"),
+      h("ul", { class: "legend soft" }, ["insert", "update", "delete"].map((kind) =>
+        h("li", {}, h("span", { class: `swatch ${kind}` }), ` ${kind}`))),
+      h("div", { id: "bars", class: "bars" })),
     h("section", { class: "stream", "aria-labelledby": "stream-title" },
       h("h2", { id: "stream-title" }, "Newest first"),
       h("p", { class: "cursor" }, "Cursor: ", h("code", { id: "cursor", title: "The position from which this page resumes" }, "none yet")),

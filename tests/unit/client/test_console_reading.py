@@ -14,12 +14,13 @@ import pytest
 from websockets.sync.client import ClientConnection
 
 from tests.hosts import make_key, raise_floor
-from tests.unit.client import chromium
+from tests.unit.client import chromium, pictures
 from tidings.server import operating
 from tidings.server.running import Server
 
 pytestmark = pytest.mark.browser
 
+README = Path(__file__).parents[3] / "README.md"
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 # Keep what the page copies, because a browser without a window has no clipboard.
 _CLIPBOARD = """
@@ -360,3 +361,15 @@ def test_no_view_opens_the_dialog_of_the_browser(browser: ClientConnection, tmp_
             page.js("document.querySelector('#dialog')?.close()")
         page.until("challenges.length >= 3")
         assert set(page.js("challenges")) == {'Bearer realm="tidings"'}
+
+
+def test_the_pictures_of_the_readme_can_be_taken_again(
+    browser: ClientConnection, tmp_path: Path
+) -> None:
+    """They have the size of the ones in the repository, and are small enough for a README."""
+    pictures.take(browser, tmp_path)
+    for name in (pictures.DESKTOP, pictures.PHONE):
+        taken, kept = ((folder / name).read_bytes() for folder in (tmp_path, pictures.FOLDER))
+        assert taken[16:24] == kept[16:24]  # width and height of a PNG
+        assert len(taken) < pictures.BYTES_MAX > len(kept)
+        assert name in README.read_text()

@@ -1,4 +1,4 @@
-"""The operators' views of the console in a real browser, against a server with a failed consumer."""
+"""The operators' views of the console in a browser, against a server with a failed consumer."""
 
 from __future__ import annotations
 
