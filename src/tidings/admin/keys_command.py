@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -13,6 +14,16 @@ import click
 from tidings.admin.target import Target, host_target_options
 from tidings.aws.effects import now_ms
 from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.options import (
+    URL_VARIABLE,
+    Command,
+    is_given,
+    locate,
+    password_options,
+    timeout_option,
+)
+from tidings.client.cli.render import failures
+from tidings.client.operator import Operator
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import (
@@ -23,47 +34,43 @@ from tidings.core.auth.keys import (
     fresh,
 )
 from tidings.core.errors import InvalidSetting
-from tidings.core.model.feeds import HOST, public_name
-from tidings.core.model.timestamps import from_ms
-from tidings.http.endpoints.keys import key_document, key_state, parse_lifetime
+from tidings.core.model.feeds import HOST
+from tidings.http.endpoints.keys import key_document, parse_lifetime
 
+URL_HELP = f"Address of Tidings, to use its HTTP interface.  [env var: {URL_VARIABLE}]"
 HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
 _WIDTHS = (12, 8, 18, 28, 20, 6, 12, 0)
 
 
-def key_lines(feed: str, key: Key, now_ms: int) -> list[str]:
-    """Return the fields of a key as lines of text."""
+def key_lines(key: Mapping[str, Any]) -> list[str]:
+    """Return the fields of a key, a document of `http.endpoints.keys`, as lines of text."""
     rows = [
-        ("feed", public_name(feed)),
-        ("id", key.id),
-        ("state", key_state(key, now_ms)),
-        ("roles", ", ".join(_roles(key))),
+        ("feed", key["feed"]),
+        ("id", key["id"]),
+        ("state", key["state"]),
+        ("roles", ", ".join(key["roles"])),
         ("bound", _bound(key) or "none: the whole feed"),
-        ("expires", from_ms(key.expires_ms) if key.expires_ms else "never"),
-        ("rate", f"{key.rate} a second" if key.rate else "no limit"),
-        ("streams", f"{key.streams or limits.KEY_STREAMS} at once"),
-        ("made", f"{from_ms(key.made_ms)} by {key.made_by or 'an unknown operator'}"),
+        ("expires", key["expires_at"] or "never"),
+        ("rate", f"{key['rate']} a second" if key["rate"] else "no limit"),
+        ("streams", f"{key['streams']} at once"),
+        ("made", f"{key['made_at']} by {key['made_by'] or 'an unknown operator'}"),
     ]
-    if feed == HOST:
-        names = ", ".join(f"{prefix}*" for prefix in key.feeds)
+    if "feeds" in key:
+        names = ", ".join(f"{prefix}*" for prefix in key["feeds"] or ())
         rows[0] = ("feeds", names or "all of the host")
-    if key.label:
-        rows.append(("label", key.label))
-    if key.revoked_ms:
-        rows.append(("revoked", from_ms(key.revoked_ms)))
-    if key.successor:
-        rows.append(("successor", key.successor))
+    optional = (("label", "label"), ("revoked", "revoked_at"), ("successor", "successor"))
+    rows += [(name, key[field]) for name, field in optional if key[field]]
     return [f"{name:<10} {value}" for name, value in rows]
 
 
-def key_table(keys: Iterable[Key], now_ms: int) -> Iterator[str]:
+def key_table(keys: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line per key, after a line with the column names."""
     yield _line(HEADINGS)
     for key in keys:
-        until = from_ms(key.ended_ms) if key.ended_ms else ""
-        state, rate = key_state(key, now_ms), str(key.rate or "")
-        roles = ",".join(_roles(key))
-        yield _line((key.id, state, roles, _bound(key), until, rate, key.made_by, key.label))
+        until = min(filter(None, (key["revoked_at"], key["expires_at"])), default="")
+        roles, rate = ",".join(key["roles"]), str(key["rate"] or "")
+        cells = roles, _bound(key), until, rate, key["made_by"], key["label"]
+        yield _line((key["id"], key["state"], *cells))
 
 
 def _line(cells: tuple[str, ...]) -> str:
@@ -71,15 +78,9 @@ def _line(cells: tuple[str, ...]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def _roles(key: Key) -> list[str]:
-    return sorted(role.value for role in key.roles)
-
-
-def _bound(key: Key) -> str:
-    named = {"feeds": key.feeds or None, "types": key.bound.types, "parents": key.bound.parents}
-    return " ".join(
-        f"{name}={','.join(sorted(values))}" for name, values in named.items() if values is not None
-    )
+def _bound(key: Mapping[str, Any]) -> str:
+    named = {name: key.get(name) for name in ("feeds", "types", "parents")}
+    return " ".join(f"{name}={','.join(values)}" for name, values in named.items() if values)
 
 
 class Duration(click.ParamType[int]):
@@ -107,6 +108,46 @@ by_option = click.option(
 )
 
 
+def url_or_target_options(command: Command) -> Command:
+    """
+    Add the options of `host_target_options`, and those of an address with a password.
+
+    The command receives *target*, or *operator* if the keys are those at a URL; the other one is
+    None. With *operator*, *of_host* says whether --host is given.
+    """
+
+    @functools.wraps(command)
+    def with_target(target: Target, **others: Any) -> None:
+        command(target=target, operator=None, of_host=False, **others)
+
+    @functools.wraps(command)
+    def with_operator(
+        url: str, feed: str, host: bool, password: str, timeout_s: float | None, **others: Any
+    ) -> None:
+        operator = Operator(url, feed, password=password, timeout_s=timeout_s)
+        with failures(), operator:
+            command(target=None, operator=operator, of_host=host, **others)
+
+    stored, asked = host_target_options(with_target), password_options(with_operator)
+
+    @functools.wraps(command)
+    def with_place(url: str | None, feed: str | None, context: str | None, **others: Any) -> None:
+        is_stored = any(others[name] for name in ("stage", "endpoint_url", "data"))
+        if url and is_stored:
+            raise click.UsageError("name the keys once: by --url, or as the other options do")
+        location = None if is_stored else locate(context, {"--url": url})
+        if location is not None and location.url:
+            for name in ("stage", "endpoint_url", "data"):
+                del others[name]
+            asked(url=location.url, feed=location.feed(feed), **others)
+            return
+        for name in ("password_file", "password", "timeout_s"):
+            del others[name]
+        stored(feed=feed, context=context, **others)
+
+    return click.option("--url", help=URL_HELP)(timeout_option(with_place))
+
+
 @click.group(epilog=EXIT_CODES)
 def keys() -> None:
     """
@@ -128,7 +169,7 @@ def keys() -> None:
 
 
 @keys.command(epilog=EXIT_CODES)
-@host_target_options
+@url_or_target_options
 @click.option(
     "--role",
     "roles",
@@ -159,7 +200,9 @@ def keys() -> None:
 @by_option
 @json_option
 def create(
-    target: Target,
+    target: Target | None,
+    operator: Operator | None,
+    of_host: bool,
     roles: tuple[str, ...],
     feeds: tuple[str, ...],
     types: tuple[str, ...],
@@ -177,15 +220,36 @@ def create(
     With --host, the key is valid for all feeds of the host, or for those that --feeds permits. With
     the role admin, it also creates and deletes feeds (`tidings feeds`).
 
+    With --url, the password is a key with the role admin, or the ingest password. The new key has
+    at most its rights, and its name as the creator.
+
     \b
     Examples:
       tidings keys create --stage dev --role read
       tidings keys create --stage dev --host --role admin --feeds team-a-
       tidings keys create --stage dev --role read --role ingest --parent user/42
       tidings keys create --endpoint-url http://127.0.0.1:8000 --role admin --json
+      tidings keys create --url https://feed.example --role read --expires 24h
     """
-    if feeds and target.feed != HOST:
+    if feeds and not (of_host if target is None else target.feed == HOST):
         raise click.UsageError("--feeds is for keys of the host; add --host")
+    if operator is not None and is_given("by"):
+        raise click.UsageError("--by is not for --url: the creator is the password's key")
+    if operator is not None:
+        made = operator.create_key(
+            roles,
+            types=types,
+            parents=parents,
+            expires=f"{expires}ms" if expires else "",
+            rate=rate,
+            streams=streams,
+            label=label,
+            feeds=feeds,
+            host=of_host,
+        )
+        _print_new(made, in_json=in_json)
+        return
+    assert target is not None
     given = fresh(os.urandom)
     wanted = Key(
         "",
@@ -199,13 +263,14 @@ def create(
         made_by=by,
         feeds=feeds,
     )
-    _print_new(target, given, _issuer(target).create(target.feed, given, wanted), in_json=in_json)
+    stored = _issuer(target).create(target.feed, given, wanted)
+    _print_new(_new_document(target, given, stored), in_json=in_json)
 
 
 @keys.command("list", epilog=EXIT_CODES)
-@host_target_options
+@url_or_target_options
 @json_option
-def list_(target: Target, in_json: bool) -> None:
+def list_(target: Target | None, operator: Operator | None, of_host: bool, in_json: bool) -> None:
     """
     Show the keys of a feed, including those that ended within the last month.
 
@@ -214,12 +279,12 @@ def list_(target: Target, in_json: bool) -> None:
       tidings keys list --stage dev
       tidings keys list --stage dev --json | jq 'select(.state == "holds")'
     """
-    now = now_ms()
-    if in_json:
-        for key in target.keys.keys(target.feed):
-            click.echo(json.dumps(key_document(target.feed, key, now)))
-        return
-    for line in key_table(target.keys.keys(target.feed), now):
+    if operator is not None:
+        found = operator.list_keys(host=of_host)
+    else:
+        assert target is not None
+        found = [_document(target, key) for key in target.keys.keys(target.feed)]
+    for line in map(json.dumps, found) if in_json else key_table(found):
         click.echo(line)
 
 
@@ -235,14 +300,16 @@ def show(target: Target, id: str, in_json: bool) -> None:
     Example:
       tidings keys show 3k2m9c0q8xw1 --stage dev
     """
-    _print_key(target, _issuer(target).find(target.feed, id), in_json=in_json)
+    _print_key(_document(target, _issuer(target).find(target.feed, id)), in_json=in_json)
 
 
 @keys.command(epilog=EXIT_CODES)
 @click.argument("id")
-@host_target_options
+@url_or_target_options
 @json_option
-def revoke(target: Target, id: str, in_json: bool) -> None:
+def revoke(
+    target: Target | None, operator: Operator | None, of_host: bool, id: str, in_json: bool
+) -> None:
     """
     Revoke a key; within five seconds, it is refused and its connections are closed.
 
@@ -250,7 +317,12 @@ def revoke(target: Target, id: str, in_json: bool) -> None:
     Example:
       tidings keys revoke 3k2m9c0q8xw1 --stage dev
     """
-    _print_key(target, _issuer(target).revoke(target.feed, id), in_json=in_json)
+    if operator is not None:
+        ended = operator.revoke_key(id, host=of_host)
+    else:
+        assert target is not None
+        ended = _document(target, _issuer(target).revoke(target.feed, id))
+    _print_key(ended, in_json=in_json)
 
 
 @keys.command(epilog=EXIT_CODES)
@@ -275,27 +347,31 @@ def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> Non
     """
     given = fresh(os.urandom)
     made = _issuer(target).rotate(target.feed, id, given, overlap, by)
-    _print_new(target, given, made, in_json=in_json)
+    _print_new(_new_document(target, given, made), in_json=in_json)
 
 
 def _issuer(target: Target) -> KeyIssuer:
     return KeyIssuer(target.keys, target.profiles, now_ms)
 
 
-def _print_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:
+def _document(target: Target, key: Key) -> dict[str, Any]:
+    return key_document(target.feed, key, now_ms())
+
+
+def _new_document(target: Target, given: PresentedKey, made: Key) -> dict[str, Any]:
+    return {"key": given.encode(), **_document(target, made)}
+
+
+def _print_new(made: Mapping[str, Any], *, in_json: bool) -> None:
     """Print the key on stdout and its description on stderr; if *in_json*, both on stdout."""
     if in_json:
-        shown = key_document(target.feed, made, now_ms())
-        click.echo(json.dumps({"key": given.encode(), **shown}))
+        click.echo(json.dumps(made))
         return
-    click.echo(given.encode())
-    for line in key_lines(target.feed, made, now_ms()):
+    click.echo(made["key"])
+    for line in key_lines(made):
         click.echo(line, err=True)
 
 
-def _print_key(target: Target, key: Key, *, in_json: bool) -> None:
-    if in_json:
-        click.echo(json.dumps(key_document(target.feed, key, now_ms())))
-        return
-    for line in key_lines(target.feed, key, now_ms()):
+def _print_key(key: Mapping[str, Any], *, in_json: bool) -> None:
+    for line in [json.dumps(key)] if in_json else key_lines(key):
         click.echo(line)

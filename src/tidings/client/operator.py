@@ -31,12 +31,13 @@ class Operator(FeedApi):
         streams: int = 0,
         label: str = "",
         feeds: Sequence[str] = (),
+        host: bool = False,
     ) -> Answer:
         """
         Create a key with *roles*, and return its description and, in `key`, the key itself.
 
         The key has at most the rights of the password of this object. *expires* is a lifetime such
-        as `24h`. *feeds* are prefixes of names of feeds, with which the key is one of the host.
+        as `24h`. With *host*, the key is one of the host, for the feeds with the prefixes *feeds*.
         After `Lost`, the key may exist: find it with `list_keys`, revoke it, and create another.
         """
         given = {
@@ -50,7 +51,7 @@ class Operator(FeedApi):
             "feeds": [*feeds],
         }
         body = {name: value for name, value in given.items() if value}
-        return self.ask("POST", "keys", body=body, query=_scope(host=bool(feeds)))
+        return self.ask("POST", "keys", body=body, query=_scope(host=host))
 
     def revoke_key(self, key_id: str, *, host: bool = False) -> Answer:
         """Revoke the key with the id *key_id*, and return its description."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner, Result
 
 from tests.hosts import make_key
 from tidings.client import Operator
+from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.server.running import Server
 
@@ -206,10 +209,32 @@ def test_P17_12_the_client_creates_and_revokes_keys(server: Server) -> None:
         made = operator.create_key(["read"], types=["video"], expires="1h", rate=5, streams=2)
         assert (made["types"], made["rate"], made["streams"]) == (["video"], 5, 2)
         assert operator.revoke_key(made["id"])["state"] == "revoked"
-        of_host = operator.create_key(["read"], feeds=["main"])
+        of_host = operator.create_key(["read"], feeds=["main"], host=True)
         assert of_host["id"] in {each["id"] for each in operator.list_keys(host=True)}
         assert operator.revoke_key(of_host["id"], host=True)["state"] == "revoked"
         assert made["id"] in {each["id"] for each in operator.list_keys()}
+
+
+def test_P17_12_the_command_creates_keys_at_an_address(server: Server) -> None:
+    """It has the same output as with the data of the server; a refusal is one sentence."""
+
+    def run(*words: str) -> Result:
+        place = ("--url", server.url, "--password", own)
+        return CliRunner().invoke(main, ["keys", *words, *place])
+
+    own = make_key(server, "--host", *ALL_ROLES, "--feeds", "main")
+    made = json.loads(run("create", "--role", "read", "--expires", "1h", "--json").stdout)
+    assert made["made_by"] == f"key {own.split('_')[1]}"
+    of_server = CliRunner().invoke(main, ["keys", "list", *server.place]).stdout
+    assert run("list").stdout == of_server and made["id"] in of_server
+    assert "revoked" in run("revoke", made["id"]).stdout
+    of_host = run("create", "--host", "--role", "read", "--feeds", "main-").stdout.strip()
+    assert of_host.split("_")[1] in run("list", "--host").stdout
+    assert "feeds      main-*" in run("revoke", "--host", of_host.split("_")[1]).stdout
+    refused = run("create", "--role", "read", "--streams", "900")
+    assert refused.exit_code == 1 and "streams" in refused.output
+    for words in (("--data", str(server.data)), ("--by", "ann")):
+        assert run("create", "--role", "read", *words).exit_code == 2
 
 
 def test_P17_12_a_password_creates_keys_with_its_own_roles(tmp_path: Path) -> None:
