@@ -41,6 +41,7 @@
 import { isSignedIn, listFeeds, Refused, request, secret, signIn } from "./api.js";
 import { Health, line } from "./health.js";
 import { ask, h, plain, say } from "./page.js";
+import * as clients from "./view-clients.js";
 import * as consumers from "./view-consumers.js";
 import * as events from "./view-events.js";
 import * as feeds from "./view-feeds.js";
@@ -50,7 +51,7 @@ import * as overview from "./view-overview.js";
 import * as post from "./view-post.js";
 import * as webhooks from "./view-webhooks.js";
 
-const VIEWS = { events, objects, post, overview, consumers, webhooks, keys, feeds };
+const VIEWS = { events, objects, post, overview, consumers, webhooks, clients, keys, feeds };
 const LOOK_EVERY_MS = 5000;
 
 const $ = (id) => document.getElementById(id);

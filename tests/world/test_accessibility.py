@@ -60,6 +60,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             http.post("consumers/search/fail", json=failed).raise_for_status()
             park = {"why": "no room", "by": "ann"}
             http.post("consumers/search/park", json=park).raise_for_status()
+            http.put("hooks/films", json={"url": "https://a.example/x"}).raise_for_status()
         yield server
 
 
@@ -104,6 +105,7 @@ def _places(page: chromium.Page, url: str, axe: str, width: int) -> Iterator[str
     page.until("document.querySelector('#dialog')?.open")
     yield "a dialog"
     page.js("document.querySelector('#dialog').close()")
+    yield from _forms(page)
     _show(page, "events")
     page.until("!!document.querySelector('.object')")
     page.js("document.querySelector('details').open = true")
@@ -115,6 +117,26 @@ def _places(page: chromium.Page, url: str, axe: str, width: int) -> Iterator[str
     page.js(f"new Function({axe!r})()")
     page.until("document.querySelectorAll('#history tr').length > 0")
     yield "an object"
+
+
+def _forms(page: chromium.Page) -> Iterator[str]:
+    """Yield the states of forms."""
+    _show(page, "post")
+    page.js("document.querySelector('#post-data').value = '{'")
+    page.js("document.querySelector('#post-do').click()")
+    yield "a form with errors"
+    _show(page, "webhooks")
+    page.js("document.querySelector('#hooks button').click()")
+    page.js("[...document.querySelectorAll('#hooks button')].at(-1).click()")
+    page.until("document.querySelector('#new-hook .note').textContent")
+    yield "a form that changes a webhook"
+    page.js("document.querySelectorAll('#hook button')[1].click()")
+    page.js("document.querySelector('#dialog details').open = true")
+    yield "a dialog with its request"
+    page.js("document.querySelector('#dialog-do').click()")
+    page.until("document.querySelector('#reveal')?.open")
+    yield "a secret"
+    page.js("document.querySelector('#reveal').close()")
 
 
 def _show(page: chromium.Page, view: str) -> None:

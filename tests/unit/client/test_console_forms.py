@@ -326,14 +326,27 @@ def test_a_reader_is_told_which_role_is_missing(host: Host, tab: Tab, view: str,
     assert not tab.page.js("document.querySelector('form.form')")
 
 
-@pytest.mark.parametrize("view", ["post", "consumers", "webhooks", "keys", "feeds"])
+@EITHER
+def test_clients_are_shown(host: Host, tab: Tab, credential: str) -> None:
+    """With their transport, filter and the id of their key, never the key."""
+    url, query = f"{host.url}feeds/main/ops", {"from": "now", "types": "video"}
+    with httpx.stream("GET", url, params=query, auth=("", host.key)) as stream:
+        assert stream.status_code == 200
+        tab.show("clients", getattr(host, credential))
+        tab.said(host.key.split("_")[1], "#clients")
+        assert "types video" in tab.text("#clients")
+        assert "1 connected" in tab.text("#clients-count")
+        assert host.key not in tab.text("body")
+
+
+@pytest.mark.parametrize("view", ["post", "consumers", "webhooks", "clients", "keys", "feeds"])
 def test_a_phone_shows_the_forms_without_scrolling_sideways(
     host: Host, tab: Tab, view: str
 ) -> None:
     """Every input has a label."""
     tab.show(view, host.key, width=360)
     tab.page.until("!!document.querySelector('#view .card')")
-    tab.page.until("!!document.querySelector('form.form')")
+    tab.page.until("!!document.querySelector('form.form, #clients')")
     assert tab.page.js("document.documentElement.scrollWidth") <= 360
     unnamed = (
         "[...document.querySelectorAll('input, select, textarea')]"
