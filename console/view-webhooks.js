@@ -62,6 +62,7 @@ export function mount(root, context) {
     const found = await unlessMissing(request("GET", below("hooks")));
     say(none, !found ? "This host calls no webhooks: run tidings consume with a program."
       : found.hooks.length ? "" : "The feed has none.");
+    made.hidden = !found;
     const hooks = found?.hooks ?? [];
     known = new Map(hooks.map((each) => [each.name, each]));
     fill($("hooks"), hooks, ({ name }) => name, (each) => [
