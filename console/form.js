@@ -222,7 +222,7 @@ function requestBox(id, context) {
       const { request, words, isOfHost } = plan;
       const place = { host: address("/"), feed: isOfHost ? "" : context.feed, hasPassword: isSignedIn() };
       curl.show(request ? curlText(request, place) : "");
-      command.show(words ? commandText(words, place, plan) : "");
+      command.show(words ? commandText(words, place, plan.input) : "");
       password.hidden = !request || !place.hasPassword;
     },
   };

@@ -77,10 +77,9 @@ export function curlText({ method, path: at, body, headers = {} }, { host, hasPa
 }
 
 // The command with its *words*; it reads a password from the variable TIDINGS_PASSWORD.
-// With *onServer*, it is a command that has no address, because it reads the data of the server.
-export function commandText(words, { host, feed }, { input = "", onServer = false } = {}) {
-  const place = onServer ? ["--data", "FOLDER"] : ["--url", host.replace(/\/$/, "")];
-  const command = ["tidings", ...words, ...place, ...(feed ? ["--feed", feed] : [])].map(quoted).join(" ");
+export function commandText(words, { host, feed }, input = "") {
+  const options = ["--url", host.replace(/\/$/, ""), ...(feed ? ["--feed", feed] : [])];
+  const command = ["tidings", ...words, ...options].map(quoted).join(" ");
   return input ? `echo ${quoted(input)} |\n  ${command}` : command;
 }
 
@@ -105,7 +104,6 @@ function updating(words, existing, filter) {
 //   words       of the command that does the same, or null if no command does
 //   input       the standard input of the command
 //   isOfHost    true if the command is for the host, and not for a feed
-//   onServer    true if the command reads the data of a server, and has no address
 //   effect      one sentence
 //   note        what to know before, for a name that exists
 //   unused      names of fields that have no effect
@@ -219,7 +217,6 @@ export function keyPlan(feed, { roles, types, parents, expires, rate, streams, l
     words: ["keys", "create", ...flag("--host", ofHost), ...feeds.flatMap((each) => ["--feeds", each]), ...roles.flatMap((role) => ["--role", role]),
       ...types.flatMap((type) => ["--type", type]), ...parents.flatMap((parent) => ["--parent", parent]),
       ...option("--expires", expires), ...option("--rate", rate), ...option("--streams", streams), ...option("--label", label)],
-    onServer: true,
     isOfHost: ofHost,
     effect: `Creates a key of ${where} with ${roles.length === 1 ? "the role" : "the roles"} ${roles.join(", ")}${limits ? `, for ${limits} only` : ""}, ${expires ? `valid for ${expires}` : "without an end"}. The key is shown once.`,
   };
@@ -269,7 +266,6 @@ export const rotation = (feed, name) => ({
 export const revocation = (feed, id, { ofHost }) => ({
   request: { method: "POST", path: keysPath(feed, ofHost, id, "revoke"), body: {} },
   words: ["keys", "revoke", id, ...flag("--host", ofHost)],
-  onServer: true,
   isOfHost: ofHost,
 });
 

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from tests.hosts import make_key
 from tests.unit.client.fake_feed import CONSOLE
 from tidings.client.cli.main import main
 from tidings.server.running import Server
@@ -50,14 +51,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 Made = Callable[..., dict[str, Any]]
 
 
-def made(server: Server, plan: str, *values: Any) -> dict[str, Any]:
+def made(server: Server, plan: str, *values: Any, has_password: bool = False) -> dict[str, Any]:
     """Return a plan for the feed `main`, with its request for curl and its command."""
     given = ", ".join(json.dumps(each) for each in values)
-    context = json.dumps({"host": server.url, "feed": "main", "hasPassword": False})
+    context = json.dumps({"host": server.url, "feed": "main", "hasPassword": has_password})
     found = run(
         f"(() => {{ const plan = of.{plan}({given}); return {{ ...plan, "
         f"curl: of.curlText(plan.request, {context}), "
-        f"command: plan.words && of.commandText(plan.words, {context}, plan) }}; }})()"
+        f"command: plan.words && of.commandText(plan.words, {context}, plan.input) }}; }})()"
     )
     assert isinstance(found, dict)
     return found
@@ -171,6 +172,20 @@ def test_a_feed_is_created_by_curl_and_by_command(tmp_path: Path) -> None:
             "feeds create orders --object-url https://a.example/{{type}}/{{id}} "
             "--leave on --forget-after 30"
         )
+
+
+def test_a_key_is_created_by_curl_and_by_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both keys have the rights of the form."""
+    with Server(data=tmp_path) as host:
+        admin = make_key(host, "--role", "read", "--role", "admin")
+        monkeypatch.setenv("TIDINGS_PASSWORD", admin)
+        plan = made(host, "keyPlan", "main", KEY, has_password=True)
+        made_keys = json.loads(_shell(plan["curl"]))["key"], _cli(plan["command"]).strip()
+        for key in made_keys:
+            found = httpx.get(f"{host.url}feeds/main/access", auth=("", key)).json()
+            assert found["roles"] == [{"role": "read", "types": None, "parents": ["user/42"]}]
 
 
 def test_a_key_has_only_what_was_chosen() -> None:
