@@ -29,9 +29,12 @@ export class Refused extends Error {
   }
 }
 
-// Send a request; return the answer, whatever its status. Rejects if the host is not reached. The
+// The host did not answer.
+export class Unreached extends Error {}
+
+// Send a request; return the answer, whatever its status, or throw `Unreached`. The
 // header keeps the browser's own dialog for passwords closed (docs/PROTOCOL.md, 10.5).
-export function send(method, path, { body, headers = {}, signal } = {}) {
+export async function send(method, path, { body, headers = {}, signal } = {}) {
   const hasBody = body !== undefined;
   const { user, secret: password } = credential;
   const basic = new TextEncoder().encode(`${user}:${password}`);
@@ -47,6 +50,8 @@ export function send(method, path, { body, headers = {}, signal } = {}) {
     cache: "no-store",
     credentials: "same-origin", // a proxy may have a session of its own
     signal,
+  }).catch(() => {
+    throw new Unreached("the host was not reached");
   });
 }
 
@@ -55,8 +60,13 @@ export async function request(method, path, options) {
   const answer = await send(method, path, options);
   const said = await answer.json().catch(() => ({}));
   if (answer.ok) return said;
-  const { error = {} } = said;
-  throw new Refused(answer.status, typeof error === "string" ? { message: error } : error);
+  throw errorOf(answer, said);
+}
+
+// Return the error of an answer with the JSON *said*, which is null if it has none.
+export function errorOf(answer, said) {
+  const error = said?.error ?? {};
+  return new Refused(answer.status, typeof error === "string" ? { message: error } : error);
 }
 
 // Wait for *answer*; null if the host has no such route or object (a stage calls no webhooks).

@@ -38,7 +38,7 @@
 //
 // Helpers for elements, tables, dialogs and numbers are in page.js, requests in api.js.
 
-import { isSignedIn, listFeeds, Refused, request, secret, signIn } from "./api.js";
+import { isSignedIn, listFeeds, Refused, request, signIn, Unreached } from "./api.js";
 import { Health, line } from "./health.js";
 import { ask, h, plain, say } from "./page.js";
 import * as clients from "./view-clients.js";
@@ -147,7 +147,7 @@ function contextOf(mounted, params) {
       try {
         await does();
       } catch (error) {
-        if (shown === mounted) tell("", `${failed}: ${reasonOf(error)}`);
+        if (shown === mounted) tell("", `${failed}: ${error.message}`);
         return false;
       } finally {
         look.check();
@@ -184,8 +184,9 @@ function every(mounted, looks) {
       if (!document.hidden && health.state !== "unreachable") await looks();
       mounted.problem = "";
     } catch (error) {
-      if (error instanceof Refused) mounted.problem = error.message;
+      if (!(error instanceof Unreached)) mounted.problem = error.message;
       else if (shown === mounted) look.check();
+      if (!(error instanceof Unreached || error instanceof Refused)) console.error(error);
     }
     if (shown === mounted) showProblem();
     if (shown === mounted && mine === number) timer = setTimeout(turn, LOOK_EVERY_MS);
@@ -200,8 +201,6 @@ function every(mounted, looks) {
   turn();
   return turn;
 }
-
-const reasonOf = (error) => (error instanceof Refused ? error.message : "the host was not reached");
 
 // --- whether the host answers ----------------------------------------------------------------
 
@@ -258,6 +257,7 @@ async function askForCredential(reason) {
       { name: "user", label: "User, if the feed has users", autocomplete: "username" },
       { name: "secret", label: "Password or key", type: "password", autocomplete: "current-password" },
     ],
+    note: isSignedIn() ? "To sign out, leave both empty." : "",
     action: "Sign in",
   });
   if (!given) return;
@@ -281,7 +281,7 @@ $("choice").addEventListener("submit", (event) => {
   const { name, params } = here();
   const feed = $("feed").value.trim() || "main";
   if (feed === shown.feed) show({ again: true });
-  else go(name, feed, params);
+  else go(name, feed, withParams(params, { from: "", type: "", id: "" })); // those are of one feed
 });
 $("feed").addEventListener("focus", offerFeeds);
 $("sign-in").addEventListener("click", () => askForCredential());

@@ -3,7 +3,7 @@
 // A view gives the fields and a plan (requests.js); the form checks and sends the request, and shows
 // an error of the host next to the field that the host names.
 
-import { address, isSignedIn, Refused } from "./api.js";
+import { address, isSignedIn, Refused, Unreached } from "./api.js";
 import { ask, copyButton, h, isPrintable, plain, say } from "./page.js";
 import { commandText, curlText, FieldError, jsonOf, listOf, numberOf } from "./requests.js";
 
@@ -116,7 +116,7 @@ export function form({ id, title, fields, plan, context, submit = "Create", done
 
   function showRefusal(failure) {
     const isRefused = failure instanceof Refused;
-    if (!isRefused && !(failure instanceof TypeError)) throw failure;
+    if (!isRefused && !(failure instanceof Unreached)) throw failure;
     const named = isRefused ? failure.field.replace(/\[\d+\]$/, "").split(".").pop() : "";
     const part = parts.find(({ field }) => field.name === named || field.aka?.includes(named));
     if (part) part.showError(failure.rule);

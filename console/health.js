@@ -1,6 +1,6 @@
 // Whether the host answers, and what the feed reports of itself (docs/PROTOCOL.md, section 9).
 
-import { Refused, request } from "./api.js";
+import { errorOf, send } from "./api.js";
 
 const EVERY_MS = 5000; // a lag that lasts is what matters, not each page
 const RETRY_MS_MIN = 2000;
@@ -48,14 +48,13 @@ export class Health {
   }
 
   async #look() {
-    try {
-      return { state: "reached", report: await request("GET", this.#path, { signal: AbortSignal.timeout(RETRY_MS_MAX) }) };
-    } catch (error) {
-      if (!(error instanceof Refused)) return { state: "unreachable" };
-      if (error.code === "feed_deleted") return { state: "deleted", error };
-      // A proxy answers for a server that is down; the feed itself answers 503 with a report.
-      return { state: error.status >= 500 ? "unreachable" : "refused", error };
-    }
+    const answer = await send("GET", this.#path, { signal: AbortSignal.timeout(RETRY_MS_MAX) }).catch(() => null);
+    const said = await answer?.json().catch(() => null);
+    if (typeof said?.status === "string") return { state: "reached", report: said }; // also if it is 503
+    // A proxy answers for a server that is down.
+    if (!answer || answer.ok || answer.status >= 500) return { state: "unreachable" };
+    const error = errorOf(answer, said);
+    return { state: error.code === "feed_deleted" ? "deleted" : "refused", error };
   }
 }
 

@@ -64,12 +64,12 @@ export function inspect(event, context) {
 }
 
 function facts({ id, data }) {
-  const parents = Array.isArray(data.parents) ? data.parents : [];
+  const lists = ["parents", "tags", "changed"].filter((name) => name === "parents" || data[name]?.length);
   const seconds = parseInt(id.slice(0, 8), 16);
   const known = [
     ["Type", data.type],
     ["Id", data.id, copyButton("the id", () => data.id)],
-    ["Parents", parents.join("\n") || "none"],
+    ...lists.map((name) => [name[0].toUpperCase() + name.slice(1), data[name]?.join("\n") || "none"]),
     ["Timestamp", data.timestamp ?? "none"],
     ...(data.ref ? [["Link", data.ref]] : []),
     ...(isRow({ id }) ? [["Sent as", "a row of a copy"]] : [["Committed", `${moment(seconds * 1000)} UTC`]]),

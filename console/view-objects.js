@@ -25,7 +25,7 @@ export function mount(root, context) {
   inputs.id.addEventListener("input", () => (inputs.type.required = inputs.id.value !== ""));
   const form = h("form", { id: "search", class: "filters", autocomplete: "off", onsubmit: (event) => {
     event.preventDefault();
-    context.setParams({ type: inputs.type.value, id: inputs.id.value });
+    context.setParams({ type: inputs.type.value.toLowerCase(), id: inputs.id.value });
   } }, h("label", {}, "Type ", inputs.type), h("label", {}, "Id ", inputs.id), h("button", { class: "main", type: "submit" }, "Search"));
   root.append(form);
   if (id) showObject(root, context, type, id);

@@ -99,12 +99,13 @@ class ServerApp:
         except Rejected as error:
             await self._refuse(scope, receive, send, error)
             return
+        scope = below(scope, self._prefix)
         if scope["type"] == "websocket":
             await self._sockets(scope, receive, send)
         else:
             if self._host.issuer_keys is not None:
                 await self._host.issuer_keys.prepare(headers.get("authorization"))
-            await self._serve(below(scope, self._prefix), headers, receive, send)
+            await self._serve(scope, headers, receive, send)
 
     def end_streams(self) -> None:
         """End all event streams, because the server stops. Their clients resume later."""

@@ -92,7 +92,10 @@ def _rows(page: chromium.Page, body: str, count: int) -> list[list[str]]:
 
 def test_an_event_opens_by_keyboard(host: Server, page: chromium.Page) -> None:
     """With its data, its fields and a way to copy them; Escape returns to the list."""
-    ids = _post(host, *[_op(f"k{n}", type_="key", data={"n": n, "x": HOSTILE}) for n in range(3)])
+    more: dict[str, Any] = {"tags": ["spring", "sale"], "changed": ["price"]}
+    ids = _post(
+        host, *[_op(f"k{n}", type_="key", data={"n": n, "x": HOSTILE}, **more) for n in range(3)]
+    )
     page.open(f"{host.url}console/?types=key&from=0000000000000000007fffff")
     page.js(_CLIPBOARD)
     page.until("document.querySelectorAll('.object').length === 3")
@@ -104,6 +107,10 @@ def test_an_event_opens_by_keyboard(host: Server, page: chromium.Page) -> None:
     assert _text(page, "#inspector-title") == "insert key/k1"
     assert json.loads(_text(page, "#inspected"))["n"] == 1
     assert "<img" in _text(page, "#inspected") and "\\u202e" in _text(page, "#inspected")
+    facts = _text(page, "#inspector .facts")
+    for name, value in (("Parents", "repo/r"), ("Tags", "spring\nsale"), ("Changed", "price")):
+        assert name + value in facts
+    assert "Timestamp2" in facts and "Committed2" in facts
     for name, value in (("the id", "k1"), ("the cursor", ids[1])):
         page.js(f"document.querySelector('[aria-label=\"Copy {name}\"]').click()")
         page.until(f"window.copied === {value!r}")
@@ -259,6 +266,108 @@ def test_the_events_resume_when_the_host_returns(browser: ClientConnection, tmp_
         page.until("document.querySelector('#badge').textContent === 'live'")
         _post(host, _op("a"))
         page.until("document.querySelectorAll('.object').length === 1")
+
+
+def _sign_in(page: chromium.Page, secret: str, user: str = "") -> None:
+    if page.js("!document.querySelector('#dialog')"):
+        page.js("document.querySelector('#sign-in').click()")
+    page.until("document.querySelector('#dialog')?.open")
+    page.js(f"document.querySelector('#dialog-user').value = {user!r}")
+    page.js(f"document.querySelector('#dialog-secret').value = {secret!r}")
+    page.js("document.querySelector('#dialog-do').click()")
+    page.until("!document.querySelector('#dialog')")
+
+
+def test_a_person_signs_in_and_out(browser: ClientConnection, tmp_path: Path) -> None:
+    """After a wrong password the page asks again, and says why; nothing is stored."""
+    password = tmp_path / "password"
+    password.write_text("open-sesame\n")
+    options = ("--read-password-file", str(password))
+    with Server(*options, data=tmp_path / "data") as host, chromium.tab(browser) as page:
+        page.open(f"{host.url}console/")
+        page.until("document.querySelector('#dialog')?.open")
+        _sign_in(page, "wrong")
+        page.until("document.querySelector('#dialog')?.open")
+        assert "The host refuses: password: is not a read password" in _text(page, "#dialog-says")
+        _sign_in(page, "open-sesame", user="anybody")
+        page.until("document.querySelector('#badge').textContent === 'live'")
+        assert _text(page, "#sign-in") == "Signed in"
+        page.js("document.querySelector('[data-view=objects]').click()")
+        page.until("!document.querySelector('#no-objects').hidden")
+        assert "open-sesame" not in page.js(
+            "JSON.stringify([{...sessionStorage}, {...localStorage}, location.href])"
+        )
+        _sign_in(page, "")
+        assert _text(page, "#sign-in") == "Sign in"
+        page.until("document.querySelector('#trouble').textContent.includes('not read')")
+
+
+def test_a_store_that_does_not_answer_is_not_a_host_that_is_gone(
+    host: Server, page: chromium.Page
+) -> None:
+    """P9.3: the answer is 503 with a status; an answer of a proxy has none."""
+    page.open(f"{host.url}console/#/feeds")
+    page.until("document.querySelector('#badge').textContent === 'OK'")
+    answers = """
+    const before = window.fetch;
+    window.fetch = async (url, options) => url.endsWith("/status")
+      ? new Response(window.answer, { status: 503 }) : before(url, options);
+    """
+    page.js(f"new Function({answers!r})()")
+    page.js('window.answer = \'{"status":"UNAVAILABLE","clients":null}\'')
+    page.until("document.querySelector('#badge').textContent === 'UNAVAILABLE'")
+    page.js("window.answer = '<html>Bad gateway'")
+    page.until("document.querySelector('#badge').textContent === 'not reached'")
+
+
+@pytest.mark.parametrize("view", ["events", "overview"])
+def test_the_page_works_below_a_prefix(
+    browser: ClientConnection, tmp_path: Path, view: str
+) -> None:
+    """Its requests and its WebSocket have the prefix of the deployment."""
+    prefix = ("--setting", "TIDINGS_URL_PREFIX=/app")
+    with Server(*prefix, data=tmp_path / "data") as host, chromium.tab(browser) as page:
+        page.open(f"{host.url}app/console/?from=now#/{view}")
+        badge = "live" if view == "events" else "OK"
+        page.until(f"document.querySelector('#badge').textContent === {badge!r}")
+        if view == "overview":
+            page.until("document.querySelectorAll('#followers tr').length === 2")
+
+
+def test_an_area_opens_its_folder(host: Server, page: chromium.Page) -> None:
+    """By a click into the picture; the table below it does the same by keyboard."""
+    _post(host, *[_op(f"a/b/{n}", type_="area") for n in range(2)])
+    page.open(f"{host.url}console/?types=area")
+    page.until("document.querySelector('#objects').textContent === '2'")
+    page.until("document.querySelector('#empty').hidden")
+    page.js(
+        "document.querySelector('#map').dispatchEvent(new MouseEvent('click',"
+        " {clientX: document.querySelector('#map').getBoundingClientRect().x + 20,"
+        " clientY: document.querySelector('#map').getBoundingClientRect().y + 20}))"
+    )
+    page.until("document.querySelector('#crumbs').textContent === 'everythingareaa/'")
+
+
+def test_more_objects_are_listed_on_demand(host: Server, page: chromium.Page) -> None:
+    """A page of the list has a thousand; the copy of one object is its JSON."""
+    for at in range(0, 1200, 300):
+        lines = [json.dumps(_op(f"m{n}", type_="many")) for n in range(at, at + 300)]
+        headers = {"content-type": "application/x-ndjson"}
+        httpx.post(f"{host.url}ops", content="\n".join(lines), headers=headers).raise_for_status()
+    page.open(f"{host.url}console/?type=many#/objects")
+    page.js(_CLIPBOARD)
+    page.until("document.querySelectorAll('#objects-found tr').length >= 1000")
+    if page.js("document.querySelectorAll('#objects-found tr').length") < 1200:
+        _click(page, "Show more")
+    page.until("document.querySelectorAll('#objects-found tr').length === 1200")
+    assert page.js(
+        "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Show more').hidden"
+    )
+    _click(page, "many/m7")
+    page.until("document.querySelector('#object-state')?.hidden === false")
+    page.js("document.querySelector('[aria-label=\"Copy the object\"]').click()")
+    page.until("!!window.copied")
+    assert json.loads(page.js("window.copied"))["id"] == "m7"
 
 
 # Answer requests for the history of a feed in place of the host, which takes a sample a minute.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from tidings.core.limits import REQUEST_BYTES_MAX
 from tidings.server.running import Server
@@ -245,6 +246,14 @@ def test_a_redirect_stays_below_the_prefix(server: Server, path: str) -> None:
     answer = httpx.get(server.url + path, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, "/app/console/")
     assert httpx.get(server.url + "app/console", follow_redirects=True).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["app/ws", "ws"])
+def test_a_websocket_is_below_the_prefix(server: Server, path: str) -> None:
+    """The clients add `/ws` to the address of the feed."""
+    with connect(f"ws://127.0.0.1:{server.port}/{path}") as socket:
+        socket.send('{"action":"ping"}')
+        assert "reply" in socket.recv(timeout=PATIENCE_S)
 
 
 def test_the_prefix_alone_is_the_root(server: Server) -> None:
