@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-schema test-all check hooks docs fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -91,6 +91,10 @@ test-world: $(STAMP)  ## against nginx, Prometheus and clients of others; it nee
 BARE ?= bookworm trixie
 test-bare:  ## `make run` and `make test` in minimal Debian roots; it needs root and debootstrap
 	tests/bare.sh $(BARE)
+
+EXAMPLES ?= 100
+test-schema: $(STAMP)  ## requests from the served OpenAPI document, 100 of them an operation: some minutes (EXAMPLES=)
+	SCHEMA_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -q -n 2 --lane world tests/world/test_schema.py
 
 test-all:  ## every lane, one after another
 	$(MAKE) test

@@ -21,7 +21,7 @@ from tidings.twin import Twin
 
 pytestmark = pytest.mark.java
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "2"))
 PATIENCE_S = 180.0  # for one answer: machines that run tests are busy
 STREAM = "text/event-stream"
 

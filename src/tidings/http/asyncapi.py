@@ -308,7 +308,10 @@ def _message(schema: str, summary: str, kind: str, headers: Schema | None = None
 
 
 def _stream_operations(security: list[dict[str, str]]) -> dict[str, Any]:
-    query = {name: PARAMETERS[name] for name in (*FIELDS, *_OF_STREAMS)}
+    query = {
+        name: {key: value for key, value in PARAMETERS[name].items() if key != "allowEmptyValue"}
+        for name in (*FIELDS, *_OF_STREAMS)
+    }
     binding = {"method": "GET", "query": {"type": "object", "properties": query}}
     channel = {"$ref": "#/channels/stream"}
     bindings = {"http": {**binding, "bindingVersion": "0.3.0"}}

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Need
 
 _PLAIN = {"type": "string"}
+_OF_PARAMETERS = ("description", "allowEmptyValue")
 _IN_PATH = re.compile(r"\{(\w+)\}")
 _OF_A_FEED = "/feeds/{feed}"
 # The headers of responses.
@@ -308,10 +309,9 @@ def _security(role: Role) -> list[dict[str, list[str]]]:
 
 
 def _described(schema: Schema) -> dict[str, Any]:
-    """Return a parameter with *schema*, whose description is that of the parameter."""
-    rest = {key: value for key, value in schema.items() if key != "description"}
-    text = schema.get("description")
-    return {**({"description": text} if text else {}), "schema": rest}
+    """Return the keys of a parameter that has *schema*, which `PARAMETERS` describes."""
+    own = {key: value for key, value in schema.items() if key in _OF_PARAMETERS}
+    return {**own, "schema": {key: value for key, value in schema.items() if key not in own}}
 
 
 def _parameter_key(name: str) -> str:

@@ -37,6 +37,7 @@ _INTEGER = {"type": "integer", "minimum": 0}
 _ID = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _PLAIN = {"type": "string"}
 _SWITCH = {"type": "string", "enum": ["true", "false"]}
+_OPTIONAL = {"allowEmptyValue": True}  # an empty value is one that was not given
 _KEYED = ("Idempotency-Key",)
 _SELECTED = (*FIELDS, "share")
 
@@ -132,22 +133,29 @@ def _waiting(most_s: int) -> Schema:
     return {**_INTEGER, "maximum": most_s, "description": rule}
 
 
-# The parameters by name. The part after a colon distinguishes parameters of the same name.
+# The parameters by name: their schemas, with the keys `description` and `allowEmptyValue` of
+# parameters. The part after a colon distinguishes parameters of the same name.
 PARAMETERS: dict[str, Schema] = {
     **{name: {**_PLAIN, **_LIST} for name in FIELDS},
-    "leave": {**_SWITCH, "description": "also send `leave` (6.5)"},
-    ERASURES: {**_SWITCH, "description": "also send `erase` (22.4)"},
-    "trace": {**_SWITCH, "description": "also send `traceparent` (6.9)"},
-    "cursors": {**_SWITCH, "description": "also send blocks with only an id (7.7)"},
-    "format": {"type": "string", "enum": [*FORMATS], "description": "the format of events (6.10)"},
+    "leave": {**_SWITCH, **_OPTIONAL, "description": "also send `leave` (6.5)"},
+    ERASURES: {**_SWITCH, **_OPTIONAL, "description": "also send `erase` (22.4)"},
+    "trace": {**_SWITCH, **_OPTIONAL, "description": "also send `traceparent` (6.9)"},
+    "cursors": {**_SWITCH, **_OPTIONAL, "description": "also send blocks with only an id (7.7)"},
+    "format": {
+        "type": "string",
+        "enum": [*FORMATS],
+        "description": "the format of events (6.10)",
+        **_OPTIONAL,
+    },
     "lastEventId": {
         **_PLAIN,
         "description": "the cursor, if the header Last-Event-ID cannot be sent",
         "examples": [EXAMPLE_CURSOR, "0", "now"],
     },
-    "since": {**_INTEGER, "description": "an id: the changes after it"},
+    "since": {**_INTEGER, **_OPTIONAL, "description": "an id: the changes after it"},
     "limit:changes": {
         **_INTEGER,
+        **_OPTIONAL,
         "maximum": limits.CHANGES_LIMIT_MAX,
         "description": "the maximum number of changes",
     },
@@ -163,7 +171,7 @@ PARAMETERS: dict[str, Schema] = {
         "maximum": limits.FEEDS_LISTED,
         "description": "the maximum number of feeds",
     },
-    "block:changes": _waiting(limits.CHANGES_BLOCK_S_MAX),
+    "block:changes": {**_waiting(limits.CHANGES_BLOCK_S_MAX), **_OPTIONAL},
     "block:pages": _waiting(limits.BATCH_BLOCK_S_MAX),
     "tag": {**_PLAIN, "description": "a change with this tag matches"},
     "through": {**_INTEGER, "description": "the page up to which the state was complete"},
@@ -171,10 +179,20 @@ PARAMETERS: dict[str, Schema] = {
     "type": {**_PLAIN, "description": "the type of the objects"},
     "id": {**_PLAIN, "description": "the id of one object; it needs `type`"},
     "after:objects": {**_PLAIN, "description": "the `next` of the previous page"},
-    "after:pages": {**_ID, "description": "the end of the last page", "examples": [EXAMPLE_END]},
+    "after:pages": {
+        **_ID,
+        **_OPTIONAL,
+        "description": "the end of the last page; empty for the first one",
+        "examples": [EXAMPLE_END],
+    },
     "after:rows": {**_PLAIN, "description": "the `after` of the previous rows"},
     "after:feeds": {**_PLAIN, "description": "the `next` of the previous list"},
-    "after:erasures": {**_EXAMPLE_ID, "description": "the `next` of the previous list"},
+    "after:erasures": {
+        **_ID,
+        **_OPTIONAL,
+        "examples": [EXAMPLE_CURSOR],
+        "description": "the `next` of the previous list",
+    },
     "confirm": {**_PLAIN, "description": "the name of the feed again", "examples": [EXAMPLE_FEED]},
     "force": {**_SWITCH, "description": "delete a feed that is in use"},
     "tables": {**_SWITCH, "description": "also delete its Iceberg tables"},
@@ -214,9 +232,9 @@ PARAMETERS: dict[str, Schema] = {
         "examples": [EXAMPLE_CURSOR, "0", "now"],
     },
     "If-None-Match": {
-        "type": "string",
-        "enum": ["*"],
-        "description": "change nothing that exists",
+        **_PLAIN,
+        "description": "`*` changes nothing that exists; other values have no effect",
+        "examples": ["*"],
     },
     "Idempotency-Key": {
         "type": "string",
@@ -230,9 +248,9 @@ PARAMETERS: dict[str, Schema] = {
         "examples": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
     },
     "Prefer": {
-        "type": "string",
-        "enum": ["return=representation"],
-        "description": "return the ids of the operations",
+        **_PLAIN,
+        "description": "`return=representation` returns the ids; other values have no effect",
+        "examples": ["return=representation"],
     },
 }
 
@@ -352,9 +370,10 @@ DOCS: dict[str, Doc] = {
         "12.3",
         "postChange",
         headers=_KEYED,
-        body=_json("NewChange"),
+        body=((JSON, {"anyOf": [ref("NewChange"), {}]}),),  # any other value is the data
         answers=_json("ChangeId"),
         errors=(errors.InvalidChange, *_POSTING, *_CHAINED, errors.RefusedByHook),
+        others=((502, JSON, ref("ChangesError")),),
     ),
     "GET /changefeeds": Doc(
         "the resources that listeners can register for",
@@ -435,7 +454,11 @@ DOCS: dict[str, Doc] = {
         errors=_CONSUMER_BY_NAME,
     ),
     "GET /consumers/{name}/notes": Doc(
-        "the notes about actions of operators", "14.6", "listNotes", answers=_json("Notes")
+        "the notes about actions of operators",
+        "14.6",
+        "listNotes",
+        answers=_json("Notes"),
+        errors=(errors.InvalidConsumer,),
     ),
     "POST /consumers/{name}/lease": Doc(
         "acquire the lease as a worker",
@@ -687,7 +710,7 @@ DOCS: dict[str, Doc] = {
             "replace the configuration",
             "12.10",
             f"{name}Configuration",
-            body=_CONFIGURED,
+            body=((YAML, {"anyOf": [ref("Configuration"), {"type": "null"}]}),),
             answers=_CONFIGURED,
             empty=(415,),
             errors=(errors.InvalidSetting,),
@@ -719,6 +742,7 @@ DOCS: dict[str, Doc] = {
         "12.15",
         "getMember",
         answer=TEXT,
+        empty=(404,),
         errors=(errors.InvalidChange, errors.UnknownChange),
     ),
     "DELETE /cluster/members/{id}": Doc(

@@ -248,6 +248,7 @@ def schema_document(name: str) -> Schema | None:
 
 # Named consumers and webhooks.
 
+_DURATION = {"anyOf": [_PLAIN, {"type": "null"}, {"const": 0}]}
 _START = {"anyOf": [one_of("oldest", "now", "copy"), _ID]}
 _FAILURE = record({"id": _or_null(_ID), "error": _PLAIN, "at_ms": _MS, "times": _INTEGER})
 _STATES = ("working", "idle", "failed", "paused", "fell-off")
@@ -308,7 +309,7 @@ _WEBHOOK: Schema = {
     "secrets": _INTEGER,
     "again_ms": _or_null(_MS),
 }
-_OPERATOR = {"why": _WHY, "by": _text(1, 200)}
+_OPERATOR = {"why": _WHY, "by": _TEXT}
 _EXAMPLE_OPERATOR = {"why": "the index was rebuilt", "by": "ann"}
 _LEASED = {"fence": _INTEGER}
 
@@ -568,7 +569,7 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "NewChange": request(
-        {"tags": list_of(_PARENT, limits.PARENTS_MAX), "data": {}},
+        {"tags": _or_null(list_of(_PARENT, limits.PARENTS_MAX)), "data": {}},
         example={"tags": ["user/ann"], "data": {"a": 1}},
     ),
     "ChangeId": record({"_id": _INTEGER}, example={"_id": 43008}),
@@ -1034,15 +1035,13 @@ SCHEMAS: dict[str, Schema] = {
     "Relays": record({"relays": list_of(ref("Relay"))}, example={"relays": [_EXAMPLE_RELAY]}),
     "Configuration": request(
         {
-            "minPurgeRecords": _INTEGER,
-            "minPurgeDuration": _PLAIN,
-            "electionTimeout": _PLAIN,
-            "heartbeatTimeout": _PLAIN,
+            "minPurgeRecords": _or_null(_INTEGER),
+            **dict.fromkeys(("minPurgeDuration", "electionTimeout", "heartbeatTimeout"), _DURATION),
             "webHooks": _or_null(list_of({"type": "object"}, limits.HOOKS_MAX)),
         },
         example={"minPurgeRecords": 1000, "minPurgeDuration": "72h"},
     ),
-    "HealthMark": request({"up": _PLAIN}, "up", example={"up": "true"}),
+    "HealthMark": request({"up": _PLAIN}, example={"up": "true"}),
     "HealthMarkError": {
         "anyOf": [
             ref("ChangesError"),

@@ -130,19 +130,19 @@ def parse_request(raw: object, *, by: str) -> Entry:
     for name in raw:
         if name not in {"type", "id", "reason", "parents", "before"}:
             raise InvalidOperation("is unknown", field=str(name))
-    reason, as_parent, before = raw.get("reason"), raw.get("parents", False), raw.get("before", "")
+    reason, as_parent, before = raw.get("reason"), raw.get("parents", False), raw.get("before")
     if not isinstance(reason, str) or not 0 < len(reason) <= limits.WHY_CHARS_MAX:
         rule = f"must be a text of 1 to {limits.WHY_CHARS_MAX} characters"
         raise InvalidOperation(rule, field="reason", value=reason)
     if not isinstance(as_parent, bool):
         raise InvalidOperation("must be true or false", field="parents", value=as_parent)
-    if not isinstance(before, str):
+    if "before" in raw and (not isinstance(before, str) or not before):
         raise InvalidOperation("must be an event id", field="before", value=before)
     # Building the line checks the type and the id in the same way as for an operation.
     asked = {name: raw[name] for name in ("type", "id") if name in raw}
     operation = parse_line(line_from({"event": "delete", **asked}, now_ms=0))
     names = operation.type, operation.id
-    return Entry(*names, by, reason, before=before, as_parent=as_parent)
+    return Entry(*names, by, reason, before=before or "", as_parent=as_parent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer
-from tidings.core.consumers.service import Acknowledgement, Lag, Reason, Session, reason_from
+from tidings.core.consumers.service import (
+    Acknowledgement,
+    Lag,
+    Reason,
+    Session,
+    check_name,
+    reason_from,
+)
 from tidings.core.errors import InvalidConsumer, parse_field
 from tidings.core.model import filters
 from tidings.core.model.cursors import Place
@@ -236,6 +243,9 @@ class ConsumerRouter:
         """Return the oldest and latest ids, or the requested range if the query has `from`."""
         view = self._consumers.view
         request.check_query("from", "to", "limit")
+        for name in request.query.keys() - {"from"}:
+            if "from" not in request.query:
+                raise InvalidConsumer("needs the parameter from", field=name)
         if "from" not in request.query:
             oldest, current = view.oldest(request.feed), view.current(request.feed)
             ends = {
@@ -264,7 +274,7 @@ class ConsumerRouter:
 
     def _notes(self, request: ConsumerRequest) -> Reply:
         """Return the records of operators' actions on a consumer, even if it has been deleted."""
-        notes = self._consumers.store.notes(request.feed, request.name)
+        notes = self._consumers.store.notes(request.feed, check_name(request.name))
         documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}
             | ({"id": note.id} if note.id else {})
