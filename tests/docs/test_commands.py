@@ -92,6 +92,15 @@ ELSEWHERE = {
     "curl -s 'http://localhost:9090/api/v1/query?query=tidings_log_head'": (
         "tests/world/test_monitoring.py"
     ),
+    **dict.fromkeys(
+        (
+            "curl -s http://127.0.0.1:8042/openapi.json -o openapi.json",
+            "npx openapi-typescript openapi.json -o openapi.d.ts",
+            "curl -s http://127.0.0.1:8042/asyncapi.json -o asyncapi.json",
+            "node models.mjs > models.ts",
+        ),
+        "tests/world/test_descriptions.py",
+    ),
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
 MAKE = re.compile(r"make ([a-z-]+)")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,9 +28,13 @@ from tidings.core.model.envelopes import FORMATS
 from tidings.http.schemas import DIALECT, EVENTS
 from tidings.server.running import Server
 
-pytestmark = pytest.mark.npm
+pytestmark = [pytest.mark.npm, pytest.mark.curl]
 PATIENCE_S = 60.0
 NAMES = ("openapi", "asyncapi")
+GUIDE = installing.ROOT / "docs" / "guides" / "CLIENT.md"
+_GENERATING = re.compile(
+    r"^## Generated clients\n.*?^```sh\n(.*?)^```\n.*?^```js\n(.*?)^```\n", re.DOTALL | re.MULTILINE
+)
 COMPILER = {
     "strict": True,
     "target": "es2022",
@@ -52,16 +57,23 @@ class Described(NamedTuple):
 def described(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Described:
     """Return the documents of a server, with problems of documents that were broken on purpose."""
     node = installing.node_folder()
-    served = {name: httpx.get(f"{server.url}{name}.json").json() for name in NAMES}
-    folders = [tmp_path_factory.mktemp(name) for name in ("generated", "broken")]
-    for folder, documents in zip(folders, (served, broken(served)), strict=True):
-        for name, document in documents.items():
-            (folder / f"{name}.json").write_text(json.dumps(document))
-    good, bad = json.loads(run("node", node / "describe.mjs", *folders))
-    generated = folders[0]
+    generated, other = (tmp_path_factory.mktemp(name) for name in ("generated", "broken"))
     (generated / "node_modules").symlink_to(node / "node_modules")
     (generated / "package.json").write_text('{"type": "module"}')
+    follow_the_guide(generated, server.url)
+    served = {name: json.loads((generated / f"{name}.json").read_text()) for name in NAMES}
+    for name, document in broken(served).items():
+        (other / f"{name}.json").write_text(json.dumps(document))
+    good, bad = json.loads(run("node", node / "describe.mjs", generated, other))
     return Described(generated, served, good, bad)
+
+
+def follow_the_guide(folder: Path, url: str) -> None:
+    """Run the commands of the guide in *folder*, with its program."""
+    commands, program = _GENERATING.search(GUIDE.read_text()).groups()  # type: ignore[union-attr]
+    (folder / "models.mjs").write_text(program)
+    for command in commands.replace("http://127.0.0.1:8042/", url).splitlines():
+        subprocess.run(command, shell=True, cwd=folder, timeout=PATIENCE_S * 3, check=True)
 
 
 def broken(served: dict[str, Any]) -> dict[str, Any]:
