@@ -86,6 +86,15 @@ function worst(items, from, to, sum, side, scale) {
   return Math.max(ratio(items[from].count), ratio(items[to - 1].count)); // largest and smallest
 }
 
+export const GLOW_MS = 1500; // how long a changed area glows
+
+// Return how strongly an area glows that stops in *leftMs*: it fades, or if the person prefers less
+// motion (*isCalm*) it does not change until it stops.
+export function glow(leftMs, isCalm) {
+  if (leftMs <= 0) return 0;
+  return isCalm ? 0.5 : (leftMs / GLOW_MS) * 0.85;
+}
+
 // Draw *groups*; *heat(name)* says {kind, share} of one that changed just now. Its rectangles.
 export function treemap(canvas, groups, heat) {
   const { context, width, height } = prepared(canvas);

@@ -1,7 +1,7 @@
 // The events as they arrive: joins the feed, the fold, the list and the charts.
 
 import { address, secret, socketAddress } from "./api.js";
-import { sparkline, treemap } from "./charts.js";
+import { glow, GLOW_MS, sparkline, treemap } from "./charts.js";
 import { Reader } from "./client/reader.js";
 import { overSocket } from "./client/socket.js";
 import { Fold, OBJECTS_MAX, Tally } from "./fold.js";
@@ -14,7 +14,6 @@ export const title = "Events";
 
 const DRAW_EVERY_MS = 80; // smooth to look at, and light on a busy feed
 const RATE_SECONDS = 120; // how far back the sparkline goes
-const HEAT_MS = 1500; // how long a changed area glows
 const GROUPS_MAX = 80; // smaller areas could not be told apart
 const TABLE_ROWS_MAX = 40;
 const TYPES_SHOWN = 8;
@@ -95,7 +94,6 @@ class Live {
     this.seek = seek();
     this.parts = content(this);
     this.list = new EventList(this.$("events"), (event) => inspect(event, this.context));
-    this.onKey = (event) => this.press(event);
     this.onScheme = () => (this.isChanged = true);
   }
 
@@ -114,7 +112,6 @@ class Live {
     for (const name of ["types", "parents"]) choice[name] = valuesOf(this.$(name).value.trim());
     this.reader = new Reader(overSocket(socketAddress(), choice), this.cursor || from, hooks(this));
     context.onReached(() => this.state === "waiting" && this.reader.start());
-    document.addEventListener("keydown", this.onKey);
     dark.addEventListener("change", this.onScheme);
     this.sizes = new ResizeObserver(this.onScheme);
     this.sizes.observe(this.$("map"));
@@ -132,7 +129,6 @@ class Live {
     clearInterval(this.ticking);
     cancelAnimationFrame(this.frame);
     this.sizes.disconnect();
-    document.removeEventListener("keydown", this.onKey);
     dark.removeEventListener("change", this.onScheme);
     this.parts.remove();
   }
@@ -152,7 +148,7 @@ class Live {
 
   take(event) {
     const group = this.fold.apply(event);
-    if (group) this.heat.set(group, { kind: event.event, until: performance.now() + HEAT_MS });
+    if (group) this.heat.set(group, { kind: event.event, until: performance.now() + GLOW_MS });
     if (event.event === "reset") this.heat.clear();
     this.tally.count(event);
     this.list.add(event);
@@ -177,12 +173,9 @@ class Live {
   warmth(name, now) {
     const warm = this.heat.get(name);
     if (!warm) return null;
-    const share = (warm.until - now) / HEAT_MS;
-    if (share <= 0) {
-      this.heat.delete(name);
-      return null;
-    }
-    return { kind: warm.kind, share: calm.matches ? 0.5 : share * 0.85 };
+    const share = glow(warm.until - now, calm.matches);
+    if (!share) this.heat.delete(name);
+    return share ? { kind: warm.kind, share } : null;
   }
 
   tick() {
@@ -273,13 +266,6 @@ class Live {
     }
   }
 
-  press(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, select, textarea, dialog")) return;
-    if (event.key === "p") this.pause();
-    if (event.key === "u") this.plug();
-  }
-
   follow(event) {
     event.preventDefault();
     if (!this.seek.check()) return;
@@ -333,8 +319,8 @@ function content(live) {
       live.seek.element,
       h("button", { type: "submit" }, "Follow"),
       h("span", { class: "buttons" },
-        h("button", { id: "pause", type: "button", "aria-pressed": "false", title: "Do not move the list (key: p)", onclick: () => live.pause() }, "Pause"),
-        h("button", { id: "plug", class: "main", type: "button", title: "Disconnect, and see that nothing is lost (key: u)", onclick: () => live.plug() }, "Disconnect"))),
+        h("button", { id: "pause", type: "button", "aria-pressed": "false", title: "Do not move the list", onclick: () => live.pause() }, "Pause"),
+        h("button", { id: "plug", class: "main", type: "button", title: "Disconnect, and see that nothing is lost", onclick: () => live.plug() }, "Disconnect"))),
     h("section", { class: "figures", "aria-label": "Counters" },
       h("div", { class: "figure wide" }, h("h2", {}, "Events a second"), h("output", { id: "rate" }, "0"),
         h("canvas", { id: "spark", role: "img", "aria-label": "Events a second over the last two minutes" })),

@@ -256,7 +256,7 @@ def test_a_pause_holds_the_list_only(server: Running, page: chromium.Page) -> No
     server.append(_file(1), _file(2))
     page.until("document.querySelector('#pause').textContent === 'Continue (2 new)'")
     assert _rows(page, 0) == []
-    page.js("document.body.dispatchEvent(new KeyboardEvent('keydown', {key:'p', bubbles:true}))")
+    page.js("document.querySelector('#pause').click()")
 
     assert len(_rows(page, 2)) == 2
 
@@ -286,6 +286,18 @@ def test_folders_open(server: Running, page: chromium.Page) -> None:
     assert _text(page, "#crumbs") == "everythingfilesrc/"
     page.js("document.querySelector('#crumbs button').click()")
     page.until("document.querySelector('#groups').textContent.includes('docs/')")
+
+
+def test_less_motion_is_no_fading(server: Running, page: chromium.Page) -> None:
+    """A changed area has one strength until it stops, if the person prefers less motion."""
+    page.open(f"{server.url}/console/style.css")
+    calm, fading = page.js(
+        "import('/console/charts.js').then(({ glow }) =>"
+        " [true, false].map((calm) => [1500, 700, 1, 0].map((left) => glow(left, calm))))"
+    )
+
+    assert calm == [0.5, 0.5, 0.5, 0]
+    assert fading == sorted(fading, reverse=True) and len(set(fading)) == 4
 
 
 def test_hostile_text_stays_text(server: Running, page: chromium.Page) -> None:

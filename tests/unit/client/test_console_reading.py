@@ -332,6 +332,10 @@ def test_the_page_works_below_a_prefix(
         page.until(f"document.querySelector('#badge').textContent === {badge!r}")
         if view == "overview":
             page.until("document.querySelectorAll('#followers tr').length === 2")
+        paths = "performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname)"
+        assert [path for path in page.js(paths) if not path.startswith("/app/")] == []
+        socket = page.js("import('/app/console/api.js').then((api) => api.socketAddress())")
+        assert socket == f"ws://127.0.0.1:{host.port}/app/ws"
 
 
 def test_an_area_opens_its_folder(host: Server, page: chromium.Page) -> None:
