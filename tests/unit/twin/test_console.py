@@ -1,4 +1,4 @@
-"""The console on a twin, whose functions answer as those of a stage do."""
+"""The console on a twin, which answers like a stage."""
 
 from __future__ import annotations
 
