@@ -238,7 +238,7 @@ PARAMETERS: dict[str, Schema] = {
     },
     "Idempotency-Key": {
         "type": "string",
-        "pattern": f"^[!-~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$",
+        "pattern": f"^[ -~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$",
         "description": "append a repeated request once, for 24 hours (4.5)",
         "examples": ["3f1c9c2e-6a3f-4f0e-9d0b-2f6f6a1f7c55"],
     },
