@@ -136,11 +136,12 @@ class TestState:
     def test_lines_are_those_of_the_rows(self, stores: Stores, feed: str) -> None:
         """In the same order and from the same place; the read that reaches the end says so."""
         keys = of_one_bucket(4)
-        stores.state.write(feed, [row(key, line=f"line of {key}") for key in keys])
-        bucket = bucket_of(keys[0])
-        assert stores.state.lines(feed, bucket) == Lines([f"line of {key}" for key in keys], None)
+        rows = [row(key, page, line=f"line of {key}") for page, key in enumerate(keys, 1)]
+        stores.state.write(feed, rows)
+        bucket, lines = bucket_of(keys[0]), [f"line of {key}" for key in keys]
+        assert stores.state.lines(feed, bucket) == Lines(lines, [1, 2, 3, 4], None)
         assert stores.state.lines(feed, bucket, keys[2]).lines == [f"line of {keys[3]}"]
-        assert stores.state.lines(feed, bucket, keys[3]) == Lines([], None)
+        assert stores.state.lines(feed, bucket, keys[3]) == Lines([], [], None)
 
     def test_lines_are_bounded_by_bytes(self, stores: Stores, feed: str) -> None:
         """A read that was cut names the place at which the next one continues."""

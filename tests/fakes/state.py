@@ -43,7 +43,8 @@ class MemoryState:
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         rows, cut = self._read(feed, bucket, after)
-        return Lines([row.line for row in rows], rows[-1].key if cut else None)
+        after = rows[-1].key if cut else None
+        return Lines([row.line for row in rows], [row.page for row in rows], after)
 
     def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
         """Return the rows, and True if there are more."""

@@ -86,8 +86,9 @@ class _Bounded(MemoryState):
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         rows = self._states.read(feed, bucket, after)
-        kept = [row.line for row in rows if row.at_ms <= self._until_ms]
-        return Lines(kept, rows[-1].key if rows else None)
+        after = rows[-1].key if rows else None
+        rows = [row for row in rows if row.at_ms <= self._until_ms]
+        return Lines([row.line for row in rows], [row.page for row in rows], after)
 
 
 class StraightToTheLog(CatchUp):

@@ -162,9 +162,11 @@ class DynamoDBState:
         return [decode_row(item) for item in answer["Items"]]
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        answer = self._query(feed, bucket, after, "#line")
+        answer = self._query(feed, bucket, after, "#line, #page")
         last: Item = answer.get("LastEvaluatedKey", {})
-        return Lines([item["line"]["S"] for item in answer["Items"]], text_of(last, "key") or None)
+        lines = [item["line"]["S"] for item in answer["Items"]]
+        pages = [number_of(item, "page") for item in answer["Items"]]
+        return Lines(lines, pages, text_of(last, "key") or None)
 
     def _query(self, feed: str, bucket: int, after: str | None, fields: str) -> QueryOutputTypeDef:
         values = {":bucket": text(row_bucket(feed, bucket))}

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import RemovedParentsReader
-    from tidings.core.state.rows import Row, StateStore
+    from tidings.core.state.rows import Lines, Row, StateStore
     from tidings.core.state.tombstones import TombstoneStore
 
 
@@ -133,6 +133,19 @@ class Step:
 
 def in_log(place: Place) -> Progress:
     return Progress(place.page, place.slot, place.seconds)
+
+
+def _living(rows: Lines, page: int) -> list[str]:
+    """
+    Return the lines of the living objects, with "" for each that changed after *page*.
+
+    A copy leaves these out, because the log after *page* has them. So a client never has data from
+    a page that is after its cursor, and a restore cannot lose that page unnoticed.
+    """
+    if max(rows.pages, default=0) <= page:
+        return [line for line in rows.lines if event_of(line) != "delete"]
+    pairs = zip(rows.lines, rows.pages, strict=True)
+    return [line if at <= page else "" for line, at in pairs if event_of(line) != "delete"]
 
 
 def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
@@ -441,15 +454,17 @@ class CatchUp:
         Return the parts, the lines that were read and the new progress.
         """
         rows = self.states.lines(feed, progress.bucket, progress.after_key)
-        living = [line for line in rows.lines if event_of(line) != "delete"]
+        living = _living(rows, progress.page)
         parts: list[Part] = []
         for cursor, lines in in_parts(progress, living):
             if not wanted.is_everything:
                 lines = [
                     line
                     for line in lines
-                    if wanted.may_match(line) and wanted.matches(parse_line(line))
+                    if line and wanted.may_match(line) and wanted.matches(parse_line(line))
                 ]
+            elif "" in lines:
+                lines = [line for line in lines if line]
             parts.append(Rows(cursor, lines))
         return parts, rows.lines, progress_after(progress, rows.after, len(living))
 
@@ -503,6 +518,8 @@ class CatchUp:
             cursor = progress.cursor
             if not row.deleted:
                 progress = replace(progress, passed=progress.passed + 1)
+            if row.page > progress.page:  # see `_living`
+                continue
             if not in_copy(row, since_ms=since_ms, tombstones=tombstones, now_ms=now_ms):
                 continue
             event = row_event(cursor, row, wanted, changed=progress.since_ms > 0)

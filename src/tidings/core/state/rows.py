@@ -72,12 +72,13 @@ NOTHING = Overwritten(0, 0, lives=False)  # the value for an object that had no 
 @dataclass(frozen=True, slots=True)
 class Lines:
     """
-    The lines of some rows of a bucket.
+    The lines of some rows of a bucket, with the page of each.
 
     The next rows follow the key *after*, which is None at the end of the bucket.
     """
 
     lines: list[str]
+    pages: list[int]
     after: str | None
 
 
@@ -128,7 +129,7 @@ class StateStore(Protocol):
         ...
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        """Return only the lines of the rows that `read` would return, which takes half the work."""
+        """Return only the lines and pages of the rows that `read` would return, which is cheaper."""
         ...
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:

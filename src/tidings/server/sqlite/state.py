@@ -97,8 +97,9 @@ class SqliteState:
         ]
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        rows, cut = self._read("key, line", feed, bucket, after)
-        return Lines([line for _, line in rows], rows[-1][0] if cut else None)
+        rows, cut = self._read("key, line, page", feed, bucket, after)
+        lines, pages = [line for _, line, _ in rows], [page for _, _, page in rows]
+        return Lines(lines, pages, rows[-1][0] if cut else None)
 
     def _read(
         self, columns: str, feed: str, bucket: int, after: str | None

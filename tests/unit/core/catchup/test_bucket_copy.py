@@ -43,7 +43,8 @@ class Slowly(MemoryState):
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         rows = super().read(feed, bucket, after)
         cut = rows[READ - 1].key if len(rows) > READ else None
-        return Lines([row.line for row in rows[:READ]], cut)
+        rows = rows[:READ]
+        return Lines([row.line for row in rows], [row.page for row in rows], cut)
 
 
 @pytest.fixture
@@ -182,3 +183,27 @@ def test_a_bucket_whose_deletions_are_forgotten_begins_anew(scene: Scene) -> Non
 
     assert scene.catch_up.start(FEED, Replication(0, 1, 0, False, part=1)).skips == 0
     assert scene.catch_up.start(FEED, Replication(0, 2, 0, False, part=1)).skips == PART
+
+
+@pytest.mark.parametrize("since", ["0", "changes"])
+def test_a_copy_leaves_out_what_the_log_sends_after_it(scene: Scene, since: str) -> None:
+    """Otherwise a client that resumes after a restore would keep data of pages that it lost."""
+    scene.post(*(op(f"x{number}", "insert") for number in range(10)))
+    scene.project()
+    cursor = Replication(NOW // 1000 - 9, 1, 0, tombstones=True).encode()
+    progress = scene.catch_up.start(FEED, cursors.parse("0" if since == "0" else cursor))
+    scene.post(op("x3", "update"), op("x4", "delete"), op("new", "insert"))
+    scene.project()
+    rows, pages = list[Event](), list[Event]()
+    for _ in range(20):
+        step = scene.catch_up.step(FEED, progress, EVERYTHING)
+        (rows if progress.copying else pages).extend(step.events)
+        progress = step.progress
+
+    copied = {json.loads(event.data)["id"] for event in rows if event.data}
+    assert copied == {f"x{number}" for number in range(10)} - {"x3", "x4"}
+    assert [(each.name, json.loads(each.data)["id"]) for each in pages if each.data] == [
+        ("update", "x3"),
+        ("delete", "x4"),
+        ("insert", "new"),
+    ]
