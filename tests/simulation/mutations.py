@@ -259,7 +259,7 @@ MUTATIONS = (
         plan=Plan(0, feeds=True),
     ),
     Mutation(
-        "pages are not renewed", Parts(around=broken_retention.not_renewed), 16, 200, plan=VOLUME
+        "pages are not renewed", Parts(around=broken_retention.not_renewed), 32, 200, plan=VOLUME
     ),
     Mutation("rows are put without condition", Parts(state=Unfenced), 0, 300),
     Mutation("a held consumer is not waited for", Parts(HastyRetention), plan=VOLUME),

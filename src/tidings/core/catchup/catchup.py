@@ -518,7 +518,9 @@ class CatchUp:
             cursor = progress.cursor
             if not row.deleted:
                 progress = replace(progress, passed=progress.passed + 1)
-            if row.page > progress.page:  # see `_living`
+            # See `_living`. A reader with leaves needs the row: the object may have left its part
+            # before the page of the copy, and then the later operation has no leave.
+            if row.page > progress.page and not wanted.leave:
                 continue
             if not in_copy(row, since_ms=since_ms, tombstones=tombstones, now_ms=now_ms):
                 continue
