@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import duckdb
 import pytest
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 START = ROOT / "docs/start"
 BIN = Path(sys.executable).parent
 WITHIN_S = 120.0
+_OUTPUT_MAX = 1 << 20
 PORTS = ("8042", "8052", "8000")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 # What differs from run to run: ids and cursors, and times.
@@ -119,12 +120,15 @@ class Running:
             assert self._printed() == self._expected, self._failure()
 
     def _printed(self) -> str:
-        self._log.seek(0)
-        return normalised(self._log.read())
+        return normalised(_text(self._log))
 
     def _failure(self) -> str:
-        self._errors.seek(0)
-        return f"{self.step.commands}\n{self._printed()}\n{self._errors.read()}"
+        return f"{self.step.commands}\n{self._printed()}\n{_text(self._errors)}"
+
+
+def _text(file: IO[str]) -> str:
+    """Return the content of *file* without moving the position at which the commands write."""
+    return os.pread(file.fileno(), _OUTPUT_MAX, 0).decode()
 
 
 def _pages() -> Iterator[Any]:

@@ -427,7 +427,7 @@ MUTATIONS = (
     Mutation(
         "a checkpoint counts before the commit",
         Parts(around=broken_server.checkpoints_early),
-        56,
+        37,
         plan=SERVER,
     ),
     Mutation(
