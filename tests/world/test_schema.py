@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,7 @@ class Tried:
 
 def described() -> dict[str, Any]:
     """Return the document, with values that requests to a test server can have."""
-    tried = document([])
+    tried = deepcopy(document([]))  # the parts of the document are shared by all
     schemas = tried["components"]["schemas"]
     for parameter in tried["components"]["parameters"].values():
         if parameter.get("allowEmptyValue"):

@@ -16,6 +16,7 @@ from tests import fakes
 # Protocols without a stored state of their own.
 OTHERS = {
     "Bearers",
+    "ClientReporter",
     "FeedData",
     "FeedNames",
     "Handler",
