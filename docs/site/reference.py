@@ -197,7 +197,7 @@ def messages() -> str:
 
 
 def _operation(operation: dict[str, Any]) -> str:
-    """Return a line with what a host does, and the messages of the operation."""
+    """Return a line with the action of the host and the messages of the operation."""
     names = [each["$ref"].rpartition("/")[2] for each in operation["messages"]]
     replies = [
         each["$ref"].rpartition("/")[2] for each in operation.get("reply", {}).get("messages", ())

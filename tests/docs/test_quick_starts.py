@@ -28,7 +28,7 @@ WITHIN_S = 120.0
 _OUTPUT_MAX = 1 << 20
 PORTS = ("8042", "8052", "8000")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
-# What differs from run to run: ids and cursors, and times.
+# These parts differ from run to run: ids and cursors, and times.
 _VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"))
 _INSTALLS = re.compile(r"^(pip|npm) install .*$", re.MULTILINE)  # tests/release, tests/world
 _RUNS_ON = re.compile("follow.py|follow.mjs|pipeline run")  # until Ctrl-C

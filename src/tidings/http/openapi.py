@@ -326,7 +326,7 @@ def _parameter(name: str) -> dict[str, Any]:
 
 
 def _media(schema: Schema) -> dict[str, Any]:
-    """Return the content with *schema* and the first example of it, or of what it refers to."""
+    """Return the content with *schema* and the first example, also of a referenced schema."""
     named = schema["anyOf"][0] if "anyOf" in schema else schema
     known = SCHEMAS[named["$ref"].rpartition("/")[2]] if "$ref" in named else named
     examples = known.get("examples")

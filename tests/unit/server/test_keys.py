@@ -203,7 +203,7 @@ def test_P17_12_no_log_has_the_secret(tmp_path: Path) -> None:
 
 
 def test_P17_12_the_client_creates_and_revokes_keys(server: Server) -> None:
-    """Of the feed, and with prefixes of the host."""
+    """The keys are those of the feed, and of the host with prefixes."""
     own = make_key(server, "--host", *ALL_ROLES)
     with Operator(server.url, password=own) as operator:
         made = operator.create_key(["read"], types=["video"], expires="1h", rate=5, streams=2)

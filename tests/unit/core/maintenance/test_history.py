@@ -79,7 +79,7 @@ def test_9_10_an_idle_feed_is_not_read(feeds: Feeds) -> None:
 
 
 def test_9_10_only_an_hour_is_kept(feeds: Feeds) -> None:
-    """Of a busy feed and of an idle one."""
+    """A busy feed and an idle one have 60 samples each."""
     feeds.change("idle", operations=1)
     for _ in range(70):
         feeds.change("main", operations=1)
