@@ -112,9 +112,9 @@ def settings() -> str:
     )
 
 
-def metrics() -> str:
-    """Return a page with the metrics of a server at `/metrics`, and of a stage in CloudWatch."""
-    server = [
+def server_metrics() -> list[tuple[str, ...]]:
+    """Return the name, type, labels and meaning of each metric of a server."""
+    return [
         (
             f"`{each.sample}`",
             each.kind,
@@ -123,6 +123,11 @@ def metrics() -> str:
         )
         for each in (*FAMILIES, *COUNTERS)
     ]
+
+
+def metrics() -> str:
+    """Return a page with the metrics of a server at `/metrics`, and of a stage in CloudWatch."""
+    server = server_metrics()
     stage = [(f"`{each.name}`", each.unit, each.meaning) for each in METRICS]
     return (
         "# Metrics\n\n[MONITORING.md](../operations/MONITORING.md) describes how to read them.\n\n"

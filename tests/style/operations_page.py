@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from docs.site import reference
 from tests.style.source import ROOT
 from tidings.aws.config.settings import METRICS_NAMESPACE, SETTINGS
 from tidings.core.metrics import METRICS
-from tidings.server.metrics import COUNTERS, FAMILIES
 
 PAGE = ROOT / "docs/operations/OPERATIONS.md"
 MONITORING = ROOT / "docs/operations/MONITORING.md"
@@ -30,16 +30,7 @@ def metrics() -> str:
 
 
 def server_metrics() -> str:
-    rows = [
-        (
-            f"`{each.sample}`",
-            each.kind,
-            ", ".join(f"`{label}`" for label in each.labels),
-            each.meaning,
-        )
-        for each in (*FAMILIES, *COUNTERS)
-    ]
-    return _table(("metric", "type", "labels", "meaning"), rows)
+    return _table(("metric", "type", "labels", "meaning"), reference.server_metrics())
 
 
 TABLES = {

@@ -16,8 +16,8 @@ from tidings.aws.config import stages, twin_keys
 from tidings.client.cli.options import (
     LOCAL,
     Command,
-    complete_context,
     context_feed_option,
+    context_option,
     endpoint_option,
     is_given,
     locate,
@@ -146,12 +146,6 @@ def _of_context(name: str | None, feed: str | None) -> tuple[str, str]:
     return location.stage, location.feed(feed)
 
 
-context_option = click.option(
-    "--context",
-    metavar="NAME",
-    help="Use the stage and feed of this context; see `tidings context`.",
-    shell_complete=complete_context,
-)
 host_option = click.option(
     "--host", is_flag=True, help="All feeds of the host instead of one feed."
 )

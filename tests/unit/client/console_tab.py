@@ -45,7 +45,7 @@ class Host:
 
 
 class Tab:
-    """A tab of the console, and what a person does in it by keyboard."""
+    """A tab of the console, used by keyboard."""
 
     def __init__(self, page: chromium.Page, host: Host) -> None:
         self.page, self.host = page, host

@@ -19,12 +19,6 @@ from tests.unit.client.fake_log import event_id
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
-        yield socket
-
-
 @pytest.fixture
 def page(browser: ClientConnection) -> Iterator[chromium.Page]:
     """Yield a fresh tab; in every test its console must have no error."""

@@ -17,12 +17,6 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
-        yield socket
-
-
-@pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     with Server(data=tmp_path_factory.mktemp("data")) as server:
         yield Host(server)

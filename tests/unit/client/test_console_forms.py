@@ -18,12 +18,6 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
-        yield socket
-
-
-@pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     private = "TIDINGS_HOOKS_PRIVATE=true"
     with Server("--setting", private, data=tmp_path_factory.mktemp("data")) as server:
@@ -109,7 +103,7 @@ def test_who_may_only_read_is_offered_no_form(host: Host, tab: Tab) -> None:
 
 
 def test_a_restricted_key_posts_to_its_part(host: Host, tab: Tab) -> None:
-    """The view names the part; what is outside is refused by the host."""
+    """The view names the part; the host refuses objects outside it."""
     tab.show("post", make_key(host.server, "--role", "ingest", "--parent", "user/42"))
     tab.said("restricted to the parents user/42", "#view")
     tab.fill("post", type="video", id="x", parents="user/43")

@@ -1,4 +1,4 @@
-"""What the console reads: events in full, objects with their history, charts, and a lost host."""
+"""The reading views of the console: events, objects with their history, charts, a lost host."""
 
 from __future__ import annotations
 
@@ -27,12 +27,6 @@ _CLIPBOARD = """
 const value = { writeText: async (text) => (window.copied = text) };
 Object.defineProperty(navigator, "clipboard", { value });
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
-        yield socket
 
 
 @pytest.fixture(scope="module")

@@ -44,12 +44,6 @@ class Feed:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
-        yield socket
-
-
-@pytest.fixture(scope="module")
 def feed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feed]:
     with Server(data=tmp_path_factory.mktemp("data")) as host:
         yield Feed(host)

@@ -51,8 +51,8 @@ context_feed_option = click.option(
 context_option = click.option(
     "--context",
     metavar="NAME",
-    help="Use the address, feed and password of this context; see `tidings context`.",
-    shell_complete=lambda *given: complete_context(*given),
+    help="Use the address or stage, feed and password of this context; see `tidings context`.",
+    shell_complete=lambda *given: _complete_context(*given),
 )
 timeout_option = click.option(
     "--timeout",
@@ -303,7 +303,7 @@ def _addresses_of(stage: str) -> Any:
     return importlib.import_module(_TARGET_MODULE).addresses(stage)
 
 
-def complete_context(
+def _complete_context(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the contexts whose names begin with *incomplete*, for the shell."""
