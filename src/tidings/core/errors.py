@@ -28,7 +28,8 @@ class Rejected(TidingsError):
         """
         Return the error as clients receive it.
 
-        A long value is truncated to keep the response small.
+        A long value is truncated to keep the response small. `value` is empty for an error that is
+        not about a value, and for a value that is missing or null.
         """
         return {
             "code": self.code,
@@ -45,6 +46,8 @@ _VALUE_CHARS_MAX = 120
 
 
 def _format_value(value: object) -> str:
+    if value is None:
+        return ""
     try:
         shown = repr(value)
     except ValueError:

@@ -149,7 +149,7 @@ def unavailable_body(rule: str, field: str = "") -> dict[str, object]:
     """Return the error of a store that did not answer, with the keys of `Rejected.body`."""
     message = f"{field}: {rule}" if field else rule
     error = {"code": "unavailable", "message": message, "field": field}
-    return {**error, "value": repr(None), "rule": rule}
+    return {**error, "value": "", "rule": rule}
 
 
 def changeagent_answer(status: int, body: object) -> Answer:

@@ -369,6 +369,4 @@ def _error_content(codes: list[str], kind: str) -> dict[str, Any]:
 
 
 def _error_example(code: str, meaning: str) -> dict[str, Any]:
-    return {
-        "error": {"code": code, "message": meaning, "field": "", "value": "None", "rule": meaning}
-    }
+    return {"error": {"code": code, "message": meaning, "field": "", "value": "", "rule": meaning}}

@@ -517,7 +517,7 @@ SCHEMAS: dict[str, Schema] = {
                     "code": {**_TEXT, "description": "stable; see the examples of the response"},
                     "message": {**_TEXT, "description": "the field and the rule, for people"},
                     "field": {**_PLAIN, "description": "the part of the request, or empty"},
-                    "value": {**_PLAIN, "description": "the value, as Python shows it, shortened"},
+                    "value": {**_PLAIN, "description": "as Python shows it, shortened; or empty"},
                     "rule": {**_TEXT, "description": "the rule that the value broke"},
                     "master": {**_PLAIN, "description": "of a chained feed: where to post"},
                     "floor": {**_INTEGER, "description": "the first page of the log"},

@@ -12,6 +12,8 @@ import pytest
 
 from tidings.core import errors
 from tidings.core.errors import InvalidChange, Rejected, TidingsError, parse_field, parse_integer
+from tidings.http.answers import refusal, unavailable_body
+from tidings.http.openapi import document
 
 
 def kinds(base: type[TidingsError]) -> list[type[TidingsError]]:
@@ -56,6 +58,18 @@ def test_the_body_says_field_value_and_rule() -> None:
         "rule": "must be a string",
     }
     assert str(errors.InvalidOperation("is wrong")) == "is wrong"
+
+
+def test_an_error_without_a_value_has_an_empty_value() -> None:
+    """No client shows `None`: the value is missing, or is null in the request."""
+    found = [
+        errors.InvalidOperation("is wrong").body(),
+        errors.InvalidOperation("must be a string", field="id", value=None).body(),
+        unavailable_body("is full", "queue"),
+        json.loads(refusal(errors.Unavailable("")).body)["error"],
+        *(each["value"]["error"] for each in document(["main"])["components"]["examples"].values()),
+    ]
+    assert {each["value"] for each in found} == {""}
 
 
 @pytest.mark.parametrize(
