@@ -20,7 +20,7 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
 
 
 async def _run(port: int) -> None:
-    listener = processes.listen("127.0.0.1", port)
+    (listener,) = processes.listen("127.0.0.1", port)
     async with serving(_answer, listener, grace_s=0, ws_per_message_deflate=False):
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -28,7 +28,12 @@ DEFAULT_PORT = 8042
 STOP_S = 8.0  # time from a signal to the end of the process; requests in flight get two seconds
 
 _OF_ADDRESS = (
-    click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Address to listen on, or a name, which stands for all its addresses.",
+    ),
     click.option(
         "--port",
         default=DEFAULT_PORT,

@@ -603,7 +603,8 @@ class HttpProtocol(HttpToolsProtocol):
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
             raise self._rejection(400, "the request target is not a URL") from None
         if url.host is not None:
-            host = url.host if url.port is None else b"%b:%d" % (url.host, url.port)
+            host = b"[%b]" % url.host if b":" in url.host else url.host
+            host = host if url.port is None else b"%b:%d" % (host, url.port)
             self.headers[:] = [each for each in self.headers if each[0] != b"host"]
             self.headers.append((b"host", host))
         path = url.path or (b"/" if url.host is not None else b"")

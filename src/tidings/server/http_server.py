@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -33,7 +34,6 @@ from tidings.server.meters import Meters
 from tidings.server.processes import Problem
 
 if TYPE_CHECKING:
-    import socket
     import ssl
     from collections.abc import Sequence
     from pathlib import Path
@@ -126,8 +126,12 @@ class KnownProxies:
         if self._every or not self._proxies:
             return self._every
         client = scope.get("client")
-        address = ip_address(client[0]) if client else None
-        return address is not None and any(address in each for each in self._proxies)
+        if not client:
+            return False
+        address = ip_address(client[0])
+        # At `--host ::`, the address of an IPv4 client is `::ffff:` and its address.
+        forms = {address, getattr(address, "ipv4_mapped", None) or address}
+        return any(form in each for form in forms for each in self._proxies)
 
 
 class TlsServer:
@@ -225,8 +229,7 @@ class _Handshake:
 @contextlib.asynccontextmanager
 async def serving(
     app: Any,
-    listener: socket.socket,
-    *,
+    *listeners: socket.socket,
     grace_s: float,
     bounds: RequestLimits | None = None,
     meters: Meters | None = None,
@@ -235,7 +238,7 @@ async def serving(
     **websockets: Any,
 ) -> AsyncIterator[None]:
     """
-    Serve *app* on *listener* while the context is open.
+    Serve *app* on *listeners* while the context is open.
 
     On exit, requests in flight have *grace_s* seconds to end. *bounds* are the limits of requests
     and connections. *meters* counts requests and bytes. *websockets* are uvicorn's options of
@@ -245,24 +248,51 @@ async def serving(
     files = raise_file_limit()
     state, meters = ServerState(), meters or Meters()
     meters.connections = state.connections
-    admission = Admission(bounds or RequestLimits(connections_within(files)), meters)
+    bounds = bounds or RequestLimits(connections_within(files))
+    admission = Admission(bounds, meters)
     _set_date(state)
     protocol: Callable[..., asyncio.Protocol] = partial(
         HttpProtocol, admission=admission, config=config, server_state=state, app_state={}
     )
-    server: asyncio.Server | TlsServer
-    if config.ssl is None:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(protocol, sock=listener, backlog=BACKLOG)
-    else:
-        server = TlsServer(listener, config.ssl, admission, state, protocol)
+    servers: list[asyncio.Server | TlsServer] = []
+    for listener in listeners:
+        _reset_unreachable(listener, bounds.stall_s)
+        if config.ssl is None:
+            loop = asyncio.get_running_loop()
+            servers.append(await loop.create_server(protocol, sock=listener, backlog=BACKLOG))
+        else:
+            servers.append(TlsServer(listener, config.ssl, admission, state, protocol))
     dates = asyncio.ensure_future(_keep_date(state))
     try:
         yield
     finally:
         dates.cancel()
-        server.close()
+        for server in servers:
+            server.close()
         await _end(state, grace_s)
+
+
+def _reset_unreachable(listener: socket.socket, stall_s: float) -> None:
+    """
+    Make the kernel reset connections to *listener* whose client does not answer for *stall_s*.
+
+    The accepted sockets inherit the options. The kernel counts from the first unacknowledged byte.
+    On an idle connection, it sends probes after half of the time, and counts from the last segment
+    of the client. A system without TCP_USER_TIMEOUT counts unanswered probes instead.
+    """
+    if listener.family == socket.AF_UNIX:
+        return
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle_s, probe_s = max(1, round(stall_s / 2)), max(1, round(stall_s / 10))
+    options = {
+        "TCP_USER_TIMEOUT": round(stall_s * 1000),
+        "TCP_KEEPIDLE": idle_s,
+        "TCP_KEEPINTVL": probe_s,
+        "TCP_KEEPCNT": max(1, round((stall_s - idle_s) / probe_s)),
+    }
+    for name, value in options.items():
+        if hasattr(socket, name):
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _config(

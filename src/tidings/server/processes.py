@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import os
 import random
 import signal
@@ -29,6 +30,7 @@ PORTS = (20_000, 32_000)
 CONNECT_EVERY_S = 0.02  # pause between attempts to connect: a twin's engine starts in some 1 s
 TERMINATE_S = 2.0  # a child that runs longer after SIGTERM is killed; a host must stop within 5 s
 _PR_SET_PDEATHSIG = 1
+_MISSING = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})  # no such address on this machine
 _HERE = Path(__file__).resolve().parent
 PACKED = "packed"  # the folder next to this file in the wheel (pyproject.toml)
 
@@ -42,25 +44,53 @@ class PortBusy(Problem):
         super().__init__(f"cannot listen on {host}:{port} ({reason}); choose another with --port")
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> list[socket.socket]:
     """
-    Listen on *port* of *host*; 0 selects a free port.
+    Listen on *port* of all addresses of *host*; 0 selects a free port.
 
-    A host listens first, so that it fails before it starts anything slow.
+    A host listens first, so that it fails before it starts anything slow. An address that this
+    machine lacks is skipped if it has another one: a name often has an IPv4 and an IPv6 address.
 
     Raises:
         PortBusy: another process uses the port, or *host* is not an address of this machine.
     """
+    listeners: list[socket.socket] = []
+    missing: OSError | None = None
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # Nagle's algorithm delays answers by 40 ms. asyncio disables it, but only for sockets with
-        # an explicit IPPROTO_TCP.
-        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = dict.fromkeys((family, address) for family, *_, address in found)
+        for family, address in addresses:
+            place = (address[0], port, *address[2:])
+            try:
+                listeners.append(_listen(family, place, is_only=len(addresses) == 1))
+            except OSError as error:
+                if error.errno not in _MISSING:
+                    raise
+                missing = error
+            else:
+                port = listeners[0].getsockname()[1]
+        if missing is not None and not listeners:
+            raise missing
     except OSError as error:
+        for listener in listeners:
+            listener.close()
         raise PortBusy(host, port, (error.strerror or str(error)).lower()) from None
+    return listeners
+
+
+def _listen(family: int, address: tuple[object, ...], *, is_only: bool) -> socket.socket:
+    # Nagle's algorithm delays answers by 40 ms. asyncio disables it, but only for sockets with an
+    # explicit IPPROTO_TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and not is_only:  # the IPv4 address has a socket of its own
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 

@@ -95,7 +95,9 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     limit_ms = _prepare(options)
     change, proxies = feed_options.profile_change(options), networks(options.proxies)
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(await asyncio.to_thread(_listener, options))
+        listeners = await asyncio.to_thread(_listen, options)
+        for listener in listeners:
+            stack.enter_context(listener)
         host = await _host(options)
         settings = host.settings
         stack.push_async_callback(host.stop)
@@ -106,11 +108,11 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         host_check = HostCheck(names, settings.cors_origins)
         app = ServerApp(host, host_check, processes.find_installed().console)
-        await stack.enter_async_context(_serving(app, proxies, host, listener, options))
+        await stack.enter_async_context(_serving(app, proxies, host, listeners, options))
         await stack.enter_async_context(_swept(host))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
         await stack.enter_async_context(changes)
-        urls = _addresses(listener, options)
+        urls = _addresses(listeners[0], options)
         if options.demo or options.demo_repo:
             child = await processes.start_demo(
                 options.demo_repo, urls[0], asyncio.subprocess.DEVNULL
@@ -245,10 +247,10 @@ async def _host(options: Options) -> Host:
         raise Problem(f"--data {options.data} cannot be written: {error.strerror}") from None
 
 
-def _listener(options: Options) -> socket.socket:
+def _listen(options: Options) -> list[socket.socket]:
     if options.unix_socket is None:
         return processes.listen(options.host, options.port)
-    return processes.listen_at(options.unix_socket)
+    return [processes.listen_at(options.unix_socket)]
 
 
 @contextlib.asynccontextmanager
@@ -256,12 +258,12 @@ async def _serving(
     app: ServerApp,
     proxies: Sequence[Network],
     host: Host,
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
     options: Options,
 ) -> AsyncIterator[None]:
     async with http_server.serving(
         KnownProxies(app, proxies, every=options.unix_socket is not None),
-        listener,
+        *listeners,
         grace_s=GRACE_S,
         meters=host.meters,
         tls_cert=options.tls_cert,

@@ -11,7 +11,15 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from pathlib import Path
 from typing import IO
 
@@ -59,7 +67,9 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     environment.check(options)
     change = feed_options.profile_change(options)
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(processes.listen(options.host, options.port))
+        listeners = processes.listen(options.host, options.port)
+        for listener in listeners:
+            stack.enter_context(listener)
         folder = stack.enter_context(_folder(options.data))
         # The twin's own warnings and errors are also written to the functions' log.
         logging.basicConfig(filename=folder / "functions.log", level=logging.WARNING)
@@ -68,8 +78,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
             await stack.enter_async_context(_background(_tail(folder / "functions.log")))
         url, store_ended = await _store(stack, options, folder)
         await asyncio.to_thread(_prepare, url, options, change)
-        await _compose(stack, options, folder, log, url, listener)
-        http_url, ws_url = _addresses(listener)
+        await _compose(stack, options, folder, log, url, listeners)
+        http_url, ws_url = _addresses(listeners[0])
         if options.demo or options.demo_repo:
             child = await processes.start_demo(options.demo_repo, http_url, log)
             stack.push_async_callback(child.end)
@@ -83,7 +93,7 @@ async def _compose(
     folder: Path,
     log: IO[bytes],
     dynamodb_url: str,
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
 ) -> None:
     """Start all parts between DynamoDB and the public port."""
     apis = InternalApis()
@@ -115,7 +125,7 @@ async def _compose(
         prefix=settings.url_prefix,
     )
     host_check = environment.host_check(options)
-    await stack.enter_async_context(serving_apis(http, sockets, listener, host_check))
+    await stack.enter_async_context(serving_apis(http, sockets, listeners, host_check))
     await _follow_all(stack, options, folder, dynamodb_url, programs, functions, interval)
     for feed in settings.sources:
         await stack.enter_async_context(_background(workers.begin_relay(feed, functions.invoke)))
@@ -268,9 +278,12 @@ def _addresses(listener: socket.socket) -> tuple[str, str]:
 
 @contextlib.asynccontextmanager
 async def serving_apis(
-    http: HttpGateway, sockets: SocketGateway, listener: socket.socket, allowed: HostCheck
+    http: HttpGateway,
+    sockets: SocketGateway,
+    listeners: Sequence[socket.socket],
+    allowed: HostCheck,
 ) -> AsyncIterator[None]:
-    """Serve both APIs on *listener*, to the hosts and origins that are *allowed*."""
+    """Serve both APIs on *listeners*, to the hosts and origins that are *allowed*."""
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         try:
@@ -285,7 +298,7 @@ async def serving_apis(
     size_max = MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
     async with http_server.serving(
         KnownProxies(app, (), every=False),  # clients connect directly, so no proxy is trusted
-        listener,
+        *listeners,
         grace_s=GRACE_S,
         ws_max_size=size_max,
         # API Gateway sends no pings, so it does not disconnect a client that answers pings late.

@@ -292,6 +292,8 @@ def test_the_largest_head_is_accepted() -> None:
     [
         (b"http://other:81/a?b=c", "/a", b"other:81"),
         (b"http://other", "/", b"other"),
+        (b"http://[::1]:81/a", "/a", b"[::1]:81"),
+        (b"http://[::1]", "/", b"[::1]"),
         (b"/a%2fb", "/a/b", b"h"),
         (b"//a/b", "//a/b", b"h"),
     ],

@@ -78,7 +78,7 @@ def test_the_variable_selects_the_format(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_end_of_a_host_that_cannot_start_is_an_object_too(tmp_path: Path) -> None:
-    with closing(processes.listen("127.0.0.1", 0)) as taken:
+    with closing(*processes.listen("127.0.0.1", 0)) as taken:
         server = Server("--log-format", "json", data=tmp_path)
         server.port = taken.getsockname()[1]
         with pytest.raises(NotReady) as error:

@@ -62,10 +62,13 @@ def test_a_client_does_not_choose_its_links(
     assert base(proxies, client, tls=True) == "https://feed.example"
 
 
+@pytest.mark.parametrize("client", ["10.1.2.3", "::ffff:10.1.2.3"])
 @pytest.mark.parametrize("proxy", ["10.1.2.3", "10.0.0.0/8", "10.1.2.9/24"])
-def test_a_known_proxy_is_believed(proxy: str) -> None:
-    """By its address, or that of its network."""
-    assert base((proxy,), ("10.1.2.3", 1)) == "https://evil.example"
+def test_a_known_proxy_is_believed(proxy: str, client: str) -> None:
+    """By its address, or that of its network; on an IPv6 socket an IPv4 client has another form."""
+    assert base((proxy,), (client, 1)) == "https://evil.example"
+    assert base(("::ffff:10.0.0.0/104",), ("::ffff:10.1.2.3", 1)) == "https://evil.example"
+    assert base(("11.0.0.0/8",), (client, 1)) == "http://feed.example"
 
 
 def test_a_proxy_at_a_unix_socket_is_believed() -> None:

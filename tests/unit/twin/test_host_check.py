@@ -39,13 +39,13 @@ def statuses(headers: Mapping[str, str]) -> dict[str, int]:
         return Answer(b'{"statusCode":200}')
 
     async def ask() -> dict[str, int]:
-        listener = processes.listen("127.0.0.1", 0)
+        (listener,) = processes.listen("127.0.0.1", 0)
         port = listener.getsockname()[1]
         http = HttpGateway(deployment.HTTP_ROUTES, invoke, {}, console=ROOT / "console", origins=())
         sockets = SocketGateway(deployment.SOCKET_ROUTES, invoke)
         allowed = HostCheck({"feed.lan"}, {PAGE})
         async with (
-            twin.serving_apis(http, sockets, listener, allowed),
+            twin.serving_apis(http, sockets, [listener], allowed),
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers) as client,
         ):
             return {

@@ -69,7 +69,7 @@ class Api:
 
 @contextlib.asynccontextmanager
 async def serving(idle_s: float = 600, life_s: float = 7200) -> AsyncIterator[Api]:
-    listener = processes.listen("127.0.0.1", 0)
+    (listener,) = processes.listen("127.0.0.1", 0)
     apis = InternalApis()
     await apis.start()
     url = f"ws://127.0.0.1:{listener.getsockname()[1]}/ws"
@@ -77,7 +77,7 @@ async def serving(idle_s: float = 600, life_s: float = 7200) -> AsyncIterator[Ap
     sockets = SocketGateway(deployment.SOCKET_ROUTES, api.invoke, idle_s=idle_s, life_s=life_s)
     apis.serve(ConnectionsApi(sockets).handle)
     http = HttpGateway([], api.invoke, {}, console=_NOWHERE, origins=["*"])
-    async with twin.serving_apis(http, sockets, listener, HostCheck()):
+    async with twin.serving_apis(http, sockets, [listener], HostCheck()):
         yield api
     await apis.stop()
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def test_a_crash_in_a_function_leaves_the_twin_serving(twin: Twin) -> None:
 
 def test_a_busy_port_is_one_sentence() -> None:
     """Exit code 1, and no traceback."""
-    with processes.listen("127.0.0.1", 0) as taken:
+    with closing(*processes.listen("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "tidings.twin", "--port", str(port)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

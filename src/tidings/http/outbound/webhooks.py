@@ -120,10 +120,10 @@ class _Call:
 
     def _call(self) -> Verdict:
         try:
-            address = self._address()
-            if address is None:
+            addresses = self._addresses()
+            if not addresses:
                 return Verdict(failure="WebHook is at an address that may not be called")
-            return Verdict(self._post(address))
+            return Verdict(self._post(addresses))
         except TimeoutError:
             return self._late()
         except (OSError, HTTPException, ValueError) as error:  # ValueError: an invalid host name
@@ -144,18 +144,16 @@ class _Call:
     def _late(self) -> Verdict:
         return Verdict(failure=f"WebHook did not answer within {self._timeout_s:g} seconds")
 
-    def _address(self) -> str | None:
-        """Return the first address of the host, or None unless all its addresses may be called."""
+    def _addresses(self) -> Sequence[str]:
+        """Return the addresses of the host; none unless all of them may be called."""
         parts = self._parts
         resolved = socket.getaddrinfo(parts.hostname, _port(parts), type=socket.SOCK_STREAM)
-        addresses = [str(each[4][0]) for each in resolved]
-        if all(may_call(address, private=self._private) for address in addresses):
-            return addresses[0]
-        return None
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in resolved))
+        return addresses if all(may_call(each, private=self._private) for each in addresses) else ()
 
-    def _post(self, address: str) -> int:
+    def _post(self, addresses: Sequence[str]) -> int:
         parts, path = self._parts, self._parts.path or "/"
-        connection = self._connection = _Pinned(parts, address, self._left_s())
+        connection = self._connection = _Pinned(parts, addresses, self._left_s)
         try:
             connection.connect()
             connection.limit(self._left_s())
@@ -180,23 +178,42 @@ class _Call:
 
 
 class _Pinned(HTTPConnection):
-    """A connection to a fixed address that uses the original host name in TLS and in `Host`."""
+    """
+    A connection to one of *addresses* that uses the original host name in TLS and in `Host`.
+
+    *left_s* returns the remaining time in seconds, or raises TimeoutError.
+    """
 
     response_class = FinalResponse
 
-    def __init__(self, parts: SplitResult, address: str, timeout_s: float) -> None:
-        super().__init__(parts.hostname or "", _port(parts), timeout=timeout_s)
+    def __init__(
+        self, parts: SplitResult, addresses: Sequence[str], left_s: Callable[[], float]
+    ) -> None:
+        super().__init__(parts.hostname or "", _port(parts), timeout=left_s())
         self.default_port = _PORTS[parts.scheme]  # `http.client` omits this port from `Host`
-        self._address, self._tls = address, parts.scheme == "https"
+        self._addresses, self._left_s, self._tls = addresses, left_s, parts.scheme == "https"
 
     def connect(self) -> None:
-        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        self.sock = self._open()
+        self.limit(self._left_s())
         if self._tls:
             context = ssl.create_default_context()
             tls = self.sock = context.wrap_socket(
                 self.sock, server_hostname=self.host, do_handshake_on_connect=False
             )
             tls.do_handshake()  # the handshake runs here, where `cut` can interrupt it
+
+    def _open(self) -> socket.socket:
+        """
+        Connect to the first address that accepts a connection.
+
+        Each address has an equal share of the remaining time, so that one that does not answer
+        leaves time for the others.
+        """
+        for left, address in zip(range(len(self._addresses), 1, -1), self._addresses, strict=False):
+            with suppress(OSError):
+                return socket.create_connection((address, self.port), self._left_s() / left)
+        return socket.create_connection((self._addresses[-1], self.port), self._left_s())
 
     def limit(self, timeout_s: float) -> None:
         """Set the timeout in seconds of each later socket operation."""

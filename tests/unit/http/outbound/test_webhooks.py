@@ -187,6 +187,25 @@ def test_a_name_is_resolved_once_and_all_its_addresses_are_looked_at(
     assert asked == ["rebinds.example"]
 
 
+def test_the_next_address_is_called_if_one_does_not_connect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No request was sent to the address that refused, so none is sent twice."""
+    with answering(Answer(200)) as one:
+        port = int(one.url.rpartition(":")[2])
+        names = {"refuses": ("127.0.0.3", "127.0.0.1"), "alone": ("127.0.0.3",)}
+
+        def several(host: str, port: int, *_: object, **__: object) -> object:
+            found = names.get(host, (host,))
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", several)
+        urls = [outgoing(f"http://{host}:{port}/") for host in names]
+        said = Poster(private=True, timeout_s=PATIENCE_S)(urls)
+
+    assert [each.accepts for each in said] == [True, False] and len(one.asked) == 1
+
+
 @pytest.mark.parametrize("host", ["a..example", "x" * 64 + ".example", ".example"])
 def test_a_name_that_is_none_is_a_failure_like_others(host: str) -> None:
     """Python raises its own errors for these; they are reported, and the call is repeated later."""
