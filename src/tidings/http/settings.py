@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits, tracing
-from tidings.core.errors import parse_integer
+from tidings.core.errors import InvalidFeed, parse_integer
 from tidings.core.model.feeds import DEFAULT_FEED, Retention, check_name
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Sources
 
 NUMBER_MAX = 1_000_000_000  # maximum of a number in a setting; as hours, this is 100,000 years
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@]+")
 NO_ORIGINS = "none"  # means no origins; an empty value means the default, as for every setting
 ARCHIVE_FOLDER = "archive"  # folder at the address of an archive; it has a folder for each feed
 LEDGER_FOLDER = "erasures"  # the folder of the ledger of erasures, next to the archive
@@ -130,7 +131,7 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
     Raises:
         WrongSetting: a value breaks its rule.
     """
-    feeds = frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"]))
+    feeds = _feeds(values["TIDINGS_FEEDS"])
     issuer = _issuer(values["TIDINGS_OIDC"])
     return Shared(
         feeds=feeds,
@@ -149,8 +150,24 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """Return the origins in TIDINGS_CORS_ORIGINS."""
-    return () if text == NO_ORIGINS else tuple(_list(text))
+    """
+    Return the origins in TIDINGS_CORS_ORIGINS.
+
+    Raises:
+        WrongSetting: one of them cannot be the value of an Origin header.
+    """
+    found = () if text == NO_ORIGINS else tuple(_list(text))
+    if not all(map(_ORIGIN.fullmatch, found)):
+        rule = "must be SCHEME://HOST or SCHEME://HOST:PORT, `*`, or none"
+        raise WrongSetting("TIDINGS_CORS_ORIGINS", text, rule)
+    return found
+
+
+def _feeds(text: str) -> frozenset[str]:
+    try:
+        return frozenset(map(check_name, _list(text)))
+    except InvalidFeed as error:
+        raise WrongSetting("TIDINGS_FEEDS", text, error.rule) from None
 
 
 def _value(environment: Mapping[str, str], setting: Setting) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.server import logs, operating
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S
@@ -36,6 +37,7 @@ _OF_ADDRESS = (
     ),
     click.option(
         "--port",
+        type=click.IntRange(0, 65535),
         default=DEFAULT_PORT,
         show_default=True,
         help="Port to listen on; 0 selects a free port.",
@@ -100,6 +102,7 @@ _OF_FEEDS = (
     ),
     click.option(
         "--max-age",
+        type=click.IntRange(limits.MAX_AGE_S_MIN),
         default=DEFAULT_MAX_AGE_S,
         show_default=True,
         help="Time in seconds for which items of resources are kept.",
@@ -214,7 +217,7 @@ def serve(settings: tuple[str, ...], verbose: bool, log_format: str, **options: 
             "serve",
             serving.Options(settings=pairs(settings), environment=os.environ, **options),
         )
-    except Problem as problem:
+    except (Problem, Unavailable) as problem:
         logs.report_problem(log_format, "tidings serve", problem)
         sys.exit(1)
 

@@ -136,20 +136,23 @@ def _declare(options: FeedOptions, feed: str) -> dict[str, object]:
 
 
 def _passwords(options: FeedOptions) -> dict[str, object]:
-    files = {
-        "read_passwords": options.read_password_file,
-        "ingest_passwords": options.ingest_password_file,
+    files = {"read": options.read_password_file, "ingest": options.ingest_password_file}
+    return {
+        f"{role}_passwords": (_hash(f"--{role}-password-file {file}", file),)
+        for role, file in files.items()
+        if file is not None
     }
-    return {name: (_hash(file),) for name, file in files.items() if file is not None}
 
 
-def _hash(file: Path) -> str:
+def _hash(option: str, file: Path) -> str:
     try:
         password = from_line(file.read_bytes().decode())
-    except (OSError, UnicodeDecodeError) as error:
-        raise Problem(f"cannot read the password in {file} ({error})") from None
+    except OSError as error:
+        raise Problem(f"{option} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Problem(f"{option}: the password must be UTF-8") from None
     except InvalidSetting as error:
-        raise Problem(f"the password in {file} {error.rule}") from None
+        raise Problem(f"{option}: the password {error.rule}") from None
     return hash_password(password, salt=os.urandom(SALT_BYTES), now_ms=time.time_ns() // 1_000_000)
 
 

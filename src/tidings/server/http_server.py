@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -34,7 +35,6 @@ from tidings.server.meters import Meters
 from tidings.server.processes import Problem
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -317,6 +317,23 @@ def _config(
     )
     config.load()
     return config
+
+
+def check_certificate(cert: Path, key: Path) -> None:
+    """
+    Check that *cert* has a chain of certificates and *key* the private key of the first one.
+
+    Raises:
+        Problem: a file cannot be read, or has something else.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    rule = f"--tls-cert {cert} must have a chain of certificates as PEM"
+    try:
+        context.load_verify_locations(cert)
+        rule = f"--tls-key {key} must have the private key of {cert} as PEM, without a passphrase"
+        context.load_cert_chain(cert, key, password="")
+    except OSError as error:
+        raise Problem(f"{rule} ({getattr(error, 'reason', None) or error.strerror})") from None
 
 
 def _set_date(state: ServerState) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tidings.core.errors import Unavailable
-from tidings.server.processes import Problem
+from tidings.server.processes import SOCKET_PATH_BYTES_MAX, Problem
 from tidings.server.sqlite.database import CannotOpen, Database
 from tidings.server.sqlite.documents import (
     Documents,
@@ -88,7 +89,8 @@ def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(BACKUP_S if call == BACKUP else TIMEOUT_S)
-            connection.connect(str(path))
+            with _short_path(path) as short:
+                connection.connect(short)
             connection.sendall(line.encode() + b"\n")
             with connection.makefile("rb") as file:
                 answer = json.loads(file.readline())
@@ -97,6 +99,21 @@ def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
     if "error" in answer:
         raise Unavailable(answer["error"])
     return from_plain(answer["value"])
+
+
+@contextlib.contextmanager
+def _short_path(path: Path) -> Iterator[str]:
+    """
+    Yield *path*, or another path of the same socket if a call to the kernel cannot contain *path*.
+    """
+    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager
@@ -175,7 +192,8 @@ async def taking_changes(
     # If the socket exists, a killed process left it: this process holds the lock, so no other
     # server runs.
     path.unlink(missing_ok=True)
-    server = await asyncio.start_unix_server(answer, path, limit=LINE_BYTES_MAX)
+    with _short_path(path) as short:
+        server = await asyncio.start_unix_server(answer, short, limit=LINE_BYTES_MAX)
     try:
         yield
     finally:
@@ -221,6 +239,7 @@ def _is_served(folder: Path) -> bool:
     if not (folder / FILE).is_file():
         raise Problem(f"{folder} contains no feed: {FILE} is missing")
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(folder / SOCKET))
+        with _short_path(folder / SOCKET) as short:
+            connection.connect(short)
         return True
     return False

@@ -25,6 +25,7 @@ from typing import IO
 
 BACKLOG = 1024  # queued connections; after a restart many clients reconnect at once
 SOCKET_MODE = 0o666  # mode of a Unix socket: a proxy that runs as another user may connect
+SOCKET_PATH_BYTES_MAX = 107  # of a Unix socket; Linux has an array of 108 bytes for it
 # The range of `free_port`. Linux's range for outgoing connections begins above it, at 32,768.
 PORTS = (20_000, 32_000)
 CONNECT_EVERY_S = 0.02  # pause between attempts to connect: a twin's engine starts in some 1 s
@@ -116,9 +117,8 @@ def listen_at(path: Path) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise Problem(
-            f"cannot listen at {path} ({(error.strerror or str(error)).lower()})"
-        ) from None
+        reason = (error.strerror or f"{error}, at most {SOCKET_PATH_BYTES_MAX} bytes").lower()
+        raise Problem(f"--unix-socket: cannot listen at {path} ({reason})") from None
     return listener
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits
-from tidings.core.errors import Rejected
 from tidings.core.model.feeds import DEFAULT_FEED, HOST
 from tidings.core.settings.profiles import Profile
 from tidings.http import settings as shared
@@ -40,7 +40,8 @@ GRACE_S = 2  # time for requests in flight when the server stops
 SWITCH_S = 0.0005  # Python's switch interval; its default of 5 ms delays each change of threads
 STREAM_THREADS = 32  # threads for event streams, lists and WebSockets; none waits for new pages
 MESSAGE_BYTES_MAX = 128 * 1024  # the largest message of a WebSocket client, the same as on a stage
-METRICS_EVERY_S = 60.0  # between two exports by OTLP, the default of OpenTelemetry
+METRICS_EVERY_MS = "60000"  # between two exports by OTLP, the default of OpenTelemetry
+METRICS_EVERY_MS_MAX = 86_400_000  # a day; a much larger number is not a time that Python can wait
 _OTLP = "http/protobuf"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -54,6 +55,14 @@ SETTINGS = (
     ),
 )
 _STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # a setting of stages, and of earlier servers
+
+# The options that become settings, which messages about a value from the command line name instead.
+_OPTIONS = {
+    "TIDINGS_FEEDS": "--feeds",
+    "TIDINGS_CORS_ORIGINS": "--allow-origin",
+    "TIDINGS_SOURCES": "--chain-from, --chain or --source",
+    "TIDINGS_COORDINATOR": "--coordinator",
+}
 
 Ready = Callable[[str, str], None]
 
@@ -94,6 +103,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
     limit_ms = _prepare(options)
     change, proxies = feed_options.profile_change(options), networks(options.proxies)
+    if options.tls_cert and options.tls_key:
+        http_server.check_certificate(options.tls_cert, options.tls_key)
     async with contextlib.AsyncExitStack() as stack:
         listeners = await asyncio.to_thread(_listen, options)
         for listener in listeners:
@@ -215,8 +226,11 @@ def parse_options(options: Options) -> tuple[Shared, Path | None, Path | None]:
         coordinator = _path(values, "TIDINGS_COORDINATOR")
         archive = _path(values, "TIDINGS_ARCHIVE")
         return shared.parse(values, coordinated=coordinator is not None), coordinator, archive
-    except (shared.WrongSetting, shared.MissingSetting, Rejected) as error:
-        raise Problem(str(error)) from None
+    except (shared.WrongSetting, shared.MissingSetting) as error:
+        variable = str(error).partition(":")[0].partition("=")[0]
+        is_named = variable in {*options.settings, *options.environment}
+        name = variable if is_named else _OPTIONS.get(variable, variable)
+        raise Problem(str(error).replace(variable, name, 1)) from None
 
 
 def _path(values: Mapping[str, str], variable: str) -> Path | None:
@@ -237,14 +251,19 @@ def _path(values: Mapping[str, str], variable: str) -> Path | None:
 
 async def _host(options: Options) -> Host:
     settings, coordinator, archive = parse_options(options)
+    place = f"TIDINGS_ARCHIVE: {archive}"
     try:
+        if archive is not None:
+            archive.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=archive).close()
+        place = f"--data {options.data}"
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         options.data.chmod(0o700)  # only the owner may read the data, even in an existing folder
         return await Host.open(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None
     except OSError as error:
-        raise Problem(f"--data {options.data} cannot be written: {error.strerror}") from None
+        raise Problem(f"{place} cannot be written: {error.strerror}") from None
 
 
 def _listen(options: Options) -> list[socket.socket]:
@@ -293,6 +312,8 @@ async def _exporting(host: Host, environment: Mapping[str, str]) -> AsyncIterato
         log.warning("OTEL_EXPORTER_OTLP_PROTOCOL has no effect: the server exports %s", _OTLP)
     try:
         telemetry = await asyncio.to_thread(_telemetry, host, environment, traces, metrics)
+    except shared.WrongSetting as error:
+        raise Problem(str(error)) from None
     except ImportError:
         log.warning("OTLP is not exported, because it needs: pip install 'tidings[otel]'")
         yield
@@ -321,11 +342,13 @@ def _telemetry(
 
     Raises:
         ImportError: the extra `tidings[otel]` is not installed.
+        WrongSetting: the interval is not a number of milliseconds, or is out of bounds.
     """
     from tidings.server.telemetry import Telemetry
 
-    interval_ms = environment.get("OTEL_METRIC_EXPORT_INTERVAL", "")
-    seconds = int(interval_ms) / 1000 if interval_ms.isdigit() else METRICS_EVERY_S
+    variable = "OTEL_METRIC_EXPORT_INTERVAL"
+    values = {variable: environment.get(variable) or METRICS_EVERY_MS}
+    seconds = shared.parse_setting(values, variable, 1, METRICS_EVERY_MS_MAX) / 1000
     return Telemetry(host, traces=traces, metrics=metrics, interval_s=seconds)
 
 

@@ -90,7 +90,7 @@ def test_passwords_come_from_files(profiles: MemoryProfiles, tmp_path: Path) -> 
     [
         (b"short", "must have 8 to 256 bytes, has 5"),
         (b"one password\nanother one\n", "must not contain control characters"),
-        (b"\xff\xfe not a text", "cannot read the password in "),
+        (b"\xff\xfe not a text", "the password must be UTF-8"),
     ],
 )
 def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes, sentence: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sqlite3
 from collections import deque
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -88,6 +89,7 @@ MIGRATIONS = (
         WHERE kind = 'operator-document' AND name = 'webhooks';
     """,
 )
+_CREATED = re.compile(r"CREATE TABLE (\w+)")
 # The tables with rows that expire at `expires_ms` (0: never), each with its primary key and with a
 # further condition for a deletion. SQLite, unlike DynamoDB, does not delete expired rows itself.
 _EXPIRING = {
@@ -193,7 +195,7 @@ class Database:
             _make_private(path)
             self._connection = _connect(path, shared=shared)
             self._inner = nullcontext(self._connection)  # for a transaction within a transaction
-        except sqlite3.Error as error:
+        except (sqlite3.Error, CannotOpen) as error:
             self._unlock()
             raise CannotOpen(f"{path}: {_reason(error)}") from error
         try:
@@ -630,7 +632,7 @@ def _lock_file(path: Path) -> int:
         CannotOpen: another process holds the lock, or the lock file cannot be opened.
     """
     try:
-        descriptor = os.open(path.with_name(f"{path.name}-lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise CannotOpen(f"{path}: unable to open its lock file: {error.strerror}") from error
     try:
@@ -639,6 +641,10 @@ def _lock_file(path: Path) -> int:
         os.close(descriptor)
         raise CannotOpen(f"{path}: {_IN_USE}") from error
     return descriptor
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}-lock")
 
 
 def _open(path: Path, wait_s: float) -> sqlite3.Connection:
@@ -658,6 +664,7 @@ def _make_private(path: Path) -> None:
 def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
     connection = _open(path, SHARED_WAIT_S if shared else 0)
     try:
+        _check_owner(path, connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         # Overwrite content within a database page when it is deleted. `SqliteFreeSpace` overwrites
@@ -674,6 +681,23 @@ def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _check_owner(path: Path, connection: sqlite3.Connection) -> None:
+    """
+    Check that the file is empty, or has the tables of its schema version.
+
+    Raises:
+        CannotOpen: the file belongs to another program.
+    """
+    connection.execute("BEGIN")  # another process may migrate a shared file between two reads
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    connection.execute("COMMIT")
+    ours = _CREATED.findall("".join(MIGRATIONS[:version]))
+    if not tables.issuperset(ours) or (tables and not version):
+        _lock_path(path).unlink(missing_ok=True)  # leave nothing next to another program's file
+        raise CannotOpen("is a database of another program; Tidings needs a file of its own")
 
 
 def _mark_as_backup(path: Path) -> None:
@@ -716,8 +740,8 @@ class translate_errors:
             raise Unavailable(f"the database: {_reason(error)}") from error
 
 
-def _reason(error: sqlite3.Error) -> str:
-    """Return SQLite's message, or a clearer one if the file is locked."""
-    if error.sqlite_errorname == "SQLITE_BUSY":
+def _reason(error: Exception) -> str:
+    """Return the message of *error*, or a clearer one if the file is locked."""
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
         return _IN_USE
     return str(error)
