@@ -15,11 +15,14 @@ PARENT_BYTES_MAX = 640  # fits `type/id` of any object, unless its type and id a
 PARENTS_MAX = 64  # parents of an operation; each is one index lookup when the operation is pushed
 TAGS_MAX = 32  # tags of an operation, far more than any producer needs; each is stored and sent
 JSON_DEPTH_MAX = 32  # deeper input is rejected before it can exhaust the parser's stack
+JSON_PARTS_MAX = 64 * 1024  # brackets and commas of a value, as OPERATION_BYTES_MAX holds no more
 OPERATION_BYTES_MAX = 64 * 1024  # two operations fit in a WebSocket message (128 KB, API Gateway)
 
 # --- what one request may hold ---------------------------------------------------------------
 REQUEST_OPERATIONS_MAX = 1000  # one request is one page, so it is appended completely or not at all
 REQUEST_BYTES_MAX = 1024 * 1024  # below Lambda's 6 MB; the compressed page must fit PAGE_BYTES_MAX
+GZIP_MEMBERS_MAX = REQUEST_OPERATIONS_MAX  # a producer may compress each operation by itself
+GZIP_BYTES_MORE = 64 * 1024  # gzip adds 23 B to 64 KB that it cannot compress, and 20 B per member
 IDEMPOTENCY_KEY_CHARS_MAX = 128  # a UUID has 36; the key becomes part of a sort key
 
 # --- pages -----------------------------------------------------------------------------------

@@ -142,14 +142,16 @@ class Arrival:
     Facts about a request that the server and the app pass to each other.
 
     When the whole body has arrived, *body* has the bytes that the app has not received yet. It
-    stays None if the server does not report the end. The app sets *route* to the path of the route,
-    with parameters as in `http.routes`; "" if no route matches. The server counts requests by it.
+    stays None if the server does not report the end. *is_gone* is True if the client has closed the
+    connection. The app sets *route* to the path of the route, with parameters as in `http.routes`;
+    "" if no route matches. The server counts requests by it.
     """
 
-    __slots__ = ("body", "route")
+    __slots__ = ("body", "is_gone", "route")
 
     def __init__(self) -> None:
         self.body: bytes | None = None
+        self.is_gone = False
         self.route = ""
 
 
@@ -163,7 +165,7 @@ def arrival_of(scope: Message) -> Arrival:
 
 
 class Gone(Exception):
-    """The client closed the connection before the end of the body."""
+    """The client closed the connection before its request was processed."""
 
 
 def raw_path(scope: Message) -> str:

@@ -25,6 +25,9 @@ ACCEPTED_ENCODING = "gzip"
 _GZIP = frozenset(("gzip", "x-gzip"))  # both names mean the same (RFC 9110, 8.4.1.3)
 _IDENTITY = "identity"
 _WINDOW = 31  # value of zlib's `wbits` that requires the header and trailer of gzip
+# The size of the first piece of a member; each further piece is twice as large. `unused_data` is a
+# copy of the rest of a piece, so all copies take linear time for any number of members.
+_PIECE_BYTES = 256
 _WEIGHT = re.compile(r";\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.IGNORECASE)
 LINKS = ("changes", "diagnostics", "cluster", "config", "health")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
@@ -72,25 +75,33 @@ def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
     Decompress *body*, which consists of one or more gzip members.
 
     Raises:
-        TooLarge: the decompressed body has more than *most* bytes. The rest is not decompressed.
+        TooLarge: the decompressed body has more than *most* bytes, in which case the rest is not
+            decompressed, or the body has too many bytes or members for its size.
         InvalidEncoding: the body is not gzip, or is truncated.
     """
+    if len(body) > most + limits.GZIP_BYTES_MORE:
+        raise TooLarge(f"a request holds at most {most} bytes, decompressed", field="body")
     parts: list[bytes] = []
-    left = most
-    while body or not parts:
-        member = zlib.decompressobj(_WINDOW)
-        try:
-            part = member.decompress(body, left + 1)
-        except zlib.error as error:
-            raise InvalidEncoding(f"is not gzip: {error}", field="body") from None
-        if len(part) > left:
-            raise TooLarge(f"a request holds at most {most} bytes, decompressed", field="body")
-        if not member.eof:
-            raise InvalidEncoding("ends before the end of its gzip data", field="body")
-        parts.append(part)
-        left -= len(part)
-        body = member.unused_data
-    return b"".join(parts)
+    left, at = most, 0
+    for _ in range(limits.GZIP_MEMBERS_MAX):
+        member, size = zlib.decompressobj(_WINDOW), _PIECE_BYTES
+        while not member.eof:
+            piece = body[at : at + size]
+            if not piece:
+                raise InvalidEncoding("ends before the end of its gzip data", field="body")
+            try:
+                part = member.decompress(piece, left + 1)
+            except zlib.error as error:
+                raise InvalidEncoding(f"is not gzip: {error}", field="body") from None
+            if len(part) > left:
+                raise TooLarge(f"a request holds at most {most} bytes, decompressed", field="body")
+            parts.append(part)
+            left, at, size = left - len(part), at + len(piece), 2 * size
+        at -= len(member.unused_data)
+        if at == len(body):
+            return b"".join(parts)
+    rule = f"a request holds at most {limits.GZIP_MEMBERS_MAX} members of gzip"
+    raise TooLarge(rule, field="body")
 
 
 class BodyPending(Exception):
@@ -144,9 +155,21 @@ class Request(NamedTuple):
         """Return True if the request has a body, or if a body may still arrive."""
         return self.body is None or bool(self.body)
 
-    def content(self) -> bytes:
+    def is_within(self, bytes_max: int) -> bool:
+        """Return False if the body may have more than *bytes_max* bytes when decompressed."""
+        if self.body is None or len(self.body) > bytes_max:
+            return self.body is None
+        try:
+            self.content(bytes_max)
+        except TooLarge:
+            return False
+        except Rejected:
+            pass  # the endpoint raises the same error
+        return True
+
+    def content(self, bytes_max: int = limits.REQUEST_BYTES_MAX) -> bytes:
         """
-        Return the body, decompressed.
+        Return the body, decompressed. If it is compressed, it may have at most *bytes_max* bytes.
 
         Raises:
             BodyPending: the body has not arrived.
@@ -155,7 +178,7 @@ class Request(NamedTuple):
         compressed = is_compressed(self.headers)
         if self.body is None:
             raise BodyPending
-        return decompress(self.body) if compressed else self.body
+        return decompress(self.body, bytes_max) if compressed else self.body
 
     @property
     def media_type(self) -> str:

@@ -21,6 +21,7 @@ from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.http.answers import complete, preflight_headers, refusal, respond
 from tidings.http.asgi import (
     CUT_AFTER,
+    Arrival,
     BodyBudget,
     Gone,
     answer_head,
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 METRICS, CONSOLE = "/metrics", "/console"
-LOOP_BYTES_MAX = 16 * 1024  # the largest body handled in the event loop, which takes some 3 ms
+# The largest body, decompressed, that is handled in the event loop, which takes some 3 ms.
+LOOP_BYTES_MAX = 16 * 1024
 _ROUTES = HTTP_ROUTES + SERVER_ROUTES
 _METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
 _STREAM = pattern(STREAM)
@@ -161,23 +163,26 @@ class ServerApp:
             await asyncio.sleep(0)  # the body often arrives in a packet right after the head
         if arrival.body is not None:
             request = _request(scope, headers, match, arrival.body)
-            answer = await self._answer(match.route.function, request)
+            answer = await self._answer(match.route.function, request, arrival)
         else:
             check_announced(headers)
             request = _request(scope, headers, match)
-            answer = await self._answer_late(match.route.function, request, receive)
+            answer = await self._answer_late(match.route.function, request, receive, arrival)
         if match.route.path == STREAM:
             feed = self._host.directory.find(request.feed)
             if feed is not None:
                 self._streams.waiting.notify(feed, request.parameters["name"])
         await send_response(send, answer.status, answer.headers, answer.body.encode())
 
-    async def _answer_late(self, function: str, request: Request, receive: Receive) -> Answer:
+    async def _answer_late(
+        self, function: str, request: Request, receive: Receive, arrival: Arrival
+    ) -> Answer:
         try:
-            return await self._answer(function, request)
+            return await self._answer(function, request, arrival)
         except BodyPending:
             body = await body_of(receive, self._bodies)
-            return await self._answer(function, request._replace(body=body, is_charged=True))
+            request = request._replace(body=body, is_charged=True)
+            return await self._answer(function, request, arrival)
 
     async def _fallback(
         self, scope: Message, headers: dict[str, str], path: str, methods: list[str]
@@ -217,18 +222,21 @@ class ServerApp:
             return refusal(error)
         return Answer(200, {"content-type": form, "vary": "Accept"}, text)
 
-    async def _answer(self, function: str, request: Request) -> Answer:
+    async def _answer(self, function: str, request: Request, arrival: Arrival) -> Answer:
         endpoint = self._host.endpoints[function]
+        is_heavy = not request.is_within(LOOP_BYTES_MAX)
 
         def run() -> Answer:
+            if arrival.is_gone and is_heavy:  # these requests wait for each other
+                raise Gone
             return _with_head(respond(endpoint, request, self._origins))
 
         try:
-            if self._is_grouped(function, request):
+            if not is_heavy and self._is_grouped(function, request):
                 return await self._host.writer.write(run)
-            pool = self._host.slow_pool if function in Host.SLOW else self._host.pool
+            pool = self._host.pool_of(function, is_heavy=is_heavy)
             return await asyncio.get_running_loop().run_in_executor(pool, run)
-        except BodyPending:
+        except (BodyPending, Gone):
             raise
         except Unavailable as error:  # raised by the commit, after the endpoint has returned
             fields = {**_fields(request), "status": 503, "error": error}
@@ -241,8 +249,6 @@ class ServerApp:
     def _is_grouped(self, function: str, request: Request) -> bool:
         """Return True if *request* can run in the event loop, and share a commit with others."""
         if function not in Host.GROUPED or request.body is None:
-            return False
-        if len(request.body) > LOOP_BYTES_MAX:
             return False
         guard, feed = self._host.guard, self._host.directory.find(request.feed)
         return feed is None or not guard.may_block(feed, Role.INGEST, request.credential)

@@ -92,6 +92,10 @@ BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # threads for requests, except those that share a commit (`Host.GROUPED`)
 REPLAY_THREADS = 8  # threads for catch-ups of WebSockets; a catch-up does not wait for its client
 SLOW_THREADS = 32  # threads for requests that wait for operators' webhooks or for unwritten pages
+# Threads for requests with a large body. Python runs one thread at a time, so more would only make
+# the event loop wait longer for its turn.
+HEAVY_THREADS = 2
+SLOW_HEAVY_THREADS = 4  # the same for requests that may wait, as above
 
 
 def now_ms() -> int:
@@ -142,6 +146,16 @@ def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
         task(item)
 
 
+def _request_pools() -> dict[tuple[bool, bool], ThreadPoolExecutor]:
+    """Return the threads for requests, by whether these are slow (`Host.SLOW`), and heavy."""
+    return {
+        (False, False): ThreadPoolExecutor(THREADS, "request"),
+        (False, True): ThreadPoolExecutor(HEAVY_THREADS, "heavy-request"),
+        (True, False): ThreadPoolExecutor(SLOW_THREADS, "slow-request"),
+        (True, True): ThreadPoolExecutor(SLOW_HEAVY_THREADS, "slow-heavy-request"),
+    }
+
+
 class Host(Assembly):
     """
     The feeds in the file at *path*, served by the event loop *loop*.
@@ -184,9 +198,8 @@ class Host(Assembly):
         self.issuer_keys: IssuerKeys | None = None  # created with `guard`
         self.notifications = FeedNotifications(loop, self.meters.push[EVENT_STREAM].observe)
         self.sockets = Sockets(loop, self._replay_soon, self.meters.push[WEBSOCKET].observe)
-        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._pools = _request_pools()
         self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="replay")
-        self.slow_pool = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="slow-request")
         self.writer = Writer(self.database, loop, self.meters.commits.observe)
         self.waker = Wakeups(loop, self._replay_soon)
         self._traced: dict[str, int] = {}  # the last page with a trace of each feed
@@ -420,12 +433,21 @@ class Host(Assembly):
         if relay.owner:
             self.stores.relays.write(relay, replace(relay, owner="", lease_until_ms=0))
 
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """Return the threads for requests that are neither slow nor heavy."""
+        return self._pools[False, False]
+
+    def pool_of(self, function: str, *, is_heavy: bool) -> ThreadPoolExecutor:
+        """Return the threads for the requests to *function*; see `HEAVY_THREADS`."""
+        return self._pools[function in self.SLOW, is_heavy]
+
     async def stop(self) -> None:
         """Stop all threads and close the file."""
         self.state.stop()
         await asyncio.to_thread(self.webhooks.stop)
         await asyncio.to_thread(self.waker.stop)
-        for pool in (self.pool, self._replays, self.slow_pool):
+        for pool in (self._replays, *self._pools.values()):
             pool.shutdown(wait=False, cancel_futures=True)
         try:
             await self.writer.write(lambda: None)  # a transaction writes the pending checkpoints

@@ -449,7 +449,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.pipeline.clear()
         for cycle in (self._active, *waiting):  # the base class notifies only the latest cycle
             if cycle is not None:
-                cycle.disconnected = True
+                cycle.disconnected = cycle.arrival.is_gone = True
                 cycle.message_event.set()
         super().connection_lost(exc)
 

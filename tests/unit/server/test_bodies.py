@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import httpx
 import pytest
 from websockets.sync.client import connect
 
-from tidings.core.limits import REQUEST_BYTES_MAX
+from tests.unit.server.test_crashes import FEED, hosted
+from tidings.core.limits import GZIP_MEMBERS_MAX, REQUEST_BYTES_MAX
+from tidings.http.asgi import ARRIVAL, Arrival, Message
+from tidings.http.request import Request
+from tidings.server.host import HEAVY_THREADS
 from tidings.server.running import Server
 
 PATIENCE_S = 180.0
@@ -154,12 +160,79 @@ def test_another_encoding_is_415(server: Server, encoding: str, path: str) -> No
         (b"", 400),
         (gzip.compress(b" " * (REQUEST_BYTES_MAX + 1)), 413),
         (gzip.compress(b" " * 200_000_000), 413),
+        (gzip.compress(b"") * (GZIP_MEMBERS_MAX - 1) + gzip.compress(OPERATION), 204),
+        (gzip.compress(b"") * GZIP_MEMBERS_MAX + gzip.compress(OPERATION), 413),
+        (gzip.compress(b"") * 400_000, 413),
+        (gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 300_000, 413),
+        (gzip.compress(b"")[:3] + b"\x08" + b"\0" * 6 + b"name" * 10_000, 400),
     ],
-    ids=["early", "more", "plain", "empty", "large", "bomb"],
 )
 def test_gzip_that_breaks_a_rule_is_refused(server: Server, body: bytes, status: int) -> None:
     """One that ends early, other bytes, and a bomb; no more than a request is decompressed."""
     assert post(server, body, "gzip").status_code == status
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "is_small"),
+    [
+        (b" " * 100, "", True),
+        (b" " * 101, "", False),
+        (gzip.compress(b" " * 100), "gzip", True),
+        (gzip.compress(b" " * 101), "gzip", False),
+        (gzip.compress(b" " * 50) + gzip.compress(b" " * 51), "gzip", False),
+        (gzip.compress(b" " * 1_000_000), "gzip", False),
+        (b"not gzip", "gzip", True),
+        (b" " * 100, "br", True),
+        (None, "gzip", True),
+    ],
+)
+def test_the_size_of_a_body_is_that_after_decompression(
+    body: bytes | None, encoding: str, is_small: bool
+) -> None:
+    """It decides where the request runs; what is refused without decoding is small."""
+    request = Request("POST", "/", "", {"content-encoding": encoding}, body=body)
+    assert request.is_within(100) == is_small
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_large_request_whose_client_left_is_not_processed(tmp_path: Path, is_gone: bool) -> None:
+    """It waits for others; a thousand clients that left would keep the threads busy."""
+    body = gzip.compress(b" " * 20_000 + OPERATION)
+
+    async def post() -> int:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            arrival, sent = Arrival(), []
+            arrival.body = body
+            fields = {"host": "localhost", "content-type": "application/json"}
+            fields |= {"content-encoding": "gzip"}
+            scope: Message = {
+                "type": "http",
+                "method": "POST",
+                "path": "/ops",
+                "query_string": b"",
+                "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+                ARRIVAL: arrival,
+            }
+            busy = Event()
+            threads = [
+                host.pool_of("ingest", is_heavy=True).submit(busy.wait)
+                for _ in range(HEAVY_THREADS)
+            ]
+
+            async def send(message: Message) -> None:
+                sent.append(message)
+
+            task = asyncio.create_task(app(scope, asyncio.Queue().get, send))
+            while not host.pool_of("ingest", is_heavy=True)._work_queue.qsize():
+                await asyncio.sleep(0)
+            arrival.is_gone = is_gone
+            busy.set()
+            await task
+            assert bool(sent) != is_gone
+            assert all(each.result() for each in threads)
+            return await asyncio.to_thread(host.stores.log.head, FEED)
+
+    assert asyncio.run(post()) == int(not is_gone)
 
 
 def test_a_message_of_a_stream_is_what_was_compressed(server: Server) -> None:

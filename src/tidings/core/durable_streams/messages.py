@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.json_body import JSON_TYPE, check_count, check_size, decode_json
+from tidings.core.model.json_body import JSON_TYPE, check_count, check_size, decode_array
 from tidings.core.model.operations import decode, is_erased, line_from, to_canonical_json
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def deletion(name: str, now_ms: int) -> str:
 
 def _data_of(media_type: str, body: bytes) -> Sequence[Any]:
     if media_type == JSON_TYPE:
-        value = decode_json(body, "body")
+        value = decode_array(body)
         messages = value if isinstance(value, list) else [value]
         check_count(len(messages))
         return messages

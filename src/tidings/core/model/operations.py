@@ -33,6 +33,7 @@ _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = "#"  # repeated by `spell_numbers` at the beginning of a string that represents a number
 DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
+_NORMAL_MIN = 1e-300  # smaller doubles may have fewer digits
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some SSE clients end a line at these characters
 
 
@@ -46,7 +47,9 @@ class LongNumber(float):
 def parse_number(text: str) -> float:
     """Parse a JSON number that is not an integer. JSON decoders use this as `parse_float`."""
     value = float(text)
-    if len(text) <= DIGITS_SURE and "e" not in text and "E" not in text:
+    if len(text) <= DIGITS_SURE and (
+        _NORMAL_MIN < abs(value) < math.inf or "e" not in text.lower()
+    ):
         return value
     if value in (math.inf, -math.inf) or _significant(text) == _significant(repr(value)):
         return value

@@ -12,7 +12,12 @@ from tests.unit.core.model.agreement import lines_from
 from tests.unit.core.scene import NOW, line, op
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
-from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE, decode_json
+from tidings.core.model.json_body import (
+    JSON_TYPE,
+    NDJSON_TYPE,
+    decode_array,
+    decode_json,
+)
 
 
 def read(body: bytes | str | object, content_type: str = JSON_TYPE) -> list[str]:
@@ -135,6 +140,59 @@ def test_depth() -> None:
             decode_json(body, "body")
     brackets = "[" * 100 + '\\"' + "{" * 100
     assert decode_json(f'["{brackets}", "\\\\", []]'.encode(), "body") is not None
+
+
+def depth_of(text: str) -> int:
+    """Count the depth character by character."""
+    depth, highest, is_string, escaped = 0, 0, False, False
+    for character in text:
+        if is_string:
+            is_string = escaped or character != '"'
+            escaped = not escaped and character == "\\"
+        elif character == '"':
+            is_string = True
+        elif character in "[{":
+            depth += 1
+            highest = max(highest, depth)
+        elif character in "]}":
+            depth -= 1
+    return highest
+
+
+_STRINGS = st.text('[]{}"\\,n', max_size=4).map(json.dumps)
+_NESTED = st.recursive(
+    _STRINGS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]"),
+        st.lists(st.tuples(_STRINGS, inner), max_size=2).map(
+            lambda each: "{" + ",".join(f"{name}:{value}" for name, value in each) + "}"
+        ),
+    ),
+)
+
+
+@given(_NESTED, st.integers(25, 32))
+def test_the_depth_is_that_of_the_brackets_outside_of_strings(inner: str, around: int) -> None:
+    """Padding makes the text long enough that its brackets are counted at all."""
+    text = "[" * around + f"{inner},[],[],[],[],[],[],[]" + "]" * around
+    if depth_of(text) > limits.JSON_DEPTH_MAX:
+        with pytest.raises(InvalidOperation, match="nested deeper than 32"):
+            decode_json(text.encode(), "body")
+    else:
+        assert decode_json(text.encode(), "body") == json.loads(text)
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", "1", '{"a":[1]}', '"[,"'])
+def test_one_value_has_a_limit_of_parts_and_an_array_of_operations_has_not(part: str) -> None:
+    """No operation with more fits in the log, and each takes the decoder's time."""
+    small = json.dumps([json.loads(part)] * (limits.JSON_PARTS_MAX // 10))
+    assert decode_json(small.encode(), "data") == json.loads(small)
+    assert decode_array(f"[{','.join([small] * 11)}]".encode()) == [json.loads(small)] * 11
+    if "," not in part:
+        large = f"[{','.join([part] * (limits.JSON_PARTS_MAX + 2))}]".encode()
+        for body in (large, b'{"a":' + large + b"}"):
+            with pytest.raises(TooLarge, match="holds at most 65536 brackets and commas"):
+                decode_json(body, "data")
 
 
 def test_a_string_without_end_is_refused_at_once() -> None:
