@@ -21,6 +21,8 @@ assigned again. So the server has to notice that the file was restored:
 - A copy that was made in the same minute has none of these differences. So a third file
   (`HeadFile`) has the last page of each feed that grew. If the data file ends before that page, it
   is an earlier copy.
+- A data file without any start was lost if one of the two other files exists: the first writes of a
+  server are in the write-ahead log only, so a copy of the data file alone is empty.
 - A snapshot of the whole volume cannot be detected. An operator who restores one must remove the
   small file.
 
@@ -45,12 +47,13 @@ from tidings.core.feeds.records import Removed
 from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import filler
 from tidings.core.replication.relay import Wanted
+from tidings.core.settings.profiles import possible
 from tidings.server.processes import Problem
 from tidings.server.sqlite.database import FILE_MODE
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Container, Sequence
+    from collections.abc import Callable, Collection, Container, Mapping, Sequence
     from pathlib import Path
 
     from tidings.core.effects import Clock
@@ -175,15 +178,15 @@ class SqliteStarts:
 
 class HeadFile:
     """
-    The last page of each feed that has grown since the start, in the file *path*.
+    The last page of each feed, in the file *path*.
 
     A page is recorded after its commit and before it is acknowledged, without a sync. So the file
     is never ahead of the data, and has every acknowledged page even if the process is killed. The
     first line of the file is its own inode number. If the number differs, the file is a copy, so
     the folder was restored.
 
-    A feed gets its line with its first page after the start, so idle feeds cost nothing. An earlier
-    copy of the data file that lacks none of these pages has the id of an earlier start.
+    A start writes the lines of all feeds, so that the numbers are known even if the data file is
+    lost. A new feed gets its line with its first page.
     """
 
     def __init__(self, path: Path) -> None:
@@ -207,9 +210,9 @@ class HeadFile:
         complete = (each for each in fields if len(each) == 2 and each[0].isdecimal())
         return {feed: int(page) for page, feed in complete}
 
-    def begin(self) -> None:
+    def begin(self, heads: Mapping[str, int]) -> None:
         """
-        Write the file without feeds; from now on, `record` records pages.
+        Write the file with the last pages *heads*; from now on, `record` records pages.
 
         Raises:
             OSError: the file cannot be written.
@@ -220,12 +223,14 @@ class HeadFile:
         file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             self._end = os.write(file, b"%d\n" % os.fstat(file).st_ino)
+            self._file, self._offsets = file, {}
+            for feed, number in heads.items():
+                self._write(feed, number)
             os.fsync(file)
             part.replace(self._path)
         except BaseException:
-            os.close(file)
+            self.close()
             raise
-        self._file, self._offsets = file, {}
 
     def record(self, pages: Sequence[tuple[str, Page]]) -> None:
         """
@@ -236,14 +241,18 @@ class HeadFile:
         if self._file is None:
             return
         for feed, number in {feed: page.number for feed, page in pages}.items():
-            at = self._offsets.get(feed)
-            if at is not None:
-                os.pwrite(self._file, b"%20d" % number, at)
-                continue
             with suppress(OSError):
-                size = os.pwrite(self._file, b"%20d %s\n" % (number, feed.encode()), self._end)
-                self._offsets[feed] = self._end
-                self._end += size
+                self._write(feed, number)
+
+    def _write(self, feed: str, number: int) -> None:
+        assert self._file is not None
+        at = self._offsets.get(feed)
+        if at is not None:
+            os.pwrite(self._file, b"%20d" % number, at)
+            return
+        size = os.pwrite(self._file, b"%20d %s\n" % (number, feed.encode()), self._end)
+        self._offsets[feed] = self._end
+        self._end += size
 
     def forget(self, feed: str) -> None:
         """Overwrite the line of *feed* with blanks."""
@@ -295,18 +304,27 @@ class Generations:
         Raises:
             Problem: the data file was restored, and the new generation cannot be started.
         """
-        last = self.starts.last()
-        matches = last is None or (last.matches(*_read(self._mark)) and self._has_all_pages())
-        restored = None if matches else last
+        recorded = self._heads.read()
+        restored = self._restored_start(recorded)
         try:
-            self._note(restored)
-            self._heads.begin()
+            self._note(restored, recorded or {})
+            self._heads.begin(self.starts.heads())
         except (OSError, Unavailable) as error:
             if restored is not None:
                 raise Problem(
                     f"{self.path} was restored or copied, and no new generation can begin: {error}"
                 ) from error
             log.warning("%s cannot be written: %s", self._mark, error)
+
+    def _restored_start(self, recorded: Mapping[str, int] | None) -> Start | None:
+        """Return the last start in the data file if the file was restored; else None."""
+        last, mark = self.starts.last(), _read(self._mark)
+        if last is not None:
+            return None if last.matches(*mark) and self._has_all_pages(recorded) else last
+        if recorded == {} and mark == ("", 0):
+            return None
+        # If the recorded pages are unknown, any number may have been assigned at any time.
+        return Start("", 0, mark[1] // 1_000_000 if recorded else 1)
 
     def remove(self, key: str, place: str, until_ms: int) -> Removed:
         """Implement `FeedData`: forget the pages of the deleted feed."""
@@ -326,15 +344,15 @@ class Generations:
             Unavailable: the database does not answer.
         """
         if self.starts.growth() != self._noted:
-            self._note(None)
+            self._note(None, {})
 
     def record(self, pages: Sequence[tuple[str, Page]]) -> None:
         """Record the *pages* of a commit, so that a copy made before the commit is recognized."""
         self._heads.record(pages)
 
-    def _has_all_pages(self) -> bool:
-        """Return True if every feed's log reaches the page recorded in `HeadFile`."""
-        recorded, heads = self._heads.read(), self.starts.heads()
+    def _has_all_pages(self, recorded: Mapping[str, int] | None) -> bool:
+        """Return True if every feed's log reaches the page *recorded* in `HeadFile`."""
+        heads = self.starts.heads()
         return recorded is not None and all(
             page <= heads.get(feed, 0) or self._is_chained(feed) or self.is_deleted(feed)
             for feed, page in recorded.items()
@@ -353,33 +371,36 @@ class Generations:
         """Close the file of the last pages."""
         self._heads.close()
 
-    def _note(self, restored: Start | None) -> None:
+    def _note(self, restored: Start | None, recorded: Mapping[str, int]) -> None:
         fresh = _write(self._mark)
 
         def write(_: object) -> None:
             if restored is not None:
                 for feed in sorted({*self.feeds.all_keys(), *self._existing_heads()}):
-                    self._begin(feed, restored)
+                    self._begin(feed, restored, recorded.get(feed, 0))
+                if top := max(recorded.values(), default=0):  # of a feed that the file may not have
+                    last = top + possible(top, self.clock() - restored.at_ms)
+                    self.restorer.remember_for_new_feeds(last)
             self.starts.put(Start(*fresh, self.clock()))
 
         self.starts.database.write(write)
         self._noted = self.starts.growth()
 
-    def _begin(self, feed: str, last: Start) -> None:
+    def _begin(self, feed: str, last: Start, assigned: int) -> None:
         """
-        Begin a new generation of *feed*; do nothing for a chained feed.
+        Begin a new generation of *feed*, which had page *assigned*; do nothing for a chained feed.
 
         A chained feed gets its pages, and their numbers, from its upstream.
         """
         if self._is_chained(feed):
             return
         hint = self.restorer.reader.checkpoints.checkpoints(feed).get(STATE, 0)
-        plan = self.restorer.plan(feed, None, copied_ms=last.at_ms, hint=hint)
+        plan = self.restorer.plan(feed, None, copied_ms=last.at_ms, hint=hint, assigned=assigned)
         self.restorer.restore(feed, plan)
         log.warning(
-            "%(feed)s: the data file was restored or copied. The log ends with page %(page)d and"
-            " continues after page %(end)d. Readers that have seen pages in between learn that"
-            " these are lost",
+            "%(feed)s: the data file was restored or copied, or lost its write-ahead log. The log"
+            " ends with page %(page)d and continues after page %(end)d. Readers that have seen"
+            " pages in between learn that these are lost",
             {"feed": feed, "page": plan.kept.page, "end": plan.end},
         )
 

@@ -337,3 +337,73 @@ def test_a_copy_begins_one(folder: Path, tmp_path: Path, how: str) -> None:
         os.chown(folder / mark, os.getuid(), os.getgid())
     assert started(folder, 1) == 1
     assert started(folder) == 1
+
+
+# A data file that was lost, or put back as a copy from before the first checkpoint.
+
+
+def _lose_wal(server: Server, copy: Path) -> None:
+    server.kill()
+    for name in ("-wal", "-shm"):
+        (server.data / f"{operating.FILE}{name}").unlink()
+
+
+def _put_back_copy(server: Server, copy: Path) -> None:
+    """The copy is empty: all data are still in the write-ahead log."""
+    shutil.copy(server.data / operating.FILE, copy)
+    server.stop()
+    shutil.copy(copy, server.data / operating.FILE)
+
+
+def _lose_file(server: Server, copy: Path) -> None:
+    server.stop()
+    server.start()  # and nothing is posted
+    server.stop()
+    (server.data / operating.FILE).unlink()
+
+
+def _lose_heads_too(server: Server, copy: Path) -> None:
+    _lose_wal(server, copy)
+    (server.data / f"{operating.FILE}{recovery.HEADS_SUFFIX}").unlink()
+
+
+def _copy_folder(server: Server, copy: Path) -> None:
+    """The copy has all files of the folder except the write-ahead log."""
+    _lose_wal(server, copy)
+    (server.data / operating.SOCKET).unlink()
+    shutil.copytree(server.data, copy)
+    shutil.rmtree(server.data)
+    shutil.copytree(copy, server.data)
+
+
+@pytest.mark.parametrize(
+    "lose", [_lose_wal, _put_back_copy, _lose_file, _lose_heads_too, _copy_folder]
+)
+def test_a_lost_file_is_told_to_every_reader(
+    tmp_path: Path, lose: Callable[[Server, Path], None]
+) -> None:
+    """P5.7: no number is assigned twice, in a feed that is configured and in any other feed."""
+    with Server() as server:
+        found = Restored(server, server)
+        other = f"{server.url}feeds/other"
+        CLIENT.put(other).raise_for_status()
+        for number in range(20):
+            operation = {"event": "update", "type": "video", "id": f"{number}"}
+            CLIENT.post(f"{other}/ops", json=operation).raise_for_status()
+        last = [found.post(f"lost-{number}") for number in range(LOST)][-1]
+        lose(server, tmp_path / "copy")
+        server.start()
+        status = CLIENT.get(f"{server.url}status").json()
+        assert (status["generation"], status["status"]) == (2, "OK")
+        assert "page 0" in server.errors()
+        names = [found.post(f"new-{number}") for number in range(NEW)]
+        assert min(names) > last
+        assert names_from(server, last) == ["reset", *["insert"] * NEW]
+        since = end_of(int(last[8:18], 16))
+        assert CLIENT.get(found.url(f"changes?since={since}")).json()["lost"] is True
+        assert CLIENT.get(found.url(f"changes?since={since}&strict=true")).status_code == 410
+        CLIENT.put(other).raise_for_status()
+        assert CLIENT.get(f"{other}/status").json()["head"] > 20
+        server.stop()
+        server.start()
+        assert CLIENT.get(f"{server.url}status").json()["generation"] == 2

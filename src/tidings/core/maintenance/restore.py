@@ -120,20 +120,29 @@ class Restorer:
     new_id: NewId
     page_ms: int
 
-    def plan(self, feed: str, last_sent: int | None, *, copied_ms: int = 0, hint: int = 0) -> Plan:
+    def plan(
+        self,
+        feed: str,
+        last_sent: int | None,
+        *,
+        copied_ms: int = 0,
+        hint: int = 0,
+        assigned: int = 0,
+    ) -> Plan:
         """
         Return the plan, given that no reader was sent a page above *last_sent*.
 
         If *last_sent* is None, assume that the feed has assigned numbers at the highest possible
         rate, and has sent pages with all of them. Count the time from the last page that is kept
         or, if it is later, from *copied_ms*: the restored log has all pages committed before
-        *copied_ms*. *hint* is a page at or below the frontier, or 0.
+        *copied_ms*. *hint* is a page at or below the frontier, or 0. *assigned* is a page number
+        that was assigned before the restore, or 0.
         """
         frontier = self.reader.frontier(feed, hint)
         begun = self._unfinished(feed, frontier.page)
         kept = self._end_before(feed, begun) if begun else frontier
         strays = frozenset(self._pages_after(feed, kept.page))
-        known = max([kept.page, *strays, *self._assigned_pages(feed)])
+        known = max([kept.page, assigned, *strays, *self._assigned_pages(feed)])
         if begun and known <= begun[1] + 1:
             return Plan(kept, max(begun[1], last_sent or 0), strays)
         if last_sent is None:
@@ -148,7 +157,7 @@ class Restorer:
         Raises:
             Unavailable: a store does not answer, or another process runs a follower or consumer.
         """
-        self._remember_for_new_feeds(plan.last)
+        self.remember_for_new_feeds(plan.last)
         remember_lost(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
         rewound = tuple(self._take_back(feed, plan.kept.page))
@@ -159,7 +168,7 @@ class Restorer:
         self.numbers.fill(feed, [jump(first, last, **ends) for first, last in plan.jumps])
         return Restored(rewound, moved, parts)
 
-    def _remember_for_new_feeds(self, last: int) -> None:
+    def remember_for_new_feeds(self, last: int) -> None:
         """
         Record at the host that readers may know numbers up to *last* of feeds of any name.
 
