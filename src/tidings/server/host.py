@@ -47,7 +47,7 @@ from tidings.server.sqlite.documents import deleted_feeds, feeds_with_webhooks, 
 from tidings.server.sqlite.erasures import SqliteFreeSpace
 from tidings.server.sqlite.removal import SqliteFeedData
 from tidings.server.stores import FileStores
-from tidings.server.wakeups import FeedNotifications, Runs, Wakeups, Webhooks
+from tidings.server.wakeups import FeedNotifications, Rests, Runs, Wakeups, Webhooks
 from tidings.server.writer import StateProjection, Writer
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Bearers
     from tidings.core.consumers.service import Lag
     from tidings.core.effects import TraceRecord
+    from tidings.core.erasure.eraser import Eraser
     from tidings.core.feeds.records import FeedData
     from tidings.core.followers.follower import Handler
     from tidings.core.maintenance.sweep import Sweeper
@@ -601,6 +602,10 @@ class Host(Assembly):
         self.waker.relays = {
             feed: Runs(RELAY, relay, lambda: RELAY_REST, loop) for feed in self.settings.sources
         }
+
+    @cached_property
+    def eraser(self) -> Eraser:
+        return replace(super().eraser, rest=Rests(ERASE_REST))
 
     def _erase(self, feed: str) -> None:
         """Work on the erasures of *feed* for a short time; continue in the next run."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # the longest pause between two runs, even after a long run
+SLICE_S = 0.005  # the work of a long run between two pauses
 AGAIN_S = 1.0  # the pause after a failed run, before the run is repeated
 LOOK_S = 1.0  # the pause between two looks at a webhook that has or may have something to do
 # Maximum number of webhooks that are called concurrently. A call that hangs lasts 25 s; its webhook
@@ -89,6 +90,24 @@ class Retries:
     def _again(self, feed: str) -> None:
         self._failed.discard(feed)
         self._wake(feed)
+
+
+class Rests:
+    """
+    The pauses within a long run of a thread, which calls this object often.
+
+    After `SLICE_S`, a call pauses for *rest* times this duration, so that the event loop does not
+    wait for Python's interpreter lock all the time.
+    """
+
+    def __init__(self, rest: float) -> None:
+        self._rest, self._began_s = rest, time.monotonic()
+
+    def __call__(self) -> None:
+        worked_s = time.monotonic() - self._began_s
+        if worked_s >= SLICE_S:
+            time.sleep(min(PAUSE_S_MAX, self._rest * worked_s))
+            self._began_s = time.monotonic()
 
 
 class Runs:

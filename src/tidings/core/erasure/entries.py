@@ -18,25 +18,26 @@ The functions of this module are pure.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation
+from tidings.core.model.cursors import PAGE_END
 from tidings.core.model.operations import (
     ERASED_MARK,
     ERASURE_MARK,
     build_line,
-    has_object,
     is_erased,
     is_erasure,
     line_from,
-    object_key,
     parse_line,
+    parse_names,
     quoted,
 )
-from tidings.core.model.pages import encode
+from tidings.core.model.pages import encode, lines_of
 from tidings.core.state import removed_parents
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import Left, RemovedParents
 
-_PARENTS = '"parents":'
+_PARENTS, _TYPE, _ID, _TAGS = '"parents":', ',"type":', ',"id":', ',"tags":'  # in this order
+_NEEDLES_MAX = 8  # searching a page for more texts takes longer than parsing its lines
 _DECODER = json.JSONDecoder()
 Position = tuple[int, int]  # page and slot
 
@@ -151,8 +153,9 @@ class Target:
     The content that one erasure removes.
 
     It removes the content of each entry of the object *key*, with the id *id*, at a position before
-    *until*, and the value *parent* from the parents of entries before *until*, if it is not "".
-    *name* replaces the id. The erasure entry itself is at *own*; it is erased only if *final*.
+    *until*, and the value *parent* from the parents and tags of entries before *until*, if it is
+    not "". An object of the type `change` is also a change without an object. *name* replaces the
+    id. The erasure entry itself is at *own*; it is erased only if *final*.
     """
 
     key: str
@@ -163,40 +166,42 @@ class Target:
     parent: str = ""
     final: bool = False
 
-    def erases(self, at: Position, line: str) -> bool:
-        """Return True if the content of *line*, the entry at *at*, is to be removed."""
-        if at == self.own:
-            return self.final
-        return at < self.until and not is_erasure(line) and object_key(parse_line(line)) == self.key
-
-    def strips(self, at: Position, line: str) -> bool:
-        """
-        Return True if the parent is to be removed from *line*, the entry at *at*.
-
-        The entry of another erasure keeps its parents until that erasure erases the entry.
-        """
-        is_old = at < self.until and not is_erasure(line)
-        return is_old and self.parent != "" and quoted(self.parent) in line
-
-    def changes(self, at: Position, line: str) -> bool:
-        """Return True if this erasure alone would change *line*."""
-        return self.erases(at, line) or (
-            self.strips(at, line) and without_parent(line, self.parent) != line
-        )
-
     def needles(self) -> tuple[str, ...]:
-        """Return texts of which a line that this erasure changes has at least one."""
+        """
+        Return texts of which a line has at least one if this erasure changes or has erased it.
+        """
         parents = (quoted(self.parent),) if self.parent else ()
-        return f'"id":{quoted(self.id)}', *parents
+        return f'"id":{quoted(self.id)}', f'"id":{quoted(self.name)}', *parents
+
+
+class _Targets:
+    """Targets by names, which are keys of objects or parents."""
+
+    def __init__(self, named: Iterable[tuple[str, Target]]) -> None:
+        self._of: dict[str, list[Target]] = {}
+        for name, target in named:
+            of = self._of.setdefault(name, [])
+            # A later one with the same name is only needed for later entries.
+            if not of or of[-1].until < target.until:
+                of.append(target)
+
+    def first(self, name: str, at: Position) -> Target | None:
+        """Return the first target with *name* that reaches the entry at *at*."""
+        of = self._of.get(name)
+        if of is None:
+            return None
+        found = bisect_right(of, at, key=lambda target: target.until)
+        return of[found] if found < len(of) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
     """
-    A page after an erasure.
+    A page after an erasure; *page* is the same object if nothing had to be removed.
 
     The content of the entries in *slots* was removed; the value of a slot is `Target.name`.
-    *entries* counts the changed entries by `Target.name`.
+    *entries* counts by `Target.name` the entries that were changed, and those that were erased
+    before, for example by a run that was killed.
     """
 
     page: Page
@@ -204,60 +209,70 @@ class Scrubbed:
     entries: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
 class Scrubber:
     """
     Removes content of *targets* from pages. If *keeps_ids*, erased entries keep their ids.
 
-    The result depends only on the arguments, so that a repeated run changes nothing.
+    Each line is parsed once, whatever the number of targets. If several targets reach an entry, the
+    first of them counts it. The result depends only on the arguments, so that a repeated run
+    changes nothing.
     """
 
-    targets: Sequence[Target]
-    keeps_ids: bool = False
-    _needles: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        needles = tuple(text for target in self.targets for text in target.needles())
-        object.__setattr__(self, "_needles", needles)
+    def __init__(self, targets: Sequence[Target], keeps_ids: bool = False) -> None:
+        self.targets, self._keeps_ids = targets, keeps_ids
+        self._objects = _Targets((each.key, each) for each in targets)
+        self._parents = _Targets((each.parent, each) for each in targets if each.parent)
+        self._own = {each.own: each for each in targets if each.final}
+        self._final_parents = {each.parent for each in self._own.values()}
+        self._names = {each.name: each for each in targets if not each.final}
+        self._needles = tuple(text for each in targets for text in each.needles())
 
     def scrub(self, page: Page) -> Scrubbed | None:
         """
-        Return *page* with its new body, or None if nothing has to be removed.
+        Return *page* with its new body, or None if it has no entry of a target.
 
         The page keeps its number, slots, commit time and trace.
         """
         text = page.text
         if not self.may_match(text):
             return None
-        lines, slots, entries = page.lines.copy(), dict[int, str](), Counter[str]()
-        for index, (slot, line) in enumerate(page.entries()):
-            at = page.number, slot
-            lines[index] = changed = self.scrub_line(line, at)
-            if changed == line:
-                continue
-            if is_erased(changed):
-                slots[slot] = next(each.name for each in self.targets if each.erases(at, line))
-            entries.update(each.name for each in self.targets if each.changes(at, line))
-        if not entries:
-            return None
+        lines, slots, entries = lines_of(text), dict[int, str](), Counter[str]()
+        before = lines.copy()
+        for index, (slot, line) in enumerate(page.number_lines(before)):
+            lines[index], names = self._scrub(line, (page.number, slot))
+            entries.update(names)
+            if lines[index] is not line and is_erased(lines[index]):
+                slots[slot] = names[0] if names else self._own[page.number, slot].name
+        if lines == before:
+            return Scrubbed(page, slots, entries) if entries else None
         body = encode(lines, limits.ERASED_PAGE_BYTES_MAX)
         return Scrubbed(replace(page, body=body), slots, entries)
 
     def scrub_line(self, line: str, at: Position) -> str:
         """Return the entry *line* at the position *at* without the content to be removed."""
-        if is_erased(line) or not has_object(line) or not self.may_match(line):
-            return line
-        for target in self.targets:
-            if target.erases(at, line):
-                return self._erased(line, target)
-        for target in self.targets:
-            if target.strips(at, line):
-                line = without_parent(line, target.parent)
-        return line
+        return self.scrub_entry(line, at)[0]
+
+    def scrub_entry(self, line: str, at: Position) -> tuple[str, Sequence[str]]:
+        """
+        Return the same as `scrub_line`, and the names of the targets that count the entry.
+
+        These targets change the entry, or have erased it before.
+        """
+        return self._scrub(line, at) if self.may_match(line) else (line, ())
+
+    def strip(self, line: str, at: Position) -> tuple[str, Sequence[str]]:
+        """
+        Return *line* without the parents to be removed, and the names of these targets.
+
+        The entry of another erasure keeps its parents until that erasure erases the entry.
+        """
+        if is_erasure(line) or is_erased(line):
+            return line, ()
+        return self._strip(line, at, parse_names(line)[1])
 
     def may_match(self, text: str) -> bool:
         """Return False if no line in *text* has content to be removed."""
-        return any(needle in text for needle in self._needles)
+        return len(self._needles) > _NEEDLES_MAX or any(each in text for each in self._needles)
 
     def scrub_removed(
         self, removed: RemovedParents, slots: Container[int]
@@ -267,15 +282,11 @@ class Scrubber:
 
         Return None if nothing has to be removed.
         """
-        gone = {
-            target.parent
-            for target in self.targets
-            if target.parent and (target.final or removed.page < target.until[0])
-        }
         left: Left = {
             slot: kept
             for slot, parents in removed.left.items()
-            if slot not in slots and (kept := tuple(each for each in parents if each not in gone))
+            if slot not in slots
+            and (kept := tuple(each for each in parents if not self._is_gone(each, removed.page)))
         }
         if left == removed.left:
             return None
@@ -283,9 +294,35 @@ class Scrubber:
         assert body is not None, "the result is smaller than the stored removed parents"
         return replace(removed, body=body)
 
+    def _is_gone(self, parent: str, page: int) -> bool:
+        """Return True if *parent* is to be removed from the removed parents of *page*."""
+        if parent in self._final_parents:
+            return True
+        return self._parents.first(parent, (page, PAGE_END)) is not None
+
+    def _scrub(self, line: str, at: Position) -> tuple[str, Sequence[str]]:
+        if is_erasure(line):
+            return (self._erased(line, self._own[at]), ()) if at in self._own else (line, ())
+        key, values = parse_names(line)
+        target = self._objects.first(key, at)
+        if is_erased(line):
+            target = self._names.get(key.rpartition("/")[2]) or (
+                target if self._keeps_ids else None
+            )
+            return line, (target.name,) if target else ()
+        if target is not None:
+            return self._erased(line, target), (target.name,)
+        return self._strip(line, at, values)
+
+    def _strip(self, line: str, at: Position, values: Sequence[str]) -> tuple[str, Sequence[str]]:
+        found = {each: target for each in values if (target := self._parents.first(each, at))}
+        if not found:
+            return line, ()
+        return without_values(line, found), [*{each.name: None for each in found.values()}]
+
     def _erased(self, line: str, target: Target) -> str:
         fields = json.loads(line)
-        id_ = fields["id"] if self.keeps_ids else target.name
+        id_ = fields["id"] if self._keeps_ids else target.name
         return (
             f'{{"event":"delete","timestamp":{quoted(fields["timestamp"])},"parents":[],'
             f'"type":{quoted(fields["type"])},"id":{quoted(id_)}{ERASED_MARK}'
@@ -299,13 +336,24 @@ def with_removed(removed: RemovedParents, slot: int, parents: Iterable[str]) -> 
     return removed if body is None else replace(removed, body=body)
 
 
-def without_parent(line: str, parent: str) -> str:
-    """Return *line* without the value *parent* in its parents; the rest of the line is the same."""
-    if quoted(parent) not in line:
-        return line
-    at = line.index(_PARENTS) + len(_PARENTS)
-    parents, end = _DECODER.raw_decode(line, at)
-    kept = [each for each in parents if each != parent]
-    if len(kept) == len(parents):
-        return line
-    return f"{line[:at]}[{','.join(map(quoted, kept))}]{line[end:]}"
+def _array_spans(line: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the start and the end in *line* of the array of parents, and of that of tags."""
+    start = line.index(_PARENTS) + len(_PARENTS)
+    _, end = _DECODER.raw_decode(line, start)
+    _, at = _DECODER.raw_decode(line, end + len(_TYPE))
+    _, at = _DECODER.raw_decode(line, at + len(_ID))
+    if not line.startswith(_TAGS, at):
+        return (start, end), (at, at)
+    at += len(_TAGS)
+    return (start, end), (at, _DECODER.raw_decode(line, at)[1])
+
+
+def without_values(line: str, gone: Container[str]) -> str:
+    """Return *line* without the values *gone* in its parents and tags; the rest is the same."""
+    parents, tags = _array_spans(line)
+    for start, end in (tags, parents):  # the last one first, because the positions change
+        values = json.loads(line[start:end] or "[]")
+        kept = [each for each in values if each not in gone]
+        if len(kept) < len(values):
+            line = f"{line[:start]}[{','.join(map(quoted, kept))}]{line[end:]}"
+    return line

@@ -19,18 +19,18 @@ from tidings.core import limits
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import decode, encode
 from tidings.core.effects import is_ahead
-from tidings.core.erasure.entries import Scrubber, with_removed, without_parent
+from tidings.core.erasure.entries import Scrubber, with_removed
 from tidings.core.erasure.records import Phase
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import effective_checkpoints
 from tidings.core.model.cursors import Place, parse_cursor
 from tidings.core.model.feeds import STATE, one_lane
-from tidings.core.model.operations import as_event, event_of, parse_line
+from tidings.core.model.operations import as_event, event_of
 from tidings.core.state.rows import Difference, Kind, bucket_rows
 from tidings.core.sync import corrections
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.archive.segments import ArchiveStore, Span
     from tidings.core.consumers.consumer import ConsumerStore, Parked
@@ -41,13 +41,17 @@ if TYPE_CHECKING:
     from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import RemovedParents, RemovedParentsStore
-    from tidings.core.state.rows import Row, StateStore
+    from tidings.core.state.rows import StateStore
     from tidings.core.sync.apply import Corrector
 
 
 def never(feed: str) -> bool:
     """Return False: by default, erased entries do not keep their ids."""
     return False
+
+
+def _continue() -> None:
+    """Do not rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,8 @@ class Eraser:
     the free space of the database file; it returns False if it must be called again later.
     *settle_ms* is the longest time for which a process that lost its lease may still write pages
     that it has read. The job waits for this time after it has rewritten the log, before it rewrites
-    what such a process may write. *expiring* is the clock by which tombstones expire.
+    what such a process may write. *expiring* is the clock by which tombstones expire. *rest* is
+    called often; it may sleep, to leave the processor to others.
     """
 
     store: ErasureStore
@@ -81,6 +86,7 @@ class Eraser:
     overwrite: Callable[[], bool] | None = None
     settle_ms: int = 0
     ledger: Ledger | None = None
+    rest: Callable[[], object] = _continue
 
     def run(self, feed: str, until_ms: int) -> bool:
         """
@@ -151,49 +157,52 @@ class Eraser:
         """
         Append corrections for the objects of some buckets.
 
-        A copy appends nothing: it receives the corrections, and waits until no row needs one.
+        Erasures that have reached the same bucket share its rows; the others wait. A copy appends
+        nothing: it receives the corrections, and waits until no row needs one.
         """
-        erasure = erasures[0]
         through = self.checkpoints.checkpoints(feed).get(STATE, 0)  # read before the rows
-        if through < erasure.place.page:
+        ready = [each for each in erasures if through >= each.place.page]
+        begin = max((each.page for each in ready), default=0)
+        some = [each for each in ready if each.page == begin]
+        part, counts = self._corrections(feed, begin, self._scrubber(feed, some))
+        if not some or (part and feed in self.chained):
             return False
-        rows = self._rows_with_parent(feed, erasure)
-        if rows and feed in self.chained:
-            return False
-        corrected = self._apply(feed, erasure, through, rows) if rows else 0
-        corrected += erasure.corrected
-        if (bucket := erasure.page + limits.ERASURE_BUCKETS) < limits.BUCKETS:
-            self._save(feed, erasure, page=bucket, corrected=corrected)
-        else:
+        if part:
+            self._apply(feed, through, part)
+        bucket = begin + limits.ERASURE_BUCKETS
+        if is_last := bucket >= limits.BUCKETS:
             through = self.log.head(feed)  # after all corrections, also those of a killed run
-            self._begin(feed, erasure, Phase.WAITING, corrected=corrected, through=through)
+        for erasure in some:
+            corrected = erasure.corrected + counts[erasure.target.name]
+            if is_last:
+                self._begin(feed, erasure, Phase.WAITING, corrected=corrected, through=through)
+            else:
+                self._save(feed, erasure, page=bucket, corrected=corrected)
         return True
 
-    def _rows_with_parent(self, feed: str, erasure: Erasure) -> list[Row]:
-        """Return the rows of the next buckets with an old operation that has the parent."""
-        target = erasure.target
-        return [
-            row
-            for bucket in range(erasure.page, erasure.page + limits.ERASURE_BUCKETS)
-            for row in bucket_rows(self.states.read, feed, bucket)
-            if row.is_complete
-            and (row.page, row.slot) < target.until
-            and target.strips((row.page, row.slot), row.line)
-            and target.parent in parse_line(row.line).parents
-        ]
+    def _corrections(
+        self, feed: str, begin: int, scrubber: Scrubber
+    ) -> tuple[list[bytes], Counter[str]]:
+        """Return corrections of the next buckets, and their number by `Target.name`."""
+        part, counts = list[bytes](), Counter[str]()
+        for bucket in range(begin, begin + limits.ERASURE_BUCKETS) if scrubber.targets else ():
+            for row in bucket_rows(self.states.read, feed, bucket):
+                self.rest()
+                if not (row.is_complete and scrubber.may_match(row.line)):
+                    continue
+                line, names = scrubber.strip(row.line, (row.page, row.slot))
+                if names:
+                    event = "delete" if event_of(line) == "delete" else "update"
+                    position = corrections.Position(row.page, row.slot)
+                    found = corrections.correction(as_event(line, event), position)
+                    part.append(corrections.encode(found).encode())
+                    counts.update(names)
+        return part, counts
 
-    def _apply(self, feed: str, erasure: Erasure, through: int, rows: Sequence[Row]) -> int:
-        """Append the corrections of *rows*; return their number."""
-        part = []
-        for row in rows:
-            event = "delete" if event_of(row.line) == "delete" else "update"
-            line = as_event(without_parent(row.line, erasure.target.parent), event)
-            found = corrections.correction(line, corrections.Position(row.page, row.slot))
-            part.append(corrections.encode(found).encode())
+    def _apply(self, feed: str, through: int, part: Sequence[bytes]) -> None:
         outcome = self.corrector.apply(feed, through, part)
         while not outcome.complete:
             outcome = self.corrector.apply(feed, through, part, outcome.behind)
-        return len(rows)
 
     def _await_followers(self, feed: str, erasures: Sequence[Erasure]) -> bool:
         """Begin to rewrite the log for each erasure that all followers have handled."""
@@ -224,17 +233,17 @@ class Eraser:
         pages = self.log.read(feed, after, limits.ERASURE_PAGES)
         last = pages[-1].number if pages else end
         some = [page for page in pages if page.number <= end]
-        counts = Counter[tuple[str, str]]()
         scrubber = self._scrubber(feed, erasures)
-        is_done = self.log.together(partial(self._rewrite_pages, feed, scrubber, some, counts))
-        if not is_done:
+        found = self._scrub(scrubber, some)
+        if not self._rewrite_pages(feed, scrubber, some, found):
             return True  # a page was trimmed or changed in the meantime: read again
+        entries, pages_with = _counts(erasures, found)
         for erasure in erasures:
             reached = max(erasure.page, last)
             name = erasure.target.name
             done = {
-                "entries": erasure.entries + counts["entries", name],
-                "pages": erasure.pages + counts["pages", name],
+                "entries": erasure.entries + entries[name],
+                "pages": erasure.pages + pages_with[name],
             }
             if reached >= erasure.through:
                 settled_ms = self.runtime.clock() + self.settle_ms
@@ -243,33 +252,41 @@ class Eraser:
                 self._save(feed, erasure, page=reached, **done)
         return True
 
+    def _scrub(self, scrubber: Scrubber, pages: Sequence[Page]) -> dict[int, Scrubbed]:
+        """Return those of *pages* with entries of a target, by their numbers."""
+        found: dict[int, Scrubbed] = {}
+        for page in pages:
+            self.rest()
+            if scrubbed := scrubber.scrub(page):
+                found[page.number] = scrubbed
+        return found
+
     def _rewrite_pages(
         self,
         feed: str,
         scrubber: Scrubber,
         pages: Sequence[Page],
-        counts: Counter[tuple[str, str]],
+        found: Mapping[int, Scrubbed],
     ) -> bool:
         """
-        Rewrite *pages* and their removed parents; return False if one of them has changed.
+        Rewrite those of *pages* that are *found*, and the removed parents of *pages*.
 
-        Removed parents are rewritten first: a page that still has content is rewritten again after
-        a crash, and so are its removed parents.
+        Return False if one of them has changed. Removed parents are rewritten first: a page that
+        still has content is rewritten again after a crash, and so are its removed parents.
         """
-        counts.clear()  # the store may repeat this call
-        found = {each.page.number: each for page in pages if (each := scrubber.scrub(page))}
         if not self._rewrite_removed(feed, scrubber, pages, found):
             return False
-        for page in pages:
-            scrubbed = found.get(page.number)
-            if scrubbed is None:
-                continue
-            if not self.rewrites.rewrite_page(feed, page, scrubbed.page.body):
+        for group in _groups(page for page in pages if page.number in found):
+            self.rest()
+            if not self.log.together(partial(self._rewrite_group, feed, group, found)):
                 return False
-            for name, entries in scrubbed.entries.items():
-                counts["entries", name] += entries
-                counts["pages", name] += 1
         return True
+
+    def _rewrite_group(
+        self, feed: str, pages: Sequence[Page], found: Mapping[int, Scrubbed]
+    ) -> bool:
+        rewrite = self.rewrites.rewrite_page
+        return all(rewrite(feed, page, found[page.number].page.body) for page in pages)
 
     def _rewrite_removed(
         self, feed: str, scrubber: Scrubber, pages: Sequence[Page], found: Mapping[int, Scrubbed]
@@ -326,14 +343,12 @@ class Eraser:
         for consumer in self.consumers.consumers(feed):
             for parked in self.consumers.parked(feed, consumer.name):
                 at = _position_of(parked)
-                line = scrubber.scrub_line(parked.line, at)
-                if line == parked.line:
-                    continue
-                # The worker's error may quote the content.
-                changed = replace(parked, line=line, error="")
-                self.rewrites.rewrite_parked(feed, consumer.name, parked, changed)
-                found = (each for each in scrubber.targets if each.changes(at, parked.line))
-                counts.update(each.name for each in found)
+                line, names = scrubber.scrub_entry(parked.line, at)
+                counts.update(names)
+                if line != parked.line:
+                    # The worker's error may quote the content.
+                    changed = replace(parked, line=line, error="")
+                    self.rewrites.rewrite_parked(feed, consumer.name, parked, changed)
         for erasure in erasures:
             parked_count = erasure.parked + counts[erasure.target.name]
             self._begin(feed, erasure, Phase.ARCHIVE, parked=parked_count)
@@ -379,11 +394,11 @@ class Eraser:
         if body is None:
             return counts  # compaction has replaced the part; the phase KEPT ends with a new pass
         pages = decode(body)
-        found = {each.page.number: each for page in pages if (each := scrubber.scrub(page))}
-        if found:
-            scrubbed = [found[page.number].page if page.number in found else page for page in pages]
+        found = self._scrub(scrubber, pages)
+        counts.update({name for each in found.values() for name in each.entries})
+        scrubbed = [found[page.number].page if page.number in found else page for page in pages]
+        if any(one is not other for one, other in zip(scrubbed, pages, strict=True)):
             self.archive.put(feed, *encode(scrubbed))
-            counts.update({name for each in found.values() for name in each.entries})
         return counts
 
     # The end.
@@ -423,6 +438,34 @@ class Eraser:
                     self.states.repair(feed, [gone])
             self._begin(feed, erasure, Phase.WAITING, final=True)
         return bool(due)
+
+
+def _counts(
+    erasures: Sequence[Erasure], found: Mapping[int, Scrubbed]
+) -> tuple[Counter[str], Counter[str]]:
+    """Return the entries and the pages of *found* by `Target.name`, without counted ones."""
+    counted = {each.target.name: each.page for each in erasures}
+    entries, pages = Counter[str](), Counter[str]()
+    for number, scrubbed in found.items():
+        for name, count in scrubbed.entries.items():
+            if number > counted[name]:
+                entries[name] += count
+                pages[name] += 1
+    return entries, pages
+
+
+def _groups(pages: Iterable[Page]) -> Iterator[list[Page]]:
+    """Yield *pages* in groups that one short transaction can rewrite."""
+    group: list[Page] = []
+    size = 0
+    for page in pages:
+        if group and size + page.size > limits.ERASURE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(page)
+        size += page.size
+    if group:
+        yield group
 
 
 def _position_of(parked: Parked) -> tuple[int, int]:

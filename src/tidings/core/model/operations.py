@@ -14,6 +14,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
@@ -21,6 +22,7 @@ from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model import timestamps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TypeGuard
 
 EVENTS = ("insert", "update", "delete")
@@ -390,11 +392,11 @@ def _check_line(line: str, where: str) -> str:
     return line
 
 
-# This pattern matches a line of `line_from` if the type, the id and the parents have no character
-# that is escaped in JSON, and the type has no character that `type_prefix` escapes.
+# This pattern matches a line of `line_from` if the type, the id, the parents and the tags have no
+# character that is escaped in JSON, and the type has no character that `type_prefix` escapes.
 _ORDINARY = re.compile(
-    r'\{"event":"\w{6}","timestamp":"[^"\\]*","parents":\[(?:"[^"\\]*",?)*\],'
-    r'"type":"([^"\\/%]+)","id":"([^"\\]+)"[,}]'
+    r'\{"event":"\w{6}","timestamp":"[^"\\]*","parents":\[((?:"[^"\\]*",?)*)\],'
+    r'"type":"([^"\\/%]+)","id":"([^"\\]+)"(?:,"tags":\[((?:"[^"\\]*",?)*)\]|(?!,"tags":))[,}]'
 )
 
 
@@ -406,7 +408,18 @@ def object_key(operation: Operation) -> str:
 def key_of(line: str) -> str:
     """Return the `object_key` of the operation *line*, in most cases without a JSON parser."""
     match = _ORDINARY.match(line)
-    return f"{match[1]}/{match[2]}" if match else object_key(parse_line(line))
+    return f"{match[2]}/{match[3]}" if match else object_key(parse_line(line))
+
+
+def parse_names(line: str) -> tuple[str, Sequence[str]]:
+    """Return the `key_of` *line*, and its parents and tags."""
+    match = _ORDINARY.match(line)
+    if match:
+        texts = (text[1:-1].split('","') for text in (match[1], match[4]) if text)
+        return f"{match[2]}/{match[3]}", [*chain.from_iterable(texts)]
+    fields = json.loads(line)
+    operation = Operation("", fields["type"], fields["id"], ())
+    return object_key(operation), [*fields["parents"], *fields.get("tags", ())]
 
 
 def type_prefix(name: str) -> str:

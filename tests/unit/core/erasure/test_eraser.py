@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -341,6 +343,76 @@ def test_all_that_wait_share_one_reading(scene: Scene) -> None:
     assert len(reads) <= 5
     assert [each.entries for each in scene.erasures.erasures(FEED)] == [1] * 20 + [0]
     assert {each.phase for each in scene.erasures.erasures(FEED)} == {Phase.KEPT}
+
+
+def calls_in(run: Callable[[], object]) -> int:
+    """Return the number of functions that *run* calls."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+class Counting:
+    """A log that counts the calls of functions within its transactions."""
+
+    def __init__(self, log: Any) -> None:
+        self._log, self.most = log, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def together(self, run: Callable[[], Any]) -> Any:
+        profiler, result = sys.getprofile(), list[Any]()
+        calls = calls_in(lambda: result.append(self._log.together(run)))
+        sys.setprofile(profiler)
+        self.most = max(self.most, calls)
+        return result[0]
+
+
+def work_of(erasures: int, lines: int, name: str, *, as_parent: bool) -> int:
+    """Return the calls that it takes to erase *erasures* of *lines* objects, on two pages."""
+    scene, calls = Scene(), 0
+    for page in range(2):
+        some = range(page * lines // 2, (page + 1) * lines // 2)
+        scene.projected(*(op(f"{name}{n}", parents=[f"video/{name}{n + 1}"]) for n in some))
+    assert scene.host.erasures is not None
+    for n in range(erasures):
+        entry = replace(ENTRY, id=f"{name}{n + 1}", as_parent=as_parent)
+        scene.host.erasures.request(FEED, entry)
+    log = Counting(scene.log)
+    for _ in range(3):
+        for follow in (scene.project, scene.push, scene.archived):
+            follow()
+        calls += calls_in(partial(replace(eraser(scene), log=log).run, FEED, FOREVER))  # type: ignore[arg-type]
+    done = scene.erasures.erasures(FEED)
+    assert {each.phase for each in done} == {Phase.KEPT}
+    assert sum(each.corrected for each in done) == as_parent  # the others are erased themselves
+    assert log.most < 100, "a transaction, which a server runs in its event loop, parses lines"
+    return calls
+
+
+@pytest.mark.parametrize("as_parent", [False, True])
+@pytest.mark.parametrize("name", ["x", 'x"'])  # the second one is found by a JSON parser
+def test_the_work_grows_with_the_lines_alone(name: str, as_parent: bool) -> None:
+    """Not with lines times erasures."""
+    for_each = [
+        (
+            work_of(60, lines, name, as_parent=as_parent)
+            - work_of(20, lines, name, as_parent=as_parent)
+        )
+        / 40
+        for lines in (200, 2_000)
+    ]
+    assert for_each[1] - for_each[0] < 1_800 / 4, "each erasure looks at each line"
 
 
 def test_a_run_ends_when_its_time_is_over(scene: Scene) -> None:
