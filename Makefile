@@ -121,7 +121,8 @@ fmt: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
+sim: $(STAMP)  ## the simulation, long (SEEDS=2000), and whether it notices each broken rule
+	MUTATIONS=all $(BIN)/pytest -q -n 2 tests/simulation/test_mutations.py
 	$(BIN)/python -m bench.simulation --seeds $(SEEDS)
 
 STAGE ?=

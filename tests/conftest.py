@@ -156,6 +156,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     chosen = terminalreporter.config.getoption("lane")
     if not chosen:
         return
+    if chosen == lanes.FAST and os.environ.get(lanes.RUNTIME_APART):
+        folders = ", ".join(lanes.RUNTIME)
+        terminalreporter.write_line(f"left out: make test-runtime, most tests of {folders}")
     for name, lane in lanes.LANES.items():
         if name != chosen:
             terminalreporter.write_line(f"left out: {lane.command}, {lane.runs}")
@@ -188,16 +191,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return lanes.is_outside(collection_path.as_posix(), lane) if lane else None
 
 
+def _select(config: pytest.Config, items: list[pytest.Item], chosen: str) -> None:
+    """Keep the items of the lane *chosen*; refuse those that no lane would run."""
+    lane_of = {item.nodeid: lanes.lane_of(item.nodeid, item.keywords) for item in items}
+    for item in items:
+        if lanes.is_lost(item.path.as_posix(), lane_of[item.nodeid]):
+            reason = f"the lane {lane_of[item.nodeid]} does not collect it (lanes._WORDS)"
+            raise pytest.UsageError(f"{item.nodeid}: {reason}")
+    kept = {nodeid for nodeid, lane in lane_of.items() if lane == chosen}
+    if chosen == lanes.FAST and os.environ.get(lanes.RUNTIME_APART):
+        kept = lanes.sample(item.nodeid for item in items if item.nodeid in kept)
+    config.hook.pytest_deselected(items=[each for each in items if each.nodeid not in kept])
+    items[:] = [each for each in items if each.nodeid in kept]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
     A lane leaves out the tests of the others. A machine without a tool skips what needs it, and
     says so in one sentence each; what takes long comes first.
     """
-    chosen = config.getoption("lane")
-    if chosen:
-        outside = [each for each in items if lanes.lane_of(each.nodeid, each.keywords) != chosen]
-        config.hook.pytest_deselected(items=outside)
-        items[:] = [each for each in items if lanes.lane_of(each.nodeid, each.keywords) == chosen]
+    if chosen := config.getoption("lane"):
+        _select(config, items, chosen)
     items[:] = in_order(items)
     for need in NEEDS:
         marked = [item for item in items if need.marker in item.keywords]

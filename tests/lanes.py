@@ -8,8 +8,9 @@ its tools before it collects, so that none is green because everything was skipp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 FAST, TWIN, SPARK, DEPLOYING, WORLD = "fast", "twin", "spark", "deploy", "world"
@@ -19,6 +20,13 @@ DEPLOY = ("tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
 WORLD_FOLDER = "tests/world/"
 FOLDERS = {WORLD: (WORLD_FOLDER,), DEPLOYING: DEPLOY}  # lanes that have folders of their own
 _ALL_NEED_JAVA = re.compile(r"^pytestmark = pytest\.mark\.java$", re.M)
+# Files of tests without these words, in them or in the other files of their folder, have no test
+# of the lane. `is_lost` is asked about each.
+_WORDS = {TWIN: re.compile(r"\b(java|twin)\b"), SPARK: re.compile(r"\b(spark|lake)\b")}
+# The folders of what Lambda runs: `make test-runtime` runs them on the Python of Lambda.
+RUNTIME = ("tests/unit/core/", "tests/unit/http/", "tests/unit/aws/", "tests/functions/")
+# Set if `make test-runtime` runs too, as in CI: `make test` then runs one test of each file there.
+RUNTIME_APART = "RUNTIME_APART"
 STAGE_FOLDER = "tests/aws/"  # in no lane: its tests need a deployed stage (`make sandbox`)
 # Third-party programs that the tests of the lane `world` start; each one is a marker, too.
 PROGRAMS = ("curl", "go", "nginx", "npm", "pipx", "prometheus", "promtool")
@@ -66,17 +74,43 @@ def is_outside(path: str, lane: str) -> bool | None:
     Return True for a path below `tests` that *lane* need not collect; None if markers decide.
 
     No lane collects the tests of a deployed stage, the lanes `world` and `deploy` collect their own
-    folders, which other lanes do not, and the fast lane does not import files if all their tests
-    need Java.
+    folders, which other lanes do not, the fast lane does not import files if all their tests need
+    Java, and the lanes `twin` and `spark` only files with one of their words.
     """
-    if lane == FAST and path.endswith(".py") and _ALL_NEED_JAVA.search(Path(path).read_text()):
-        return True
     if f"{path}/".endswith(f"/{STAGE_FOLDER}"):
         return True
     if lane in FOLDERS:
         below = f"tests/{path.rpartition('/tests/')[2]}/"
         return True if "/tests/" in path and not below.startswith(FOLDERS[lane]) else None
-    return True if f"{path}/".endswith(DEPLOY) else None
+    if f"{path}/".endswith((*DEPLOY, WORLD_FOLDER)):
+        return True
+    is_test = path.endswith(".py") and "/test_" in path
+    return True if is_test and not _may_have(path, lane) else None
+
+
+@cache
+def _may_have(path: str, lane: str) -> bool:
+    """Return False if the text of a file shows that it has no test of *lane*."""
+    file = Path(path)
+    if lane not in _WORDS:
+        return not _ALL_NEED_JAVA.search(file.read_text())
+    shared = (each for each in file.parent.glob("*.py") if not each.name.startswith("test_"))
+    return any(_WORDS[lane].search(each.read_text()) for each in (file, *shared))
+
+
+def is_lost(path: str, lane: str) -> bool:
+    """Return True if a test of *lane* is in a file that *lane* does not collect."""
+    return lane in _WORDS and not _may_have(path, lane)
+
+
+def sample(nodeids: Iterable[str]) -> set[str]:
+    """Return the first test of each file of `RUNTIME`, and all tests of other files."""
+    first: dict[str, str] = {}
+    for nodeid in nodeids:
+        first.setdefault(
+            nodeid.partition("::")[0] if nodeid.startswith(RUNTIME) else nodeid, nodeid
+        )
+    return {*first.values()}
 
 
 def missing(lane: str, has: Callable[[str], bool], *, in_ci: bool = False) -> list[str]:

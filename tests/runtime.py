@@ -17,9 +17,9 @@ from pathlib import Path
 
 from infra import BUILD, ROOT, build_layers, packing
 from infra.build_layers import PYTHON
+from tests import lanes
 
 VENV = ROOT / ".venv-runtime"
-FOLDERS = ("tests/unit/core", "tests/unit/http", "tests/unit/aws", "tests/functions")
 DEBIAN = "trixie"  # its python3 has Lambda's version
 # The folders in which pyenv and uv install.
 _INSTALLED = (
@@ -102,7 +102,7 @@ def main() -> None:
         "-n",
         os.environ.get("WORKERS") or "2",
     )
-    tests = [str(VENV / "bin" / "pytest"), *options, *_WARNINGS, *FOLDERS, *sys.argv[1:]]
+    tests = [str(VENV / "bin" / "pytest"), *options, *_WARNINGS, *lanes.RUNTIME, *sys.argv[1:]]
     sys.exit(subprocess.run(tests, cwd=ROOT, check=False).returncode)
 
 

@@ -487,6 +487,12 @@ MUTATIONS = (
 )
 
 
+# For each kind of world the one that most seeds notice: `make test` runs these, `make sim` all.
+OF_EACH_WORLD = tuple(
+    {each.plan: each for each in sorted(MUTATIONS, key=lambda each: -each.first)}.values()
+)
+
+
 def noticing_seed(mutation: Mutation) -> int | None:
     """Return the first seed from *first* on that notices; None: none up to the last does."""
     for seed in range(mutation.first, mutation.last):

@@ -50,6 +50,33 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
     assert lanes.is_outside(str(ROOT / "tests/fuzz/test_http.py"), lanes.FAST)
     assert all(lanes.is_outside("/src/tests/aws", each) for each in lanes.LANES)
     assert lanes.is_outside("/src/tests/unit/aws", lanes.FAST) is None
+    assert lanes.is_outside("/src/tests/world", lanes.FAST)
+    assert lanes.is_outside("/src/tests/world", lanes.WORLD) is None
+
+
+def test_a_lane_collects_the_files_that_may_have_its_tests(tmp_path: Path) -> None:
+    """By words in their text or in files that they share; no other file may have a test of it."""
+    texts = {"a/test_a.py": "twin", "b/conftest.py": "spark", "b/test_b.py": "", "c/test_c.py": ""}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    paths = {name[0]: str(tmp_path / name) for name in texts if "test_" in name}
+
+    for lane, has in ((lanes.TWIN, "a"), (lanes.SPARK, "b")):
+        assert [name for name in paths if not lanes.is_outside(paths[name], lane)] == [has]
+        assert [name for name in paths if not lanes.is_lost(paths[name], lane)] == [has]
+    assert not any(lanes.is_lost(path, lanes.FAST) for path in paths.values())
+
+
+def test_tests_of_what_lambda_runs_run_once() -> None:
+    """All of them in `make test-runtime`, and one of each file in `make test`, if both run."""
+    core, other = "tests/unit/core/test_a.py::", "tests/unit/server/test_a.py::"
+    found = [f"{file}test_{number}" for file in (core, other) for number in range(3)]
+
+    assert lanes.sample(found) == {found[0], *found[3:]}
+    assert all((ROOT / folder).is_dir() for folder in lanes.RUNTIME)
+    assert f"export {lanes.RUNTIME_APART}=1\n" in (ROOT / ".ci/run").read_text()
+    assert "\nlane make test-runtime\n" in (ROOT / ".ci/run").read_text()
 
 
 def test_each_lane_has_its_command() -> None:
