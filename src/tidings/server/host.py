@@ -558,7 +558,13 @@ class Host(Assembly):
             self.late_consumers.pop(feed, None)
 
     def _on_document(self, feed: str, kind: str) -> None:
-        """Wake the webhooks of *feed*, because one of them or its consumer may have changed."""
+        """
+        Discard a cached profile of *feed*, and wake its webhooks.
+
+        One of the webhooks or its consumer may have changed.
+        """
+        if kind == "profile":  # `save` discarded it before the commit
+            self.profiles.forget(feed)
         if kind == "operator-document":
             self.webhooks.reload(feed)
         else:

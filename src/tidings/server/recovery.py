@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidings.core.errors import Unavailable
 from tidings.core.feeds.records import Removed
 from tidings.core.model.feeds import STATE
-from tidings.core.model.pages import filler
+from tidings.core.model.pages import jump
 from tidings.core.replication.relay import Wanted
 from tidings.core.settings.profiles import possible
 from tidings.server.processes import Problem
@@ -92,7 +92,7 @@ class Recovery:
 
     def fill(self, feed: str) -> Sequence[Numbers]:
         """
-        Write an empty page under each unwritten number; return those numbers.
+        Write one empty page for each run of unwritten numbers; return the runs.
 
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
@@ -107,10 +107,8 @@ class Recovery:
                 beyond = self.log.read(feed, hole.last, 1)
                 at_ms = beyond[0].at_ms if beyond else now_ms
                 expires_ms = now_ms + self.page_ms
-                numbers = range(hole.first, hole.last + 1)
-                self.log.fill(
-                    feed, [filler(each, at_ms=at_ms, expires_ms=expires_ms) for each in numbers]
-                )
+                page = jump(hole.first, hole.last, at_ms=at_ms, expires_ms=expires_ms)
+                self.log.fill(feed, [page])
             return holes
 
         return self.database.write(fill)

@@ -203,13 +203,20 @@ class Feeds:
             created = replace(
                 record, number=number, is_live=True, created_ms=now, deleted_ms=0, by=by
             )
-        # The record is written last: a crash leaves a feed that no request can reach, and the next
-        # request completes it.
-        last_page = self._last_page(created)
-        self._apply(created.key, settings, last_page)
-        if last_page is not None:
-            self._skip(created.key, last_page)
-        return replace(created, version=created.version + 1) if self._save(created) else None
+
+        def write() -> FeedRecord | None:
+            last_page = self._last_page(created)
+            self._apply(created.key, settings, last_page)
+            if last_page is not None:
+                self._skip(created.key, last_page)
+            return replace(created, version=created.version + 1) if self._save(created) else None
+
+        # Without transactions, a crash leaves a feed that no request can reach, because the record
+        # is written last. The next request completes the feed.
+        try:
+            return self.log.together(write)
+        finally:  # a record that was cached during the transaction may be the old one
+            self.directory.forget()
 
     def _last_page(self, record: FeedRecord) -> int | None:
         """
@@ -241,13 +248,17 @@ class Feeds:
         change(self.profiles, key, made)
 
     def _skip(self, key: str, last_page: int) -> None:
-        """Begin the log of *key* after all numbers that readers of earlier feeds may know."""
+        """
+        Begin the log of *key* after all numbers that readers of earlier feeds may know.
+
+        The page is written before the counter is raised, so that a crash in between leaves no gap.
+        If *last_page* is higher after a crash, because of a restore, a second empty page follows.
+        """
         end, now = jump_end(last_page), self.clock()
-        if self.log.head(key) < end:
-            self.numbers.raise_head(key, end)
-        if not self.log.read(key, 0, 1):
-            page = jump(1, end, at_ms=now, expires_ms=now + self.page_ms)
-            self.numbers.fill(key, [page])
+        last = max((page.number for page in self.log.read(key, 0)), default=0)
+        if last < end:
+            self.log.put(key, jump(last + 1, end, at_ms=now, expires_ms=now + self.page_ms))
+        self.numbers.raise_head(key, end)
 
     def _save(self, record: FeedRecord) -> bool:
         try:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
+from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.service import check_name
 from tidings.core.errors import Unavailable
@@ -112,7 +113,8 @@ class WebhookAdmin:
         fresh = self._secret(given)
         secrets = (Secret(fresh),)
         changed = webhook_from(name, given, secrets)
-        self.consumers.place(feed, start, "from")
+        # The place of `now` is read here, because that may take longer than a transaction should.
+        begin = position.encode_position(self.consumers.place(feed, start, "from"))
         self._check_free(feed, name)
 
         def enter(named: Named) -> Named:
@@ -124,10 +126,15 @@ class WebhookAdmin:
             kept = named[name].secrets if name in named else secrets
             return {**named, name: replace(changed, secrets=kept)}
 
-        # Write the webhook before its consumer. After a crash in between, a retry finds the webhook
-        # and registers the consumer.
-        made = self.registry.change(feed, enter)[name]
-        self.consumers.register(feed, name, Consumer(feed, name, wanted), start)
+        def write() -> Webhook:
+            made = self.registry.change(feed, enter)[name]
+            self.consumers.register(
+                feed, name, Consumer(feed, name, wanted), begin or position.OLDEST
+            )
+            return made
+
+        # In one transaction, because a retry after a crash in between would not return the secret.
+        made = self.consumers.view.reader.log.together(write)
         return made, fresh if made.secrets == secrets else ""
 
     def _check_free(self, feed: str, name: str) -> None:
@@ -167,9 +174,13 @@ class WebhookAdmin:
             UnknownWebhook: the feed has no such webhook.
         """
         self.registry.webhook(feed, name)
-        if self.consumers.store.consumer(feed, name) is not None:
-            self.consumers.remove(feed, name, why)
-        self.registry.change(feed, lambda named: {k: v for k, v in named.items() if k != name})
+
+        def write() -> None:
+            if self.consumers.store.consumer(feed, name) is not None:
+                self.consumers.remove(feed, name, why)
+            self.registry.change(feed, lambda named: {k: v for k, v in named.items() if k != name})
+
+        self.consumers.view.reader.log.together(write)
         self.attempts.forget(feed, name)
 
     def last_attempts(self, feed: str, name: str) -> list[Attempt]:

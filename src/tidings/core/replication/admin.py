@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
@@ -149,7 +150,8 @@ class RelayControl:
             before = self.store.relay(feed)
             after = self._after(before, source, wanted, fields)
             write = self._promote if wanted is Action.PROMOTE else self.store.write
-            if write(before, replace(after, changed_ms=self.reader.clock())):
+            changed = replace(after, changed_ms=self.reader.clock())
+            if self.log.together(partial(write, before, changed)):
                 self.waker.wake(feed, RELAY)
                 return self.document(feed)
         raise Unavailable(f"{feed}: the relay changed during each of {_ATTEMPTS_MAX} attempts")

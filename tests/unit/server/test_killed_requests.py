@@ -1,0 +1,238 @@
+"""
+A kill between any two statements of each request that changes more than one record, and of a start.
+
+A server that starts on such files writes few pages. The request has happened or has not, can be
+repeated, and leaves a feed that accepts posts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.server.test_crashes import FEED, hosted
+from tests.unit.server.test_kills import BOUNDED, KEY, OPERATION, SOURCES, Kills, _add_keys, _bearer
+from tidings.core.model.feeds import HOST
+from tidings.core.settings.profiles import remember_lost
+from tidings.http import settings
+from tidings.server.host import Host, now_ms
+from tidings.server.recovery import Start
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteLog
+
+NAME = "orders"
+DELETE = f"/feeds/{NAME}?confirm={NAME}&force=true"
+LOST = 100_000  # pages, as a restore loses them
+GAP = 38_000_000
+PAGES_MAX = 4  # that a start may write: an empty page for each gap
+
+Step = tuple[str, str, Any]  # the method, the path and the body of a request
+
+
+@dataclass(frozen=True)
+class Case:
+    """The request *step* after the requests *before*. *lost* pages were lost by a restore."""
+
+    step: Step
+    before: tuple[Step, ...] = ()
+    sources: str = ""
+    keyed: bool = False
+    lost: int = 0
+    again: frozenset[int] = frozenset({200, 201, 202, 204})  # the answers to a repeated request
+
+
+HOOK = ("PUT", f"/feeds/{FEED}/hooks/h", {"url": "https://a.example/x"})
+CONSUMER = ("PUT", f"/feeds/{FEED}/consumers/c", {"from": "oldest"})
+CREATE: Step = ("PUT", f"/feeds/{NAME}", {"object_url": "/{{id}}"})
+WHY = "why=test&by=ann"
+CASES = {
+    "create": Case(CREATE),
+    "create again": Case(CREATE, (CREATE, ("DELETE", DELETE, None))),
+    "create after a restore": Case(CREATE, lost=LOST),
+    "delete": Case(("DELETE", DELETE, None), (CREATE,)),
+    "promote": Case(
+        ("POST", f"/feeds/{FEED}/relay/promote", {"why": "a test"}),
+        sources=SOURCES,
+        again=frozenset({200, 409}),
+    ),
+    "yield": Case(
+        ("POST", f"/feeds/{FEED}/relay/yield", {"to": "http://127.0.0.1:9/feeds/main"}),
+        again=frozenset({200, 409}),
+    ),
+    "create a key": Case(("POST", f"/feeds/{FEED}/keys", {"roles": ["ingest"]}), keyed=True),
+    "revoke a key": Case(("POST", f"/feeds/{FEED}/keys/{BOUNDED.id}/revoke", None), keyed=True),
+    "create a consumer": Case(CONSUMER),
+    "delete a consumer": Case(
+        ("DELETE", f"/feeds/{FEED}/consumers/c?{WHY}", None),
+        (CONSUMER,),
+        again=frozenset({200, 404}),
+    ),
+    "create a hook": Case(HOOK),
+    "delete a hook": Case(
+        ("DELETE", f"/feeds/{FEED}/hooks/h?{WHY}", None), (HOOK,), again=frozenset({200, 204, 404})
+    ),
+    "erase": Case(("POST", f"/feeds/{FEED}/erasures", {"type": "video", "id": "a", "reason": "x"})),
+}
+
+
+@contextlib.asynccontextmanager
+async def serving(path: Path, case: Case) -> AsyncIterator[tuple[Host, httpx.AsyncClient]]:
+    async with hosted(path, TIDINGS_SOURCES=case.sources) as (host, app):
+        headers = {"authorization": _bearer(KEY)} if case.keyed else {}
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1", headers=headers
+        ) as client:
+            yield host, client
+
+
+async def do(client: httpx.AsyncClient, step: Step) -> httpx.Response:
+    method, path, body = step
+    return await client.request(method, path, json=body)
+
+
+async def visible(client: httpx.AsyncClient) -> dict[str, Any]:
+    """Return what clients see of all records, without what changes with time."""
+    seen: dict[str, Any] = {}
+    for path in ("consumers", "hooks", "keys", "erasures"):
+        answer = (await client.get(f"/feeds/{FEED}/{path}")).json()
+        seen[path] = [
+            [each.get(name) for name in ("name", "id", "position", "filter", "url", "revoked_at")]
+            for each in answer.get(path, [])
+        ]
+    feed = (await client.get(f"/feeds/{NAME}")).json()
+    seen["feed"] = feed.get("state") == "live" and feed["settings"]
+    relay = (await client.get(f"/feeds/{FEED}/relay")).json()
+    seen["relay"] = relay.get("role"), relay.get("status") == "yielded"
+    for name in (FEED, NAME):
+        pages = await client.get(f"/feeds/{name}/pages")
+        seen[f"lost of {name}"] = pages.is_success and json.loads(pages.text.split("\n")[0])["lost"]
+    return seen
+
+
+def revive(path: Path, image: tuple[bytes, ...], *, marked: bool = True) -> int:
+    """
+    Write the files of *image*; return the number of all pages.
+
+    If *marked* is True, the files count as those of the last start, otherwise as restored.
+    """
+    for name, content in zip((path.name, f"{path.name}-wal"), image, strict=True):
+        path.with_name(name).write_bytes(content)
+    mark = path.with_name(f"{path.name}.started")
+    mark.write_text("the last start")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as sql:
+        start = Start(mark.read_text(), mark.stat().st_ctime_ns, now_ms())
+        if marked:
+            sql.execute("UPDATE starts SET id = ?, changed_ns = ?, at_ms = ?", start)
+        return int(sql.execute("SELECT count(*) FROM pages").fetchone()[0])
+
+
+def _tracer(kills: Kills) -> Callable[[sqlite3.Connection], None]:
+    return lambda sql: sql.set_trace_callback(kills.look)
+
+
+async def killed(path: Path, case: Case) -> tuple[Kills, list[dict[str, Any]]]:
+    """Return the files at each moment, and what was visible before and after the request."""
+    kills, seen = Kills(path), list[dict[str, Any]]()
+    async with serving(path, case) as (host, client):
+        if case.keyed:
+            await asyncio.to_thread(_add_keys, host)
+        if not case.sources:
+            (await client.post("/ops", json=OPERATION)).raise_for_status()
+        if case.lost:
+            await asyncio.to_thread(remember_lost, host.profiles, HOST, (1, case.lost))
+        for step in case.before:
+            (await do(client, step)).raise_for_status()
+        seen.append(await visible(client))
+        await asyncio.to_thread(host.database.write, _tracer(kills))
+        answer = await do(client, case.step)
+        assert answer.is_success, answer.text
+        kills.look()
+        await asyncio.to_thread(host.database.write, lambda sql: sql.set_trace_callback(None))
+        seen.append(await visible(client))
+    return kills, seen
+
+
+async def started(path: Path, case: Case, before: int) -> dict[str, Any]:
+    """Start on the files, repeat the request and post; return what was visible before."""
+    async with serving(path, case) as (host, client):
+        with host.database.reading() as sql:
+            written = sql.execute("SELECT count(*) FROM pages").fetchone()[0] - before
+            gaps = sql.execute(
+                "SELECT feed, page FROM heads WHERE page > 0 AND page >"
+                " (SELECT coalesce(max(page), 0) FROM pages WHERE pages.feed = heads.feed)"
+            ).fetchall()
+        assert written <= PAGES_MAX and not gaps, (written, gaps)
+        seen = await visible(client)
+        answer = await do(client, case.step)
+        assert answer.status_code in case.again, answer.text
+        if case.step[:2] == CREATE[:2]:
+            answer = await client.post(f"/feeds/{NAME}/ops", json=OPERATION)
+            assert answer.is_success, answer.text
+    return seen
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_killed_request_has_happened_or_not(tmp_path: Path, name: str) -> None:
+    (tmp_path / "served").mkdir()
+    case, path = CASES[name], tmp_path / "again" / "feed.db"
+    kills, seen = asyncio.run(killed(tmp_path / "served" / "feed.db", case))
+    assert seen[0] != seen[1] and len(kills.images) > 1
+    for image in kills.images:
+        path.parent.mkdir()
+        pages = revive(path, image)
+        assert asyncio.run(started(path, case, pages)) in seen
+        shutil.rmtree(path.parent)
+
+
+async def restored(folder: Path) -> Kills:
+    """Return the files at each moment of a start from a backup."""
+    async with serving(folder / "feed.db", CASES["create"]) as (host, client):
+        (await client.post("/ops", json=OPERATION)).raise_for_status()
+        (await do(client, CREATE)).raise_for_status()
+        await asyncio.to_thread(host.database.back_up, folder / "restored.db")
+    kills = Kills(folder / "restored.db")
+    values = settings.values_of({"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}, settings.SHARED)
+    host = await Host.open(folder / "restored.db", settings.parse(values, coordinated=False))
+    try:
+        await asyncio.to_thread(host.database.write, _tracer(kills))
+        await asyncio.to_thread(host.start)
+        kills.look()
+    finally:
+        await host.stop()
+    return kills
+
+
+def test_a_killed_start_from_a_backup_is_repeated(tmp_path: Path) -> None:
+    """The readers are told what was lost, and the name of a later feed does not use its numbers."""
+    (tmp_path / "served").mkdir()
+    kills, path = asyncio.run(restored(tmp_path / "served")), tmp_path / "again" / "feed.db"
+    assert len(kills.images) > 1
+    for image in kills.images:
+        path.parent.mkdir()
+        pages = revive(path, image, marked=False)
+        seen = asyncio.run(started(path, CASES["create"], pages))
+        assert seen[f"lost of {FEED}"] and seen[f"lost of {NAME}"]
+        shutil.rmtree(path.parent)
+
+
+def test_a_start_fills_a_gap_of_any_length_with_one_page(tmp_path: Path) -> None:
+    """An earlier release left such a gap if it was killed while it created a feed."""
+    path, case = tmp_path / "feed.db", CASES["create"]
+    with contextlib.closing(Database(path)) as database:
+        SqliteLog(database).raise_head(FEED, GAP)
+    asyncio.run(started(path, case, 0))
+
+    with contextlib.closing(Database(path)) as database:
+        first = SqliteLog(database).read(FEED, 0)[0]
+    assert (first.first, first.number) == (1, GAP)
