@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections import Counter
@@ -34,6 +35,9 @@ JAVA_MIN = 17
 os.environ["XDG_CONFIG_HOME"] = str(Path(tempfile.gettempdir()) / "tidings-tests-config")
 for _name in ("TIDINGS_URL", "TIDINGS_CONTEXT", "NO_COLOR"):
     os.environ.pop(_name, None)
+# A shell ignores Ctrl-C in the programs that it starts in the background, and so would theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Each server that a test starts refuses to wait for a lock in its event loop.
 os.environ.setdefault(loop_guard.VARIABLE, "0")
 

@@ -96,7 +96,6 @@ class Running:
             stdout=self._log,
             stderr=self._errors,
             start_new_session=True,
-            preexec_fn=_accept_interrupts,
         )
 
     def __enter__(self) -> Self:
@@ -125,11 +124,6 @@ class Running:
 
     def _failure(self) -> str:
         return f"{self.step.commands}\n{self._printed()}\n{_text(self._errors)}"
-
-
-def _accept_interrupts() -> None:
-    """Let Ctrl-C end the commands, also if the tests run in the background of a shell."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _text(file: IO[str]) -> str:

@@ -366,6 +366,7 @@ def test_killed_at_any_time_no_source_loses_a_change(
                 until(partial(grown, pipe, before, brokers), within_s=90)
                 threading.Event().wait(0.3)
     with started(command, subprocess.DEVNULL) as process:
+        owner.change_some()  # this process alone can have read it
         until(lambda: holds(pipe, owner.latest), within_s=90)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

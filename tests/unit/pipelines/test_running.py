@@ -224,6 +224,7 @@ def run_to_the_end(
 ) -> list[dict[str, Any]]:
     """Return the events of a pipeline that is stopped when all of its stores are at the end."""
     with started(command, subprocess.PIPE) as process:
+        change_some(pipe, random.Random(8))  # this process alone can have read that
         until(lambda: caught_up(pipe, *names), within_s=90)
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
