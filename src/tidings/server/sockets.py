@@ -49,6 +49,12 @@ PATH = "/ws"
 LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
 OUTGOING_BYTES_MAX = 1024 * 1024  # maximum of bytes queued for a client; 8 of the largest messages
 ROOM_BYTES = 256 * 1024  # if more bytes are queued for a client, its catch-up waits
+SLICE_BYTES = 128  # bytes of frames that are parsed at once: at most 21 frames or 18 messages
+# The time that a frame or a message takes from the budget of its client. So a client may send 200
+# frames or 20 messages a second, which take some 2 % of the event loop.
+FRAME_S, MESSAGE_S = 0.005, 0.05
+BURST_S = 0.25  # the largest unused budget: five messages, as many as a client sends at its start
+MESSAGES_AT_ONCE = 4  # messages handled at once; more threads would delay the event loop
 CLOSE_S = 1.0  # maximum time for a client to read the queued messages and the close frame
 UNSUPPORTED, GOING_AWAY = 1003, 1001
 _FAILED = '{"message":"Internal server error"}'
@@ -332,6 +338,7 @@ class SocketApp:
         self._prepare = prepare
         self._sockets, self._connections = sockets, connections
         self._receive, self._clock = receive, clock
+        self._turns = asyncio.Semaphore(MESSAGES_AT_ONCE)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         await receive()
@@ -380,7 +387,9 @@ class SocketApp:
             try:
                 if self._prepare is not None:
                     await self._prepare(text)
-                if await asyncio.to_thread(self._handle, connection_id, text):
+                async with self._turns:
+                    is_subscribed = await asyncio.to_thread(self._handle, connection_id, text)
+                if is_subscribed:
                     client.set_waiting(False)
             except TidingsError as error:
                 log.warning("a message failed: %s", error)
@@ -443,7 +452,12 @@ def _listener(scope: Message) -> Listener | None:
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """The protocol of a WebSocket, which takes over after `HttpProtocol` has read the head."""
+    """
+    The protocol of a WebSocket, which takes over after `HttpProtocol` has read the head.
+
+    Received bytes are parsed in slices while the client has budget for frames, reads what is sent
+    to it, and has no message that waits for the app. Otherwise nothing more is read from it.
+    """
 
     transport: http_protocol.Connection  # type: ignore[assignment]
 
@@ -451,6 +465,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(**arguments)
         self.conn.logger = _silent
         self.conn.debug = False
+        self._received = bytearray()  # not parsed yet
+        self._spent_s = 0.0  # the time of the loop at which the whole budget is available again
+        self._turn: asyncio.TimerHandle | None = None
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -483,6 +500,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._received.clear()
         self.transport.on_closed()
         super().connection_lost(exc)
 
@@ -493,6 +511,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self.transport.on_drained()
+        self._parse()
 
     def shutdown(self) -> None:
         """
@@ -507,13 +526,56 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.transport.is_closing():
             return
         self.transport.meters.received_bytes += len(data)
+        if self.handshake_initiated:
+            self._received += data
+            self._parse()
+            return
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(_BAD_HANDSHAKE)
             self.transport.close()
 
+    async def receive(self) -> Any:
+        """Return the next ASGI message for the app. The next ones are parsed when none is left."""
+        message = await super().receive()
+        self._parse()
+        return message
+
+    def _parse(self) -> None:
+        """Parse received bytes, and read more of them, as long as the client may send."""
+        while self._received and self._may_send():
+            piece = bytes(self._received[:SLICE_BYTES])
+            del self._received[:SLICE_BYTES]
+            super().data_received(piece)
+        if self.transport.is_closing():
+            self._received.clear()
+        elif self._received or not self.writable.is_set():
+            self.transport.pause_reading()
+        elif not self.read_paused:
+            self.transport.resume_reading()
+
+    def _may_send(self) -> bool:
+        """Return True if a slice may be parsed. If only the budget is used up, parse it later."""
+        if self.read_paused or not self.writable.is_set() or self.transport.is_closing():
+            return False
+        if self._spent_s - BURST_S <= self.loop.time():
+            return True
+        if self._turn is None:
+            self._turn = self.loop.call_at(self._spent_s - BURST_S, self._take_turn)
+        return False
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        self._parse()
+
+    def handle_events(self) -> None:
+        """Handle parsed frames, and count them against the client's budget."""
+        self._spent_s = max(self._spent_s, self.loop.time()) + FRAME_S * len(self.conn.events)
+        super().handle_events()
+
     def send_receive_event_to_app(self) -> None:
         """Pass a message to the app; close the connection if the message is not valid UTF-8."""
+        self._spent_s += MESSAGE_S
         if self.curr_msg_data_type == "text":
             try:
                 b"".join(self.frames).decode()

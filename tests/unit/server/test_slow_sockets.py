@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
 from websockets.protocol import State
 
 from tidings.core.websocket.connections import Outcome
 from tidings.http.streams.tail_poller import SLICE
+from tidings.server.meters import Meters
 from tidings.server.sockets import (
+    BURST_S,
+    FRAME_S,
+    MESSAGE_S,
     OUTGOING_BYTES_MAX,
     ROOM_BYTES,
+    SLICE_BYTES,
     SocketApp,
     SocketProtocol,
     Sockets,
@@ -201,3 +211,148 @@ def test_a_connection_that_fails_delays_no_other() -> None:
         writing.cancel()
 
     asyncio.run(play())
+
+
+class Loop:
+    """An event loop whose time is set by the test, and whose timers are called by it."""
+
+    def __init__(self) -> None:
+        self.now_s, self.timers = 0.0, []
+        self.create_task = asyncio.get_running_loop().create_task
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_at(self, when_s: float, call: Any) -> object:
+        self.timers.append((when_s, call))
+        return call
+
+    def advance(self, seconds: float) -> None:
+        end_s = self.now_s + seconds
+        while due := sorted((each for each in self.timers if each[0] <= end_s), key=itemgetter(0)):
+            self.timers.remove(due[0])
+            self.now_s = max(self.now_s, due[0][0])
+            due[0][1]()
+        self.now_s = end_s
+
+
+class Wire(asyncio.Transport):
+    """The transport of a WebSocket, which counts frames and knows if it is read."""
+
+    meters = Meters.__new__(Meters)
+    on_full = on_drained = on_closed = lambda self: None
+    cut_after = lambda self, seconds: None  # noqa: E731
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meters.received_bytes = 0
+        self.written, self.is_read, self.is_closed = b"", True, False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+def masked(opcode: int, text: bytes) -> bytes:
+    return bytes([0x80 | opcode, 0x80 | len(text)]) + bytes(4) + text
+
+
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def converse(play: Callable[[SocketProtocol, Wire, Loop, list[str]], Awaitable[None]]) -> None:
+    """Call *play* with a connected WebSocket, and the texts that its app receives."""
+
+    async def run() -> None:
+        texts: list[str] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            await send({"type": "websocket.accept"})
+            while (message := await receive())["type"] == "websocket.receive":
+                texts.append(message["text"])
+
+        loop, wire = Loop(), Wire()
+        config = Config(app, ws_ping_interval=None, ws_max_size=32 * 1024)
+        protocol = SocketProtocol(
+            config=config, server_state=ServerState(), app_state={}, _loop=loop
+        )
+        protocol.connection_made(wire)
+        protocol.data_received(HANDSHAKE)
+        await asyncio.sleep(0.01)
+        await play(protocol, wire, loop, texts)
+        protocol.connection_lost(None)
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("opcode", [0x89, 0x8A, 0x0], ids=["ping", "pong", "continuation"])
+def test_frames_have_a_budget(opcode: int) -> None:
+    """No burst of the smallest frames occupies the loop; what was sent is handled in time."""
+
+    async def play(protocol: SocketProtocol, wire: Wire, loop: Loop, texts: list[str]) -> None:
+        sent = (b"\x01\x80" + bytes(4)) * (opcode == 0) + bytes([opcode, 0x80, 0, 0, 0, 0]) * 2000
+        protocol.data_received(sent)
+        parsed = len(sent) - len(protocol._received)
+        assert 0 < parsed <= 6 * (BURST_S / FRAME_S) + SLICE_BYTES
+        assert not wire.is_read
+        loop.advance(1)
+        again = len(sent) - len(protocol._received) - parsed
+        assert 0 < again <= 6 * (1 / FRAME_S) + SLICE_BYTES
+        loop.advance(2000 * FRAME_S)
+        assert not protocol._received
+        assert wire.is_read
+
+    converse(play)
+
+
+def test_a_client_that_does_not_read_is_not_read_either() -> None:
+    """Its pongs would fill the memory."""
+
+    async def play(protocol: SocketProtocol, wire: Wire, loop: Loop, texts: list[str]) -> None:
+        protocol.pause_writing()
+        before = len(wire.written)
+        protocol.data_received(masked(0x9, b"a" * 125) * 100)
+        loop.advance(60)
+        assert (len(wire.written), wire.is_read) == (before, False)
+        protocol.resume_writing()
+        loop.advance(60)
+        assert len(wire.written) - before == 100 * 127
+        assert wire.is_read
+
+    converse(play)
+
+
+def test_messages_have_a_budget_and_none_is_lost() -> None:
+    """One is parsed when the app has taken the one before, in the time of the budget."""
+
+    async def play(protocol: SocketProtocol, wire: Wire, loop: Loop, texts: list[str]) -> None:
+        sent = [f"{number:03}" for number in range(100)] + ["x" * 100]
+        protocol.data_received(b"".join(masked(0x1, text.encode()) for text in sent))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        first = len(texts)
+        assert 0 < first <= BURST_S / MESSAGE_S + SLICE_BYTES / 9 + 1
+        for _ in range(400):
+            loop.advance(0.5)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert texts == sent
+        assert wire.is_read
+
+    converse(play)
