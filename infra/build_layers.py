@@ -39,11 +39,6 @@ _NOT_DEPLOYED = ("__pycache__", "*.pyc")
 _IGNORED = shutil.ignore_patterns(*_NOT_DEPLOYED)
 BUNDLE = BUILD / "bundle" / "code"  # the folder with all code, for stages with `hotswap`
 
-_UNCOMPILED = (
-    "layer {name}: not compiled, because python{python} is not installed; each function takes about"
-    " 0.4 s longer to start\n"
-)
-
 
 class UnknownClient(Exception):
     def __init__(self, path: Path, line: int) -> None:
@@ -203,11 +198,19 @@ def _install(name: str, target: Path, program: str) -> None:
         prune(target)
     if program:
         compile_all(target, program)
-    else:
-        sys.stderr.write(_UNCOMPILED.format(name=name, python=PYTHON))
+
+
+def warn_if_uncompiled() -> None:
+    """Warn on stderr if layers cannot be compiled here; they are deployed all the same."""
+    if not compiler():
+        sys.stderr.write(
+            f"warning: the layers are not compiled, because python{PYTHON} was not found; each"
+            " function takes about 0.4 s longer to start\n"
+        )
 
 
 def main() -> None:
+    warn_if_uncompiled()
     try:
         for name in LAYERS:
             build(name)

@@ -34,6 +34,7 @@ class NotReleased(Exception):
 def main() -> None:
     try:
         check(ROOT, VERSION)
+        build_layers.warn_if_uncompiled()
         time_s = int(_git(ROOT, "log", "-1", "--format=%ct"))
         for line in build(DIST, time_s):
             sys.stdout.write(f"{line}\n")

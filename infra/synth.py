@@ -23,7 +23,7 @@ import cfnlint.config  # type: ignore[import-untyped]
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
 from infra import ASSEMBLY, ROOT, cdk_cli, settings
-from infra.build_layers import LayerNotBuilt
+from infra.build_layers import LayerNotBuilt, warn_if_uncompiled
 from infra.settings import InvalidSetting
 from tidings.aws.config.stages import REGIONS, data_stack_name, stack_name
 
@@ -106,6 +106,7 @@ def main() -> None:
     findings = nag_findings(ASSEMBLY) + lint_findings(templates)
     if findings:
         sys.exit("\n".join(findings))
+    warn_if_uncompiled()
     sys.stdout.write(f"{len(templates)} templates in {ASSEMBLY.name}, nothing to report\n")
 
 

@@ -47,10 +47,10 @@ _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has f
 
 # These commands run elsewhere: they are this very run, or take an account or minutes.
 ELSEWHERE = {
-    "make run": "tests/unit/server, and test_the_makefile_runs_what_it_names below",
+    "make run": "tests/release/test_clone.py",
     "make twin": "tests/unit/twin/test_twin.py",
-    "pip install 'tidings[serve] @ git+ADDRESS'": "tests/release/test_wheel.py",
-    "pip install './tidings-0.1.0-py3-none-any.whl[serve]'": "tests/release/test_wheel.py",
+    "pip install '.[serve]'": "tests/release/test_wheel.py",
+    "pip install './dist/tidings-0.1.0-py3-none-any.whl[serve]'": "tests/release/test_wheel.py",
     "make test": "this run",
     "make test-twin": "make test-all: .ci/run",
     "make test-runtime": "make test-all: .ci/run",
@@ -59,7 +59,7 @@ ELSEWHERE = {
     "make test-deploy": "make test-all: .ci/run",
     "make test-all": ".ci/run",
     "make check test": "make check: .ci/run; make test: this run",
-    "make synth": "tests/infra",
+    "make synth": "tests/release/test_clone.py",
     "make sim": "tests/simulation, and .ci/run with few seeds",
     "make real-dump": "tests/real_dumps/test_real_dump.py, of a sample: it fetches two suites",
     "make deploy-smoke": "by hand: it needs npm",

@@ -30,7 +30,8 @@ PORTS = ("8042", "8052", "8000")
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 # These parts differ from run to run: ids and cursors, and times.
 _VARIES = ((r"\b[0-9a-f]{24}\b", "0" * 24), (r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"))
-_INSTALLS = re.compile(r"^(pip|npm) install .*$", re.MULTILINE)  # tests/release, tests/world
+# tests/release and tests/world run these lines.
+_INSTALLS = re.compile(r"^((pip|npm) install|python3 -m venv|\. \.venv-start/) ?.*$", re.MULTILINE)
 _RUNS_ON = re.compile("follow.py|follow.mjs|pipeline run")  # until Ctrl-C
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "FRONTEND.md": ("node", "browser"),

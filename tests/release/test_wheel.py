@@ -125,15 +125,14 @@ def test_the_readme_installs_this_version() -> None:
     """By its file name; the extra is one that exists."""
     readme = (ROOT / "README.md").read_text()
 
-    assert f"pip install './tidings-{VERSION}-py3-none-any.whl[serve]'" in readme
+    assert f"pip install './dist/tidings-{VERSION}-py3-none-any.whl[serve]'" in readme
 
 
-def test_an_address_of_git_installs_it(tmp_path: Path) -> None:
-    """From the last commit, as pip does it; the packages of others are installed already."""
+def test_a_checkout_installs_it(tmp_path: Path) -> None:
+    """As in the README, but the packages of others are installed already."""
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-compile", "--target"]
     pip = [sys.executable, "-m", "pip", "install", *options, str(tmp_path)]
-    # Older releases of pip refuse the address of a folder after a name.
-    subprocess.run([*pip, f"git+{ROOT.as_uri()}"], check=True)
+    subprocess.run([*pip, ".[serve]"], cwd=ROOT, check=True)
 
     assert (tmp_path / "tidings" / "server" / "packed" / "console" / "index.html").is_file()
     assert (tmp_path / "bin" / "tidings").is_file()

@@ -92,3 +92,40 @@ def test_every_test_that_is_named_is_there() -> None:
     missing = [f"{path}::{name}" for path, name in named if name not in _tests_in(path)]
 
     assert missing == []
+
+
+# Anyone could publish a package under this name.
+_ON_AN_INDEX = re.compile(r"\b(?:pip|pipx|uv)\b[^\n`]*\s['\"]?tidings(?![\w-])(?:\[| @|['\"`\s])")
+_PLACEHOLDER = re.compile(
+    r"(?<![\w$.{-])(?:ADDRESS|CHECKOUT|FILE|FOLDER|HOST|ID|NAME|PATH|PORT|REPOSITORY|URL|VERSION)\b(?!=)"
+    r"|<(?!<)[a-z]+>|…"
+)
+
+
+def test_nothing_is_installed_from_an_index() -> None:
+    """Documents and messages name a checkout or a wheel, because no package index has Tidings."""
+    places = [*DOCUMENTS, *ROOT.glob("src/**/*.py"), *ROOT.glob("examples/**/*")]
+    wrong = [
+        line
+        for place in places
+        if place.is_file() and place.name != "CHANGELOG.md"  # it has the words of each release
+        for line in place.read_text().splitlines()
+        if "install" in line and _ON_AN_INDEX.search(line) and "--spec ./" not in line
+    ]
+
+    assert _ON_AN_INDEX.search("pip install 'tidings[serve] @ git+ADDRESS'")
+    assert _ON_AN_INDEX.search("`pip install tidings`") and not _ON_AN_INDEX.search("pip install .")
+    assert wrong == []
+
+
+def test_commands_can_be_pasted() -> None:
+    """A block of commands has no word that the reader has to replace."""
+    blocks = (
+        (page.name, block)
+        for page in DOCUMENTS
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.S | re.M)
+    )
+    wrong = [(name, found[0]) for name, block in blocks if (found := _PLACEHOLDER.findall(block))]
+
+    assert _PLACEHOLDER.findall("tail --url https://HOST/ $NAME 'tidings @ git+ADDRESS'")
+    assert wrong == []

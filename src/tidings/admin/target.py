@@ -28,6 +28,7 @@ from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import DEFAULT_FEED, HOST, check_name
 from tidings.core.settings.profiles import Profile, ProfileStore, validate
+from tidings.core.version import how_to_install
 from tidings.server import operating
 from tidings.server.processes import Problem
 from tidings.server.sqlite.documents import (
@@ -191,8 +192,8 @@ def _boto3() -> Any:
         import boto3  # noqa: TID251
     except ImportError:
         raise click.ClickException(
-            "--stage and --endpoint-url need boto3, which is not installed here; install the extra:"
-            " pip install 'tidings[aws]'"
+            "--stage and --endpoint-url need boto3, which is not installed here;"
+            f" {how_to_install('aws')}"
         ) from None
     return boto3
 

@@ -25,7 +25,7 @@ from uuid import UUID
 import click
 
 from tidings.core.model import timestamps
-from tidings.core.version import VERSION
+from tidings.core.version import VERSION, how_to_install
 from tidings.lineage.datasets import Dataset
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def _facets(dataset: Dataset) -> dict[str, DatasetFacet]:
 
 def _check(ctx: click.Context, param: click.Parameter, wanted: bool) -> bool:
     if wanted and find_spec("openlineage") is None:
-        raise click.UsageError("--lineage needs pip install 'tidings[lineage]'")
+        raise click.UsageError(f"--lineage: {how_to_install('lineage')}")
     return wanted
 
 

@@ -15,6 +15,7 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import address_without_password, json_option
 from tidings.client.cli.render import answer, compact, plain
 from tidings.client.retries import stop_on_signals
+from tidings.core.version import how_to_install
 from tidings.lineage.runs import lineage_option
 from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.templates import SINK_NAMES, SINKS, SOURCE_NAMES, SOURCES, render_file
@@ -198,7 +199,7 @@ def about(name: str | None, as_json: bool) -> None:
     sample = samples[name]
     click.echo(f"{name} - {sample.description}\n\nSample:\n  {sample.text}")
     if sample.extra:
-        click.echo(f"\nNeeds: pip install 'tidings[{sample.extra}]'")
+        click.echo(f"\nBefore you use it, {how_to_install(sample.extra)}")
 
 
 @pipeline.command(epilog=EXIT_CODES)

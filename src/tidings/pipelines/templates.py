@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidings.core.version import how_to_install
+
 
 class Sample(NamedTuple):
     """
@@ -190,7 +192,7 @@ def needs(name: str) -> str:
     """Return the end of an error message: what to install for the source or store *name*."""
     for sample in (*SOURCES.values(), *SINKS.values()):
         if sample.name == name and sample.extra:
-            return f"; {name} needs: pip install 'tidings[{sample.extra}]'"
+            return f"; for {name}, {how_to_install(sample.extra)}"
     return ""
 
 

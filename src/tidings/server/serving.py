@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from tidings.core import limits
 from tidings.core.model.feeds import DEFAULT_FEED, HOST
 from tidings.core.settings.profiles import Profile
+from tidings.core.version import how_to_install
 from tidings.http import settings as shared
 from tidings.http.settings import Setting, Shared
 from tidings.server import feed_options, http_server, loop_guard, operating, processes
@@ -315,7 +316,7 @@ async def _exporting(host: Host, environment: Mapping[str, str]) -> AsyncIterato
     except shared.WrongSetting as error:
         raise Problem(str(error)) from None
     except ImportError:
-        log.warning("OTLP is not exported, because it needs: pip install 'tidings[otel]'")
+        log.warning("OTLP is not exported; %s", how_to_install("otel"))
         yield
         return
     try:
@@ -341,7 +342,7 @@ def _telemetry(
     Return the exporters of *host*.
 
     Raises:
-        ImportError: the extra `tidings[otel]` is not installed.
+        ImportError: the extra `otel` is not installed.
         WrongSetting: the interval is not a number of milliseconds, or is out of bounds.
     """
     from tidings.server.telemetry import Telemetry

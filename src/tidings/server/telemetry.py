@@ -1,5 +1,5 @@
 """
-Export of traces and metrics by OTLP (OpenTelemetry), as the extra `tidings[otel]`.
+Export of traces and metrics by OTLP (OpenTelemetry), as the extra `otel`.
 
 This module is only imported if an environment variable of OpenTelemetry names an endpoint. The SDK
 takes locks, so the event loop only puts a record of each answer into a queue; a thread makes spans

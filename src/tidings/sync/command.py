@@ -24,6 +24,7 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, json_option, named_feed_options
 from tidings.client.cli.render import answer as print_answer
 from tidings.core.sync import workflow
+from tidings.core.version import how_to_install
 from tidings.lineage import datasets
 from tidings.lineage.runs import lineage_option
 from tidings.sync import files
@@ -311,7 +312,7 @@ def sync(
     if cloud and (not named.stage or plan is not None or engine is not None):
         raise click.UsageError("--cloud needs --stage, and excludes --plan and --engine")
     if engine == SAIL and not find_spec("pysail"):
-        raise click.UsageError("--engine sail needs pip install 'tidings[sail]'")
+        raise click.UsageError(f"--engine sail: {how_to_install(SAIL)}")
     wanted: Sync | CloudSync
     if cloud:
         wanted = _cloud_sync(dump, named.feed, named.stage, options)

@@ -43,6 +43,7 @@ from tidings.core.state.rows import Row
 from tidings.core.sync import corrections, dumps
 from tidings.core.sync.dumps import Objection, Planned
 from tidings.core.sync.live import Compare, Difference, Suspects, Verdict, difference
+from tidings.core.version import how_to_install
 from tidings.lineage.runs import lineage_option
 from tidings.sync.cli import (
     Counts,
@@ -573,10 +574,8 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **optio
     if options["dry_run"] and options["progress"]:
         raise click.UsageError("--dry-run saves no progress; omit --progress")
     if find_spec("psycopg") is None:
-        extra = "pip install 'tidings[flow]'"
-        raise click.ClickException(
-            f"`tidings sync table` needs psycopg, not installed here; install the extra: {extra}"
-        )
+        needs = "`tidings sync table` needs psycopg, which is not installed here"
+        raise click.ClickException(f"{needs}; {how_to_install('flow')}")
     feed = open_feed(named)
     with _failures(), closing(_table(dsn, table, options)) as source:
         what = _what(named, source, options)

@@ -146,7 +146,7 @@ def test_about() -> None:
     listed = run("about").stdout.splitlines()
     assert [line.partition(" - ")[0] for line in listed] == [*SOURCES, *SINKS]
     assert 'Parquet("objects")' in run("about", "parquet").stdout
-    assert "pip install 'tidings[flow]'" in run("about", "parquet").stdout
+    assert "pip install '.[flow]'" in run("about", "parquet").stdout
     assert "pip install" not in run("about", "ndjson").stdout
     assert run("about", "rethinkdb").exit_code == 2
 
@@ -159,7 +159,10 @@ def test_what_has_to_be_installed_is_said() -> None:
         "from tidings.pipelines import Sqs"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "Sqs needs: pip install 'tidings[flow-aws]'" in done.stderr.splitlines()[-1]
+    assert (
+        "; for Sqs, install the extra in a checkout of Tidings: pip install '.[flow-aws]'"
+        in done.stderr.splitlines()[-1]
+    )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = {sample.extra for sample in (*SINKS.values(), *SOURCES.values())} - {""}
     assert extras - set(project["optional-dependencies"]) == set()

@@ -235,4 +235,4 @@ def test_a_server_without_the_extra_says_which_one(
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")
     with Server() as server:
         httpx.post(server.url, json=OPERATION).raise_for_status()
-        until(lambda: "pip install 'tidings[otel]'" in server.errors())
+        until(lambda: "pip install '.[otel]'" in server.errors())

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from tidings.core.version import how_to_install
+
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 INTERRUPTED = 130  # the exit code that shells use for SIGINT
 
@@ -176,7 +178,7 @@ class Unavailable(click.Command):
             return self._command.make_context(info_name, args, parent, **extra)
         raise click.ClickException(
             f"`{self.name}` needs {', '.join(self._missing)}, not installed here;"
-            f" install the extra: pip install 'tidings[{self._extra}]'"
+            f" {how_to_install(self._extra)}"
         )
 
 

@@ -26,6 +26,7 @@ from tidings.client.address import DEFAULT_FEED, DEFAULT_URL, FIELDS, from_text
 from tidings.client.cli.render import DEFAULT_SOURCE, HAS_PASSWORD, SOURCE, failures
 from tidings.client.errors import ClientError, NoPassword
 from tidings.client.files import read_password
+from tidings.core.version import how_to_install
 
 if TYPE_CHECKING:
     from tidings.client.contexts import Context
@@ -297,8 +298,7 @@ def _addresses_of(stage: str) -> Any:
     """
     if find_spec("boto3") is None:
         raise click.ClickException(
-            "--stage needs boto3, which is not installed here; install the extra:"
-            " pip install 'tidings[aws]'"
+            f"--stage needs boto3, which is not installed here; {how_to_install('aws')}"
         )
     return importlib.import_module(_TARGET_MODULE).addresses(stage)
 

@@ -80,7 +80,7 @@ def test_a_missing_extra(arguments: Sequence[str]) -> None:
     assert found.stdout == ""
     assert found.stderr == (
         "Error: `tidings local` needs no_such_package, not installed here;"
-        " install the extra: pip install 'tidings[local]'\n"
+        " install the extra in a checkout of Tidings: pip install '.[local]'\n"
     )
 
 
